@@ -13,9 +13,9 @@ import numpy as np
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall import optimal_rate
-from treadle.synthesis.alltoall.baselines.equal_weight import EqualShares
+from treadle.synthesis.alltoall.baselines.equal_weight import EqualSplit
 from treadle.synthesis.alltoall.steps.hierarchical import hierarchical_routes
-from treadle.synthesis.alltoall.steps.relays import Way
+from treadle.synthesis.alltoall.steps.relays import RelayPath
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
@@ -61,9 +61,9 @@ def row(expression: str, collective: Collective, fabric: Topology) -> str:
     best = optimal_rate(fabric, collective, gap=1e-4, time_limit_s=20)
     optimum_s = time.process_time() - start
     units = collective.pair_demands.buffer_units
-    hops = units / float((EqualShares(fabric, collective).loads() / fabric.bandwidths).max())
+    hops = units / float((EqualSplit(fabric, collective).loads() / fabric.bandwidths).max())
     cells = [f"{hops / best.algbw:.3f}"]
-    for ways in ((Way.DIRECT,), (Way.RELAY_BEFORE,), tuple(Way)):
+    for ways in ((RelayPath.DIRECT,), (RelayPath.RELAY_BEFORE,), tuple(RelayPath)):
         start = time.process_time()
         found = hierarchical_routes(fabric, collective, ways=ways)
         seconds = time.process_time() - start

@@ -29,7 +29,7 @@ from treadle.errors import TreadleError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.rate.flow_instance import flow_instance
 from treadle.synthesis.alltoall.rate.flow_symmetry import known_symmetry
-from treadle.viz.matplotlib_figures import figure_bytes, new_figure
+from treadle.viz.matplotlib_plots import new_plot, plot_bytes
 
 PLATFORMS: dict[str, Callable[[int], str | None]] = {
     "dgx_a100": lambda n: f"dgx_a100({n})",
@@ -142,7 +142,7 @@ def page(rows: dict[tuple[str, str], dict[str, Any]]) -> str:
 def picture(rows: dict[tuple[str, str], dict[str, Any]]) -> bytes:
     """Algbw against boxes: a panel for each of three collectives, a line for each platform."""
     matplotlib.rcParams["svg.hashsalt"] = "atlas"
-    figure = new_figure(10, 4, "svg")
+    figure = new_plot(10, 4, "svg")
     panels = figure.subplots(1, 3, sharex=True)
     markers = "osD^v<>PX*h"
     for panel, collective in zip(panels, ("allgather", "allreduce", "alltoall"), strict=True):
@@ -160,7 +160,7 @@ def picture(rows: dict[tuple[str, str], dict[str, Any]]) -> bytes:
     panels[0].set_ylabel("optimal algbw, GB/s")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     matplotlib.rcParams["svg.fonttype"] = "none"
-    return figure_bytes(figure, "svg")
+    return plot_bytes(figure, "svg")
 
 
 def main() -> None:

@@ -21,11 +21,11 @@ from typing import Any
 
 import treadle.synthesis.trees.tight_cuts.layer_solution as layers
 from treadle.errors import TreadleError
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.topologies import Topology, TopologyBuilder, parse, with_failed_links
+from treadle.unsupported import Unsupported
 from treadle.verification.schedules import verify
 
 GB = 10**9
@@ -109,7 +109,7 @@ def no_outer_table(real: Any) -> Any:
 
     def refused(problem: Any, family: Any, cutting: Any, numbers: list[int]) -> Any:
         if 0 in numbers and cutting.kinds[int(cutting.kind[0])].n_relays:
-            return Refusal("too large for a table")
+            return Unsupported("too large for a table")
         return real(problem, family, cutting, numbers)
 
     return refused
@@ -125,8 +125,8 @@ def answer(
         real = getattr(layers, name)
 
         def form(*arguments: Any) -> Any:
-            found = Refusal("left out") if name in off else real(*arguments)
-            used.update(() if isinstance(found, Refusal) else (name,))
+            found = Unsupported("left out") if name in off else real(*arguments)
+            used.update(() if isinstance(found, Unsupported) else (name,))
             return found
 
         return form
@@ -134,7 +134,7 @@ def answer(
     forms = {name: noted(name) for name in FORMS}
     with changed(forms if tables else {**forms, "_refused": no_outer_table(layers._refused)}):
         found = decompose(topology, collective, budget=budget, lower=False)
-    if isinstance(found, Refusal):
+    if isinstance(found, Unsupported):
         return "", 0, used
     report = verify(topology, collective, found.schedule)
     assert report.is_ok, report.violations[0]

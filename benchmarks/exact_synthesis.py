@@ -20,7 +20,7 @@ from math import ceil
 from rich.console import Console
 from rich.table import Table
 
-from treadle.reproduction.printed import printed_exhibits
+from treadle.reproduction.printed import published_figures
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.step_cost import bandwidth_time, node_bandwidth
 from treadle.schedules.trees.forest import Direction
@@ -37,7 +37,7 @@ DIAMETER = {
 
 def sccl(name: str, chunks: int) -> str:
     """What table 3.6 prints; nothing else ended within 10^4 s."""
-    found = printed_exhibits()["table-3.6"].figures.get(f"{name}: SCCL's problem, c = {chunks}")
+    found = published_figures()["table-3.6"].figures.get(f"{name}: SCCL's problem, c = {chunks}")
     return ">10^4" if found is None else found.text
 
 

@@ -27,7 +27,7 @@ from treadle.reproduction.finder_figures import (
     allreduce_us,
     bound_us,
     side,
-    summary_letters,
+    summary_symbols,
     winners,
 )
 
@@ -70,7 +70,7 @@ def write_figure_a4(tables: Tables, nodes: int, out: Path) -> None:
             rows.append(
                 (
                     n,
-                    summary_letters(best.construction),
+                    summary_symbols(best.construction),
                     notation(best.construction),
                     best.steps,
                     float(best.t_b_both / 2),

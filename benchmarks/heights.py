@@ -18,12 +18,12 @@ from rich.console import Console
 from rich.table import Table
 
 from treadle.errors import TreadleError
-from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.trees.forest import Forest
 from treadle.schedules.trees.forest_cost import height_max
 from treadle.synthesis.trees import synthesise
 from treadle.topologies import parse
+from treadle.unsupported import Unsupported
 
 LARGER = (
     "dgx_a100(2)",
@@ -132,7 +132,7 @@ def main() -> None:
     met = above = broken = 0
     for name in names:
         found = row(name)
-        if isinstance(found, Refusal):
+        if isinstance(found, Unsupported):
             console.print(f"{name}: {found}")
             continue
         height, bound = int(found[3]), int(found[4])

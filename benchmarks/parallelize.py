@@ -27,8 +27,8 @@ from treadle.inputs.fabrics_and_plans import as_fabric
 from treadle.inputs.meshes import as_mesh
 from treadle.inputs.problem import resolve_topology
 from treadle.options.keywords import ParallelizeKeywords
-from treadle.parallelism.evaluation.retiming import Retimed
-from treadle.parallelism.explaining.state_words import letters_of, spelled_state
+from treadle.parallelism.evaluation.resimulation import Resimulated
+from treadle.parallelism.explaining.state_format import dims_of, spelled_state
 from treadle.parallelism.graph.compute_graph import OperatorKind, Phase, TensorRef
 from treadle.parallelism.graph.graph_argument import as_model_graph
 from treadle.parallelism.graph.model_graph import ModelGraph
@@ -207,7 +207,7 @@ def searched(case: SearchCase) -> Row:
     sharded = [row for row in fitting if row.name.startswith("FSDP")]
     plans = PlanSearch(found.model, found.request)
     start = process_time()
-    plans.named_plans(search.found.posed.problem)
+    plans.presets(search.found.posed.problem)
     naming_s = process_time() - start
     return {
         "named": fitting[0].name if fitting else "none fits",
@@ -297,7 +297,7 @@ def piped(case: PipelineCase) -> Row:
         (search,) = found.searches
         best, pipeline = search.best, search.best.plan.pipeline
         row[key] = {
-            "mesh": best.plan.mesh.text,
+            "mesh": best.plan.mesh.notation,
             "micro_batches": pipeline.micro_batches if pipeline else 1,
             "interleave": pipeline.interleave if pipeline else 1,
             "seconds": best.seconds,
@@ -321,14 +321,14 @@ def agreed(case: AgreementCase) -> Row:
     )
     plans = PlanSearch(graph, parallel_request("h100", tokens, {"zero": 0}), layers)
     costs = FabricRun(resolve_topology(case.fabric), plans, {"schedule": "ring"}).costs(mesh)
-    problem = plans.pose(inner_mesh(mesh), costs, form).problem
+    problem = plans.make_problem(inner_mesh(mesh), costs, form).problem
     found = {}
     for name, domains in problem.named().items():
         labels = minimise(problem.graph, step_time(problem.graph), within=domains, effort=NAMED_EFFORT).plan
         assert labels is not None
         plan = staged(plans, problem.decode(problem.tidied(labels)), mesh, costs, form)
-        other = plans.retimed(plan, costs)
-        if isinstance(other, Retimed) and not other.layout.left_out:
+        other = plans.resimulated(plan, costs)
+        if isinstance(other, Resimulated) and not other.layout.left_out:
             found[name] = plans.priced(name, plan, costs).seconds / float(other.outcome.iteration_s) - 1
     return {"off": found}
 
@@ -338,7 +338,7 @@ def plan_words(search: FabricSearch, model: ModelGraph) -> str:
     part = max(model.parts, key=lambda one: one.repeats)
     (own,) = search.best.plan.parts[part.name]
     entered = part.enters or TensorRef(0)
-    wide = letters_of(part, entered)
+    wide = dims_of(part, entered)
     groups = {spelled_state(wide, search.best.plan.boundary.activation): ["layers"]}
     n_shown = 0
     for number, node in enumerate(part.graph.nodes):
@@ -347,7 +347,7 @@ def plan_words(search: FabricSearch, model: ModelGraph) -> str:
             continue
         n_shown += 1
         state = own.operators[node.name].outputs[0]
-        groups.setdefault(spelled_state(letters_of(part, TensorRef(number)), state), []).append(node.name)
+        groups.setdefault(spelled_state(dims_of(part, TensorRef(number)), state), []).append(node.name)
     words = [f"{', '.join(names)} {state}" for state, names in groups.items()]
     n_operators = sum(one.keep is not None for one in own.operators.values())
     again = f"{own.n_recomputed} of {n_operators} recomputed" if own.n_recomputed else "nothing recomputed"

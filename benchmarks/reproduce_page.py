@@ -15,8 +15,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from treadle.atomic import write_bytes
-from treadle.reproduction.exhibit import Exhibit
-from treadle.reproduction.exhibits import EXHIBITS
+from treadle.reproduction.paper_figure import PaperFigure
+from treadle.reproduction.paper_figures import EXHIBITS
 from treadle.reproduction.printed import rounded
 from treadle.reproduction.reproduce import Reproduced, ReproducedRow, reproduce
 
@@ -76,7 +76,7 @@ def section(found: Reproduced) -> Iterator[str]:
         yield f"\nLeft out here: {exhibit.left_out}; `--full` takes about {exhibit.full_s:g} CPU s."
 
 
-def model(exhibit: Exhibit) -> str:
+def model(exhibit: PaperFigure) -> str:
     return f", {exhibit.model}" if exhibit.model else ""
 
 

@@ -28,11 +28,11 @@ from pathlib import Path
 
 from scale_page import page
 
-from treadle.planning import bound, pose, repair, solve
-from treadle.refusal import Refusal
+from treadle.planning import bound, make_problem, repair, solve
 from treadle.schedules.factored import FactoredForest
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.topologies import Topology, TopologyBuilder, parse, with_failed_links, with_failed_nodes
+from treadle.unsupported import Unsupported
 from treadle.verification.schedules import verify
 
 GB = 10**9
@@ -266,11 +266,11 @@ def measured(case: Case, seed: int) -> dict[str, object]:
 
 def _decomposed(topology: Topology) -> dict[str, object]:
     """Tight-cut decomposition alone: where it does not apply, nothing else is tried."""
-    collective = pose(topology, "allgather").collective
+    collective = make_problem(topology, "allgather").collective
     start = time.process_time()
     found = decompose(topology, collective)
     row: dict[str, object] = {"cpu_s": time.process_time() - start}
-    if isinstance(found, Refusal):
+    if isinstance(found, Unsupported):
         return {**row, "refusal": found}
     start = time.process_time()
     report = verify(
@@ -333,7 +333,7 @@ def _repaired(topology: Topology, failed: str) -> dict[str, object]:
     old = solve(topology, "allgather").plan
     names = {"links": [failed]} if "--" in failed else {"nodes": [failed]}
     result = repair(old, **names)
-    before, after = result.piece_kinds
+    before, after = result.subproblem_classes
     seconds = result.seconds
     return {
         "cpu_s": seconds["total"] - seconds["verify"],

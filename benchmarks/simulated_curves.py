@@ -31,9 +31,9 @@ from treadle.reproduction.curve_settings import (
     CurveSetting,
     Measured,
     Results,
-    size_words,
+    format_sizes,
 )
-from treadle.reproduction.printed import printed_exhibits
+from treadle.reproduction.printed import published_figures
 from treadle.reproduction.simulated_curves import cost_ratio, measure, ratio
 from treadle.units import format_size
 
@@ -69,7 +69,7 @@ def claims_table(results: Results) -> str:
     for claim in CLAIMS:
         if (claim.setting, claim.panel, claim.ours) not in results:
             continue
-        figures = printed_exhibits()[claim.exhibit].figures
+        figures = published_figures()[claim.exhibit].figures
         sizes = [size for size in claim.sizes if claim.label(size) in figures]
         found = ", ".join(f"{ratio(results, claim, size):.2f}" for size in sizes)
         alike = replace(claim, ours=ONE_TREE)
@@ -78,7 +78,7 @@ def claims_table(results: Results) -> str:
             one_tree = ", ".join(f"{ratio(results, alike, size):.2f}" for size in sizes)
         cells = (
             *(claim.setting, claim.panel, f"{claim.ours} / {claim.other}", claim.source),
-            ", ".join(map(size_words, sizes)),
+            ", ".join(map(format_sizes, sizes)),
             ", ".join(figures[claim.label(size)].text for size in sizes),
             *(found, one_tree, f"{float(cost_ratio(results, claim)):.3f}"),
         )

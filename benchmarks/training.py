@@ -20,7 +20,7 @@ from treadle.atomic import write_bytes
 from treadle.reproduction import expert_training, sharded_training
 from treadle.reproduction.expansion_tables import TABLE_A1
 from treadle.reproduction.expert_training import ExpertCase
-from treadle.reproduction.printed import printed_exhibits, rounded
+from treadle.reproduction.printed import published_figures, rounded
 from treadle.reproduction.reproduce import reproduce
 from treadle.reproduction.training_costs import DirectConnectCosts
 from treadle.schedules.mesh import Mesh
@@ -133,7 +133,7 @@ def seven_errors(
     efficiency: float, decoder: int, gradient_bytes: int, *, is_routed: bool = False
 ) -> list[float]:
     """Ours over theirs, less 1, of the figures that section 3.8.4 prints of iterations."""
-    printed = printed_exhibits()["figure-3.9"].figures
+    printed = published_figures()["figure-3.9"].figures
     steps: dict[tuple[int, str], StepOutcome] = {}
     for case in expert_training.CASES:
         whole = zoo_model(case.model)
@@ -150,7 +150,7 @@ def seven_errors(
     for label, nodes, name, what in SEVEN:
         step = steps[nodes, name]
         ratio = float(step.iteration_s / steps[nodes, "ours"].iteration_s)
-        ours = ratio if what == "ratio" else expert_training.exchange_share(step)
+        ours = ratio if what == "ratio" else expert_training.exchange_fraction(step)
         value = printed[label].value
         assert value is not None, "they are numbers"
         errors.append(ours / float(value) - 1)
@@ -205,7 +205,7 @@ def sharded_sensitivity() -> Iterator[str]:
 (printed: 65, 50, 43 and 14, 20, 20). "Theory": 0.88 of the rates of ring and trees; "measured": 187 and
 247 GB/s (preprint, table 3).
 """
-    ring, trees = (rate * sharded_training.NETWORK for rate in sharded_training.found_rates())
+    ring, trees = (rate * sharded_training.NETWORK for rate in sharded_training.searched_rates())
     pairs = {"theory": (ring, trees), "measured": sharded_training.MEASURED}
 
     def rows() -> Iterator[Sequence[str]]:
@@ -219,7 +219,7 @@ def sharded_sensitivity() -> Iterator[str]:
                         ]
                         for case in sharded_training.CASES[3:]
                     ]
-                    shares = (f"{sharded_training.compute_share(one):.0f}" for one, _ in steps)
+                    shares = (f"{sharded_training.compute_fraction(one):.0f}" for one, _ in steps)
                     gains = (f"{sharded_training.gain(*pair):.0f}" for pair in steps)
                     yield [words, f"{kappa:g}", f"{efficiency:g}", ", ".join(shares), ", ".join(gains)]
 

@@ -10,7 +10,7 @@ from typing import Any
 from treadle.errors import TreadleError
 from treadle.program.any_schedule import lower
 from treadle.runtime.mpi import load_mpi, measure_mpi
-from treadle.runtime.mpi_text import execute_text
+from treadle.runtime.mpi_run import execute_file
 from treadle.schedules.plan_files.archive import load_plan
 
 
@@ -38,7 +38,7 @@ def main() -> None:
     for row, kind, path in job["programs"]:
         found["mpi"].append([row, kind, run_program(kind, path, job["sizes"])])
     for target, row, kind, path, elements in job["texts"]:
-        wrong = execute_text(Path(path).read_text(encoding="utf-8"), world, elements, source=path)
+        wrong = execute_file(Path(path).read_text(encoding="utf-8"), world, elements, source=path)
         assert wrong, f"{path}: nothing was run"
         assert not any(wrong), f"{path}: {wrong} wrong elements"
         found[target].append([row, kind, ""])

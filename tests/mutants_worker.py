@@ -10,7 +10,7 @@ from samples.program_mutants import mutants
 from treadle.errors import TreadleError
 from treadle.program.any_schedule import lower
 from treadle.runtime.mpi import load_mpi, measure_mpi
-from treadle.runtime.mpi_text import execute_text
+from treadle.runtime.mpi_run import execute_file
 from treadle.schedules.plan_files.archive import load_plan
 
 
@@ -29,7 +29,7 @@ def main() -> None:
     for path in texts:
         channel = world.Dup()  # what one text leaves behind, the next does not receive
         try:
-            wrong = execute_text(Path(path).read_text(encoding="utf-8"), channel, 240, source=path)
+            wrong = execute_file(Path(path).read_text(encoding="utf-8"), channel, 240, source=path)
             found[Path(path).name] = int(world.allreduce(sum(wrong)))
         except TreadleError as error:
             found[Path(path).name] = str(error)

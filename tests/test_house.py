@@ -17,7 +17,7 @@ from harness.syntax import module_name, modules, nodes_of, statements_of
 from places import ROOT, TESTS
 from treadle.formats.format import own_formats
 from treadle.options.verbs import VERBS
-from treadle.reproduction.exhibits import EXHIBITS
+from treadle.reproduction.paper_figures import EXHIBITS
 from treadle.schedulers.schedulers import schedulers
 from treadle.topologies.readers.reader import topology_formats
 

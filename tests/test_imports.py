@@ -18,7 +18,7 @@ import treadle.topologies.readers
 from harness.syntax import PACKAGE, module_name, modules, nodes_of
 from treadle.formats.format import Format, own_formats
 from treadle.options.verbs import VERBS
-from treadle.reproduction.exhibits import EXHIBITS
+from treadle.reproduction.paper_figures import EXHIBITS
 from treadle.schedulers.schedulers import schedulers
 from treadle.topologies.readers.reader import topology_formats
 
@@ -29,7 +29,7 @@ BASE = {
     "treadle.checking",
     "treadle.arrays",
     "treadle.lazy",
-    "treadle.refusal",
+    "treadle.unsupported",
     "treadle.spelling",
     "treadle.plug_ins",
     "treadle.protobuf_messages",
@@ -40,7 +40,7 @@ BASE = {
     "treadle.typed_files",
     "treadle.engine",
     "treadle.tabular",
-    "treadle.told_by",
+    "treadle.format_choice",
     "treadle.workers",
     "treadle._version",
 }
@@ -219,7 +219,7 @@ def test_judges_share_no_code_with_writers() -> None:
             own = is_below(name, [f"treadle.formats.{path.parent.name}"])
             module = name.removeprefix(f"treadle.formats.{path.parent.name}.").split(".")[0]
             is_reading = own and module.startswith(("judge", "reader", "schema"))
-            is_reading |= is_below(name, ["treadle.formats.judgement", "treadle.formats.xml_elements"])
+            is_reading |= is_below(name, ["treadle.formats.verdict", "treadle.formats.xml_elements"])
             assert not name.startswith(("treadle.formats", "treadle.program")) or is_reading, (
                 f"{path}:{line}: imports {name}"
             )

@@ -12,9 +12,9 @@ from treadle.units import (
     bandwidth_unit,
     format_bandwidth,
     format_bandwidth_in,
+    format_fraction,
     format_link_bandwidth,
     format_seconds,
-    format_share,
     format_size,
     parse_bandwidth,
     parse_decimal_size,
@@ -255,4 +255,4 @@ def test_seconds_have_three_digits(seconds: float, text: str) -> None:
     ],
 )
 def test_shares_are_never_rounded_to_nothing(share: Fraction, text: str) -> None:
-    assert format_share(share) == text
+    assert format_fraction(share) == text

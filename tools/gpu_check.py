@@ -32,14 +32,14 @@ from tools.rank_check import CheckedRank, FolderExchange
 from treadle.errors import TreadleError
 from treadle.planning import program_of, run, solve
 from treadle.runtime.data import Reduction
-from treadle.runtime.device.lane_lowering import lower_to_lanes
-from treadle.runtime.device.lane_program import DeviceProtocol
+from treadle.runtime.device.block_lowering import lower_to_blocks
+from treadle.runtime.device.block_program import DeviceProtocol
 from treadle.runtime.device.memory.cumem import CuMemMemory
 from treadle.runtime.device.memory.peer_memory import Exchange, IpcMemory, PeerMemory
 from treadle.runtime.device.on_gpu import copy_bandwidth, gpu_name
-from treadle.runtime.device.rank_lanes import RankLanes
+from treadle.runtime.device.rank_blocks import RankBlocks
 from treadle.runtime.run_options import RunKeywords, RunOptions
-from treadle.simulation.lane_costs import lane_costs
+from treadle.simulation.block_costs import block_costs
 from treadle.units import format_size
 
 BOX = "dgx_h100:1"
@@ -173,9 +173,9 @@ def one_rank(memory: str, rank: int, n: int, folder: Path, counts: Sequence[int]
     """Of `processes`: wrong elements at a rank, over both protocols, twice."""
     fabric = BOX if n == 8 else f"complete:{n}"
     program = program_of(solve(fabric, "allreduce").plan, 1024, in_place=True)
-    with RankLanes(MEMORIES[memory](rank, FolderExchange(folder, rank, n)), limit_s=30.0) as lanes:
+    with RankBlocks(MEMORIES[memory](rank, FolderExchange(folder, rank, n)), limit_s=30.0) as lanes:
         check = CheckedRank(lanes, RunOptions(reduction=Reduction.SUM))
-        admitted = [lanes.admit(lower_to_lanes(program, one, lanes=2, reached=())) for one in DeviceProtocol]
+        admitted = [lanes.admit(lower_to_blocks(program, one, lanes=2, reached=())) for one in DeviceProtocol]
         ready = [(check.prepared(one, count, 2**16), count) for one in admitted for count in counts]
         found = check.wrong([*ready, *ready], threads=FEW.get("threads", 256))
         lanes.memory.barrier()
@@ -266,7 +266,7 @@ def check(report: Report, *, quick: bool) -> int:
         report.say(f"SKIPPED: {error}")
         return 0
     report.say(f"# Device runtime on {name}", "")
-    report.say(f"Sizes choose by cost model {lane_costs().model}; one GPU, so no links between ranks.")
+    report.say(f"Sizes choose by cost model {block_costs().model}; one GPU, so no links between ranks.")
     sizes = [4, 1024, 65536] if quick else [4, 1024, 65536, 2**20, 2**22]
     report.part("one launch", lambda: sweep(report, sizes, KINDS[:2] if quick else KINDS))
     copies = [2**16] if quick else [2**20, 2**24, 2**26]

@@ -16,10 +16,10 @@ from typing import Any
 
 from treadle import planning
 from treadle.planning import program_of
-from treadle.runtime.device import emulated, judged_lanes
-from treadle.runtime.device.emulated import LaneThreads, measure_emulated
-from treadle.runtime.device.lane_lowering import lower_to_lanes
-from treadle.runtime.device.lane_program import DeviceProtocol, FlagPurpose, LaneProgram
+from treadle.runtime.device import checked_blocks, emulated
+from treadle.runtime.device.block_lowering import lower_to_blocks
+from treadle.runtime.device.block_program import BlockProgram, DeviceProtocol, FlagPurpose
+from treadle.runtime.device.emulated import BlockThreads, measure_emulated
 from treadle.schedules.collective import CollectiveKind
 
 _FLAGS = ("-fsanitize=thread", "-g", "-O1")
@@ -28,10 +28,10 @@ _FABRICS = ("ring:4", "dgx_a100(2, 2)", "dgx_h100(1, 4, nvls=True)", "dgx_h100(2
 _RACE_FOUND = 66
 
 
-class _WatchedThreads(LaneThreads):
+class _WatchedThreads(BlockThreads):
     """Built with the sanitizer."""
 
-    def __init__(self, lanes: LaneProgram, **options: Any) -> None:
+    def __init__(self, lanes: BlockProgram, **options: Any) -> None:
         super().__init__(lanes, flags=_FLAGS, **options)
 
 
@@ -55,9 +55,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run_lanes(*, has_credits: bool) -> int:
-    vars(emulated).update(LaneThreads=_WatchedThreads)
+    vars(emulated).update(BlockThreads=_WatchedThreads)
     if not has_credits:
-        vars(judged_lanes).update(judge_lanes=lambda *_, **__: (), lower_to_lanes=_without_credits)
+        vars(checked_blocks).update(judge_lanes=lambda *_, **__: (), lower_to_lanes=_without_credits)
     wrong = 0
     for fabric in _FABRICS:
         for kind in CollectiveKind:
@@ -78,8 +78,8 @@ def _run_lanes(*, has_credits: bool) -> int:
     return 1 if wrong and has_credits else 0
 
 
-def _without_credits(*given: Any, **named: Any) -> LaneProgram:
-    made = lower_to_lanes(*given, **named)
+def _without_credits(*given: Any, **named: Any) -> BlockProgram:
+    made = lower_to_blocks(*given, **named)
     credits = {number for number, flag in enumerate(made.flags) if flag.purpose is FlagPurpose.CREDIT}
     lanes = []
     for lane in made.lanes:

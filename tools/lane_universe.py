@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from treadle import planning
 from treadle.errors import InfeasibleError, MissingDependencyError, ScheduleError
 from treadle.planning import program_of
+from treadle.runtime.device.block_program import DeviceProtocol
 from treadle.runtime.device.emulated import measure_emulated
-from treadle.runtime.device.lane_program import DeviceProtocol
 from treadle.schedulers.schedulers import schedulers
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
@@ -58,8 +58,8 @@ def _plans(name: str, found: Counter[str]) -> Iterator[Plan]:
     (one,) = (one for one in schedulers(plug_ins=False) if one.name == name)
     for fabric in _FABRICS:
         for kind in one.collectives:
-            problem = planning.pose(fabric, kind)
-            if one.refusal(problem.topology, problem.collective) is not None:
+            problem = planning.make_problem(fabric, kind)
+            if one.unsupported(problem.topology, problem.collective) is not None:
                 continue
             try:
                 yield planning.solve(problem.topology, kind, algorithm=name).plan

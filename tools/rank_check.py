@@ -12,10 +12,10 @@ import numpy as np
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.program.program import Buffer
 from treadle.runtime.data import Pattern, numpy_dtype
-from treadle.runtime.device.judged_lanes import ELEMENT_CODES
+from treadle.runtime.device.checked_blocks import ELEMENT_CODES
 from treadle.runtime.device.memory.gpu_library import gpu_library
 from treadle.runtime.device.memory.peer_memory import PeerBlock
-from treadle.runtime.device.rank_lanes import AdmittedLanes, PreparedLanes, RankBuffers, RankLanes
+from treadle.runtime.device.rank_blocks import AdmittedBlocks, PreparedBlocks, RankBlocks, RankBuffers
 from treadle.runtime.measured_sizes import group_pattern as pattern_of
 from treadle.runtime.memory import Layout, RankMemory, allocate, count_wrong, fill_input
 from treadle.runtime.run_options import RunOptions
@@ -76,7 +76,7 @@ class CheckedRank:
 
     Parameters
     ----------
-    rank_lanes : RankLanes
+    rank_lanes : RankBlocks
     asked : RunOptions
         Element type, reduction, seed and slices.
     block : PeerBlock, optional
@@ -87,7 +87,7 @@ class CheckedRank:
 
     def __init__(
         self,
-        rank_lanes: RankLanes,
+        rank_lanes: RankBlocks,
         asked: RunOptions,
         block: PeerBlock | None = None,
         *,
@@ -97,7 +97,7 @@ class CheckedRank:
         self._block, self._through, self._past = block, through, 0
         self._library = gpu_library()
 
-    def prepared(self, admitted: AdmittedLanes, count: int, slice_bytes: int) -> PreparedLanes:
+    def prepared(self, admitted: AdmittedBlocks, count: int, slice_bytes: int) -> PreparedBlocks:
         """A program at a size, in the element type that was asked for."""
         element = self._asked.element
         return self._lanes.prepare(
@@ -108,7 +108,7 @@ class CheckedRank:
             slice_bytes=slice_bytes,
         )
 
-    def wrong(self, programs: Sequence[tuple[PreparedLanes, int]], *, threads: int) -> int:
+    def wrong(self, programs: Sequence[tuple[PreparedBlocks, int]], *, threads: int) -> int:
         """Launch programs, each with its number of elements, and count what is wrong at this rank.
 
         Raises
@@ -129,7 +129,7 @@ class CheckedRank:
                 if launched.block:
                     self._library.c.treadle_peer_free(launched.block)
 
-    def _placed(self, prepared: PreparedLanes, count: int, turn: int) -> Launched:
+    def _placed(self, prepared: PreparedBlocks, count: int, turn: int) -> Launched:
         """Buffers on the GPU that lie to each other as on the host, rubbish where no input is."""
         lanes = prepared.admitted.lanes
         rank = self._lanes.memory.rank
@@ -156,7 +156,7 @@ class CheckedRank:
             list(zip(starts, given, strict=True))
         ):  # the input last, where both are one
             if one.nbytes:
-                self._library.said("treadle_peer_write", at + start, one.ctypes.data, one.nbytes)
+                self._library.call("treadle_peer_write", at + start, one.ctypes.data, one.nbytes)
         return Launched(memory, pattern, block, (at + starts[0], at + starts[1]))
 
     def _room(self, count: int, starts: list[int], *, in_place: bool) -> int:
@@ -182,10 +182,10 @@ class CheckedRank:
         given, wanted = zip(launched.buffers, sizes, strict=True)
         return RankBuffers((at, at + block.size // 2), (block, block), given, wanted)
 
-    def _wrong(self, admitted: AdmittedLanes, count: int, launched: Launched) -> int:
+    def _wrong(self, admitted: AdmittedBlocks, count: int, launched: Launched) -> int:
         rank, output = self._lanes.memory.rank, launched.memory.arrays[Buffer.OUTPUT]
         if output.nbytes:
-            self._library.said("treadle_peer_read", output.ctypes.data, launched.buffers[1], output.nbytes)
+            self._library.call("treadle_peer_read", output.ctypes.data, launched.buffers[1], output.nbytes)
         problem = self._lanes.failure()
         if problem:
             raise ScheduleError(problem)

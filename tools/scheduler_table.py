@@ -22,7 +22,7 @@ def table() -> str:
     for one in schedulers(plug_ins=False):
         serves = "all but alltoall" if one.collectives == SPANNING_KINDS else ", ".join(one.collectives)
         serves += "; several groups at once" if one.in_groups else ""
-        cells = (_name(one), one.form, serves, ", ".join(one.needs_in_words), _options(one), one.source)
+        cells = (_name(one), one.form, serves, ", ".join(one.format_requirements), _options(one), one.source)
         lines.append(f"| {' | '.join(cell or '-' for cell in cells)} |")
     return "\n".join(lines) + "\n"
 

@@ -15,7 +15,7 @@ SUBJECTS = {
         "Solving",
         (
             *("api.solve", "api.bound", "api.compare", "api.routes", "schedulers", "inputs", "synthesis"),
-            *("schedules", "told_by"),
+            *("schedules", "format_choice"),
         ),
     ),
     "fabrics": (
@@ -23,7 +23,7 @@ SUBJECTS = {
         ("topologies", "inputs.importing", "inputs.fabrics_and_plans", "api.design", "finder.designing"),
     ),
     "building": ("Building fabrics", ("finder.building",)),
-    "judging": (
+    "checking": (
         "Verifying and repairing",
         ("api.verify", "api.repair", "api.harden", "inputs.verification", "schedulers.repairing"),
     ),
@@ -39,7 +39,7 @@ SUBJECTS = {
             *("testbed", "traces", "context", "runtime"),
         ),
     ),
-    "writing": ("Texts for runtimes", ("api.lower", "lowering", "inputs.texts", "formats")),
+    "writing": ("Texts for runtimes", ("api.lower", "lowering", "inputs.runtime_files", "formats")),
     "pictures": ("Pictures and pages", ("api.draw", "api.report", "drawing", "viz")),
     "training": ("Steps of training", ("api.train", "api.serve", "training")),
     "parallelising": (

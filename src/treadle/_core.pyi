@@ -18,6 +18,15 @@ from treadle.finder.searches.multicirculant_search import OrbitPace, OrbitProble
 from treadle.parallelism.search.core_search_values import CoreDomains, MinimaxForms, PairEnergies, PairTables
 from treadle.simulation.core_values import FluidArrays, TaskArrays
 from treadle.synthesis.core_values.arrangement_values import ArrangeProblem
+from treadle.synthesis.core_values.column_values import (
+    ColumnPaths,
+    DependencyPaths,
+    HopPaths,
+    OrderPace,
+    SearchPace,
+    StepPace,
+    SubproblemTable,
+)
 from treadle.synthesis.core_values.flow_values import (
     Annealing,
     ClimbProblem,
@@ -28,19 +37,10 @@ from treadle.synthesis.core_values.flow_values import (
     PathProgram,
 )
 from treadle.synthesis.core_values.integers import Wide, WideArray
-from treadle.synthesis.core_values.lane_values import (
-    HopPaths,
-    LanePaths,
-    OrderPace,
-    PieceTable,
-    SearchPace,
-    StepPace,
-    WaitPaths,
-)
 from treadle.synthesis.core_values.step_values import InLinks
 from treadle.synthesis.core_values.tree_values import (
     Arcs,
-    BorderMembers,
+    BoundaryMembers,
     EdgePaths,
     LogicalArcs,
     MatchingOptions,
@@ -158,7 +158,7 @@ def spread_paths(
     link_tail: Int32, link_head: Int32, segments: Segments, paths: PathRows, max_cells: int
 ) -> tuple[_Segments, _PathRows]: ...
 def assign_border_paths(
-    n_children: int, trees: TreeRows, paths: EdgePaths, members: BorderMembers
+    n_children: int, trees: TreeRows, paths: EdgePaths, members: BoundaryMembers
 ) -> tuple[int, _TreeRows, Int32]: ...
 
 # Breadth-first broadcast
@@ -211,11 +211,16 @@ def arrange_items(
 
 # Searched routes; layer of every path (or hop) and links of every layer in order; caps and steps of hops
 def search_lane_paths(
-    pieces: PieceTable, lanes: Int32, start: LanePaths, pace: SearchPace, control: Int64
+    pieces: SubproblemTable, lanes: Int32, start: ColumnPaths, pace: SearchPace, control: Int64
 ) -> tuple[int, _LanePaths]: ...
-def first_fit_layers(paths: WaitPaths, control: Int64) -> tuple[int, Int32, Int32]: ...
+def first_fit_layers(paths: DependencyPaths, control: Int64) -> tuple[int, Int32, Int32]: ...
 def improve_layer_orders(
-    pieces: PieceTable, paths: LanePaths, distance: Int32, orders: Int32, pace: OrderPace, control: Int64
+    pieces: SubproblemTable,
+    paths: ColumnPaths,
+    distance: Int32,
+    orders: Int32,
+    pace: OrderPace,
+    control: Int64,
 ) -> tuple[int, Int32, Int32]: ...
 def assign_hop_steps(
     paths: HopPaths, pace: StepPace, cap: Int64, control: Int64

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from treadle.notebook import shown
+from treadle.notebook import displayed
 from treadle.units import format_bandwidth, format_size
 
 MOST_CHARACTERS = 200
@@ -24,7 +24,7 @@ _Value = TypeVar("_Value", bound=type)
 def brief(*names: str) -> Callable[[_Value], _Value]:
     """Decorator of a dataclass, above `dataclass`: its repr is its name and these figures, on one line.
 
-    Notebooks and rich show the same figures (`treadle.notebook.shown`).
+    Notebooks and rich show the same figures (`treadle.notebook.displayed`).
 
     Parameters
     ----------
@@ -47,16 +47,16 @@ def brief(*names: str) -> Callable[[_Value], _Value]:
     """
 
     def decorate(kind: _Value) -> _Value:
-        def figures(self: Any) -> list[str]:
+        def repr_items(self: Any) -> list[str]:
             own = names or tuple(field.name for field in fields(self))
-            words = (figure(name.rpartition(".")[2], _found(self, name)) for name in own)
+            words = (format_field(name.rpartition(".")[2], _found(self, name)) for name in own)
             return [word for word in words if word]
 
         def __repr__(self: Any) -> str:  # noqa: N807  (it becomes the class's)
-            return _fitted(type(self).__name__, figures(self))
+            return _fitted(type(self).__name__, repr_items(self))
 
         type.__setattr__(kind, "__repr__", __repr__)
-        return shown(figures)(kind)
+        return displayed(repr_items)(kind)
 
     return decorate
 
@@ -78,7 +78,7 @@ def _fitted(name: str, words: list[str]) -> str:
     return f"{line}>"
 
 
-def figure(name: str, value: Any) -> str:
+def format_field(name: str, value: Any) -> str:
     """A field in words: its value with a unit, or how many there are; "" for what says nothing."""
     noun = name.removeprefix("is_").replace("_", " ")
     if isinstance(value, bool | np.bool_):
@@ -95,7 +95,7 @@ def figure(name: str, value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"{noun} {value.shape}" if value.ndim != 1 else _counted(len(value), noun)
     if type(value).__name__ == "Topology":
-        return figure(name, value.name)
+        return format_field(name, value.name)
     if hasattr(value, "kind") and hasattr(value, "n_ranks"):
         return f"{value.kind} of {value.n_ranks} ranks"
     if value is None or callable(value):

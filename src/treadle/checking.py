@@ -103,7 +103,7 @@ def _checked(
     if name in hooks:
         return hooks[name](value, place)
     if hint is not _UNREAD and not is_of(value, hint):
-        raise unexpected(place, words_of(hint), value)
+        raise unexpected(place, format_error(hint), value)
     if name.endswith("_s") and isinstance(value, int | float) and not value >= 0:
         raise TreadleError(f"{place}: expected 0 or more seconds, found {value}")
     return value
@@ -171,11 +171,11 @@ def _is_container(value: Any, origin: Any, arguments: tuple[Any, ...]) -> bool:
     return all(is_of(one, arguments[0]) for one in list(value)[:_MOST_ELEMENTS])
 
 
-def words_of(hint: Any) -> str:
+def format_error(hint: Any) -> str:
     """What an annotation allows, in words."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        words = [words_of(one) for one in arguments if one is not type(None)]
+        words = [format_error(one) for one in arguments if one is not type(None)]
         return ", ".join(words[:-1]) + " or " * (len(words) > 1) + words[-1]
     if hint in _WORDS:
         return _WORDS[hint]
@@ -188,7 +188,7 @@ def words_of(hint: Any) -> str:
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
         return "a mapping"
     if origin is not None:
-        inner = words_of(arguments[0]) if arguments else "values"
+        inner = format_error(arguments[0]) if arguments else "values"
         return f"a sequence, of each {inner}"
     name = getattr(hint, "__name__", str(hint))
     return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"

@@ -102,7 +102,7 @@ def read_bytes(path: Path | str, most_bytes: int) -> bytes:
     return data
 
 
-def read_input_text(path: Path | str, most_bytes: int, *, expected: str = "") -> str:
+def read_input_string(path: Path | str, most_bytes: int, *, expected: str = "") -> str:
     """Return the content of a text file of at most `most_bytes` bytes, without a byte-order mark.
 
     Parameters

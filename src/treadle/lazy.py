@@ -52,11 +52,11 @@ def load_lazily(
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(home_of[name]), name)
 
-    def tell() -> list[str]:
+    def list_names() -> list[str]:
         from sys import modules
 
         inside = {f"{package}.{name}" for name in vars(modules[package])} & modules.keys()
         own = {name for name in vars(modules[package]) if name.startswith("__")}
         return sorted({*home_of, *own, *(name.rpartition(".")[2] for name in inside)})
 
-    return sorted(home_of), find, tell
+    return sorted(home_of), find, list_names

@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 MOST_BYTES = 20_000
 """Of the HTML of a value."""
 _MOST_ROWS, _MOST_COLUMNS, _MOST_CELL = 12, 10, 60
-_PICTURES = "treadle.drawing.notebook_picture:picture_of"
+_PICTURES = "treadle.drawing.notebook_drawing:draw_inline"
 _Value = TypeVar("_Value", bound=type)
 
 
-def shown(figures: Callable[[Any], Sequence[str]]) -> Callable[[_Value], _Value]:
+def displayed(figures: Callable[[Any], Sequence[str]]) -> Callable[[_Value], _Value]:
     """Decorator of a class: notebooks show its values as HTML, rich as lines.
 
     Parameters
@@ -44,7 +44,7 @@ def shown(figures: Callable[[Any], Sequence[str]]) -> Callable[[_Value], _Value]
     return decorate
 
 
-def own_words(value: object) -> list[str]:
+def own_repr(value: object) -> list[str]:
     """Key figures of a value whose repr says them: ``<Name words>`` or ``<Name: words>``."""
     return [repr(value).strip("<>").removeprefix(type(value).__name__).lstrip(": ")]
 

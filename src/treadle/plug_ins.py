@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from treadle.refusal import Refusal
+from treadle.unsupported import Unsupported
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -23,14 +23,14 @@ def find_plug_ins(group: str, *, taken: Container[str] = ()) -> Mapping[str, tup
     return MappingProxyType(found)
 
 
-def load_plug_in(entry: EntryPoint, *others: EntryPoint) -> object | Refusal:
+def load_plug_in(entry: EntryPoint, *others: EntryPoint) -> object | Unsupported:
     """What an entry point names, or why not, in one line; it must be the only one of its name."""
     if others:
         values = ", ".join(one.value for one in (entry, *others))
-        return Refusal(f"several plug-ins have that name ({values})")
+        return Unsupported(f"several plug-ins have that name ({values})")
     try:
         loaded: object = entry.load()
     except (Exception, SystemExit) as error:  # whatever a stranger's module does when it is loaded
         what = " ".join(str(error).split())[:200]
-        return Refusal(f"its plug-in {entry.value} cannot be loaded ({type(error).__name__}: {what})")
+        return Unsupported(f"its plug-in {entry.value} cannot be loaded ({type(error).__name__}: {what})")
     return loaded

@@ -25,7 +25,7 @@ def folded(name: str) -> str:
     return "".join(letter for letter in name.casefold() if letter.isalnum())
 
 
-def spelt_alike(name: str, known: Iterable[str]) -> str | None:
+def similarly_spelt(name: str, known: Iterable[str]) -> str | None:
     """The known name that is meant by another spelling; None if there is none, or more than one.
 
     Examples
@@ -114,7 +114,7 @@ def known_name(
     'allreduce'
     """
     names = list(known)
-    found = spelt_alike(name, names)
+    found = similarly_spelt(name, names)
     if found is None:
         raise error(unknown(what, name, names) + more)
     return found

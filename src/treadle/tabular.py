@@ -22,7 +22,7 @@ _FORMULA = ("=", "+", "-", "@", "\t")
 """First characters of cells that a spreadsheet would calculate."""
 
 
-def csv_text(heading: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+def format_csv(heading: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     """Return CSV, with an apostrophe before text that a spreadsheet would take for a formula.
 
     Examples
@@ -41,8 +41,8 @@ def csv_text(heading: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     return out.getvalue()
 
 
-def cell_text(cell: str) -> str:
-    """Return the content of a cell that `csv_text` wrote, without the apostrophe before a formula."""
+def format_cell(cell: str) -> str:
+    """Return the content of a cell that `format_csv` wrote, without the apostrophe before a formula."""
     return cell[1:] if cell[:1] == "'" and cell[1:].startswith(_FORMULA) else cell
 
 
@@ -63,7 +63,7 @@ class Tabular:
         """
         records = self.records()
         names = list(records[0]) if records else []
-        text = csv_text(names, ([record[name] for name in names] for record in records))
+        text = format_csv(names, ([record[name] for name in names] for record in records))
         if path is not None:
             write_bytes(path, text.encode())
         return text

@@ -117,7 +117,7 @@ def _explain(value: Any, kind: Any, error: str, words: Mapping[str, str]) -> tup
                     msgspec.convert(item, kind)
                 except msgspec.ValidationError as inner:
                     further, message = _explain(item, kind, str(inner), words)
-                    return f"{place}[{shown(key)}]{further}", message
+                    return f"{place}[{format_value(key)}]{further}", message
         place += step[0]
     message = _message(value, kind, what, words)
     field, colon, rest = message.partition(": ")
@@ -150,9 +150,9 @@ def _message(value: Any, kind: Any, what: str, words: Mapping[str, str]) -> str:
     if (named := _NAMED.fullmatch(what)) is not None:
         if named[1].startswith("missing"):
             return f"key {named[2]!r} is missing"
-        return f"unknown key {shown(named[2])}; known are {', '.join(sorted(_fields(kind)))}"
+        return f"unknown key {format_value(named[2])}; known are {', '.join(sorted(_fields(kind)))}"
     metas = [meta for _, found in _kinds(kind) for meta in found]
-    found = f"found {shown(value)}"
+    found = f"found {format_value(value)}"
     for meta in metas:
         if meta.description is not None:
             return f"expected {meta.description}, {found}"
@@ -162,7 +162,7 @@ def _message(value: Any, kind: Any, what: str, words: Mapping[str, str]) -> str:
             for one, _ in _kinds(kind)
             if one not in (NoneType, msgspec.UnsetType)
         ]
-        *others, last = map(shown, choices[0])
+        *others, last = map(format_value, choices[0])
         return f"expected {', '.join(others)}{' or ' if others else ''}{last}, {found}"
     if (expected := _EXPECTED.fullmatch(what)) is None:
         return what if what != "Number out of range" else f"number out of range, {found}"
@@ -174,7 +174,7 @@ def _message(value: Any, kind: Any, what: str, words: Mapping[str, str]) -> str:
     return f"expected {kinds}{bound}, {f'found {len(value)}' if 'length' in bound else found}"
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A value as messages show it: its beginning, or its kind where it has parts."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"

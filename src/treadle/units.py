@@ -258,7 +258,7 @@ def _bandwidth(bandwidth: int | Fraction, digits: int) -> str:
     return f"{_decimal(Fraction(bandwidth) / factor, digits)} {unit}"
 
 
-def format_share(share: Fraction) -> str:
+def format_fraction(share: Fraction) -> str:
     """A share in percent, never rounded to nothing.
 
     Examples

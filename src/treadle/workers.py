@@ -114,11 +114,11 @@ def _check_workers(client: Any, address: str) -> None:
     if not client.ncores():
         raise TreadleError(f"cluster {address}: has no workers; start some with: dask worker {address}")
 
-    async def ask() -> Any:
+    async def send_request() -> Any:
         return await client.run(installed_version)
 
     try:
-        versions = set(client.sync(ask, callback_timeout=_ANSWER_S).values())
+        versions = set(client.sync(send_request, callback_timeout=_ANSWER_S).values())
     except TimeoutError:
         raise TreadleError(
             f"cluster {address}: a worker does not answer within {_ANSWER_S:.0f} s; restart it"

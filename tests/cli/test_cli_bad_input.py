@@ -14,9 +14,9 @@ import pytest
 from treadle import planning
 from treadle.cli.main import main
 from treadle.errors import MissingDependencyError
+from treadle.schedules.certificate import BottleneckCut
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan_files.archive import load_plan, save_plan
-from treadle.schedules.witness import CutWitness
 from treadle.topologies import parse
 from treadle.verification.violations import Report
 
@@ -216,8 +216,8 @@ def test_flipped_bits_are_refused_or_harmless(plan: Path, capsys: pytest.Capture
         {"algbw": Fraction(3)},
         {"algbw": Fraction(1, 3)},
         {"optimal_algbw": Fraction(3)},
-        {"optimal_algbw": Fraction(4, 3), "witness": CutWitness((0, 1))},
-        {"witness": CutWitness((0, 1, 2, 3))},
+        {"optimal_algbw": Fraction(4, 3), "witness": BottleneckCut((0, 1))},
+        {"witness": BottleneckCut((0, 1, 2, 3))},
         {"collective": Collective(CollectiveKind.ALLGATHER, (0, 1, 2, 3), weights=(1, 2, 1, 1))},
         {"topology": parse('with_failed_links(ring(4), "n0->n1")')},
     ],

@@ -12,8 +12,8 @@ import pytest
 
 from treadle.cli.main import main
 from treadle.render.quantities import counted
+from treadle.schedules.certificate import BottleneckCut
 from treadle.schedules.plan_files.archive import load_plan, save_plan
-from treadle.schedules.witness import CutWitness
 
 LOPSIDED = 'with_failed_links(dgx_a100(2, gpus_per_box=2), "box0.gpu0->box0.nvswitch")'
 
@@ -39,7 +39,7 @@ def json_of(capsys: pytest.CaptureFixture[str], *argv: str, status: int = 0) -> 
 def test_a_witness_with_unknown_nodes_is_a_violation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plan = edited(solved(tmp_path, "ring:4", "allgather"), witness=CutWitness((0, 99999)))
+    plan = edited(solved(tmp_path, "ring:4", "allgather"), witness=BottleneckCut((0, 99999)))
     values = json_of(capsys, "verify", str(plan), status=1)
     assert values["witness"]["nodes"] == ["n0", 99999]
     assert any("the cut names a node beyond" in violation for violation in values["violations"])

@@ -63,7 +63,7 @@ def test_algorithms_are_grouped_by_form(
 def test_what_only_some_heed_is_told_with_them(capsys: pytest.CaptureFixture[str]) -> None:
     """Hidden options of solve are options of algorithms, and each is told in full by one at least."""
     hidden = {row.flag for row in Solve.rows.values() if row.rare}
-    heeded = {flag_of(option) for one in schedulers(plug_ins=False) for option in one.heeded}
+    heeded = {flag_of(option) for one in schedulers(plug_ins=False) for option in one.supported_options}
     assert {"--packer", "--rounds", "--max-flows", "--multicast"} <= hidden
     told = set()
     for one in schedulers(plug_ins=False):
@@ -71,7 +71,7 @@ def test_what_only_some_heed_is_told_with_them(capsys: pytest.CaptureFixture[str
         out = capsys.readouterr().out
         assert out.startswith(f"{one.name} ({one.form}")
         told |= {word.rstrip(":") for word in out.split() if word.startswith("--")}
-        for option in one.heeded:
+        for option in one.supported_options:
             assert f"\n  {flag_of(option)}" in out
     assert hidden & heeded <= told
 

@@ -12,7 +12,7 @@ from treadle.inputs.problem import resolve_kind
 from treadle.planning import find_format
 from treadle.schedulers.schedulers import find_scheduler
 from treadle.schedules.collective import CollectiveKind
-from treadle.spelling import close_names, did_you_mean, spelt_alike, unknown
+from treadle.spelling import close_names, did_you_mean, similarly_spelt, unknown
 from treadle.topologies.expressions import names_fabric
 
 
@@ -86,9 +86,9 @@ def test_close_names_are_parts_and_slips() -> None:
 
 
 def test_a_spelling_of_two_names_is_neither() -> None:
-    assert spelt_alike("A-B", ["ab", "a_b"]) is None
-    assert spelt_alike("ab", ["ab", "a_b"]) == "ab"
-    assert spelt_alike("--", ["ab"]) is None
+    assert similarly_spelt("A-B", ["ab", "a_b"]) is None
+    assert similarly_spelt("ab", ["ab", "a_b"]) == "ab"
+    assert similarly_spelt("--", ["ab"]) is None
 
 
 def test_unknown_names_are_cut_and_listed() -> None:

@@ -9,18 +9,19 @@ import pytest
 from treadle.diagnosis.catalogue import (
     RESTRICTIONS,
     falls,
+    find_causes,
     graph_fell_back,
     no_p2p,
     restricting,
     slow_links,
     still_rising,
-    suspects,
     wrong_results,
 )
+from treadle.diagnosis.cause import Case, Cause
 from treadle.diagnosis.log import (
     ChannelCount,
-    FoundPattern,
     Log,
+    LoggedPattern,
     ResultTable,
     SetVariable,
     SystemTree,
@@ -28,7 +29,6 @@ from treadle.diagnosis.log import (
     UsedTransport,
 )
 from treadle.diagnosis.log_lines import LogLine
-from treadle.diagnosis.suspect import Case, Suspect
 
 
 def line(number: int) -> LogLine:
@@ -51,7 +51,7 @@ LOOK = (
 
 def fell_back(
     channels: int = 2, nvls: int = 0, *, found: dict[str, object] | None = None, **facts: object
-) -> list[Suspect]:
+) -> list[Cause]:
     counts = (ChannelCount(line(2), 24, -1), ChannelCount(line(1), channels, nvls))
     case = {"has_fast_links": True, **facts}
     return graph_fell_back(Case(log=log(channels=counts, **(found or {})), **case), ())  # type: ignore[arg-type]
@@ -63,22 +63,22 @@ def fell_back(
 )
 def test_a_graph_search_that_fell_back(channels: int, nvls: int, words: str) -> None:
     patterns = (
-        FoundPattern(line(5), 4, 0, 2, 1.0, 1.0, "NVL", "PIX"),
-        FoundPattern(line(6), 4, 0, 1, 1.0, 1.0, "NVL", "PIX"),
-        FoundPattern(line(7), 4, 0, 0, 1.0, 1.0, "NVL", "PIX"),
+        LoggedPattern(line(5), 4, 0, 2, 1.0, 1.0, "NVL", "PIX"),
+        LoggedPattern(line(6), 4, 0, 1, 1.0, 1.0, "NVL", "PIX"),
+        LoggedPattern(line(7), 4, 0, 0, 1.0, 1.0, "NVL", "PIX"),
     )
     text = f"NCCL's graph search fell back ({words}): it sees too few links between the GPUs"
     remarks = {"no-path": line(8)}
-    assert fell_back(channels, nvls) == [Suspect("graph-search", text, (line(1),), LOOK)]
+    assert fell_back(channels, nvls) == [Cause("graph-search", text, (line(1),), LOOK)]
     assert fell_back(channels, nvls, found={"patterns": patterns, "remarks": remarks}) == [
-        Suspect("graph-search", text, (line(1), line(8), line(6)), LOOK)
+        Cause("graph-search", text, (line(1), line(8), line(6)), LOOK)
     ]
 
 
 def test_a_graph_search_without_a_path() -> None:
     text = "NCCL's graph search fell back (no path): it sees too few links between the GPUs"
-    patterns = (FoundPattern(line(6), 4, 0, 1, 1.0, 1.0, "NVL", "PIX"),)
-    expected = [Suspect("graph-search", text, (line(8),), LOOK)]
+    patterns = (LoggedPattern(line(6), 4, 0, 1, 1.0, 1.0, "NVL", "PIX"),)
+    expected = [Cause("graph-search", text, (line(8),), LOOK)]
     found: dict[str, object] = {"remarks": {"no-path": line(8)}, "patterns": patterns}
     assert fell_back(3, found=found, has_fast_links=False) == expected
     assert graph_fell_back(Case(log=log(**found)), ()) == expected
@@ -129,27 +129,27 @@ def test_gpus_that_meet_in_the_cpus_memory(name: str) -> None:
     text = "GPUs of a box exchange data through the CPU's memory{}, not peer to peer"
     case = Case(log=log(transports=SHM), has_fast_links=True)
     counted = text.format(" (6 connections by SHM)")
-    assert no_p2p(case, ()) == [Suspect("no-p2p", counted, (line(4),), SEE)]
+    assert no_p2p(case, ()) == [Cause("no-p2p", counted, (line(4),), SEE)]
     assert no_p2p(Case(log=log(transports=SHM)), ()) == []
     half = f"{counted}: half of the PCIe bandwidth remains"
     geforce = "GeForce cards have no peer-to-peer; with others see nvidia-smi topo -p2p r, ACS and IOMMU"
     staged = log(transports=tuple(one for one in SHM if one.kind.startswith("SHM")))
-    assert no_p2p(Case(log=staged, n_hosts=1), ()) == [Suspect("no-p2p", half, (line(4),), geforce)]
+    assert no_p2p(Case(log=staged, n_hosts=1), ()) == [Cause("no-p2p", half, (line(4),), geforce)]
     assert no_p2p(Case(log=log(transports=SHM), n_hosts=1), ()) == []
     assert no_p2p(Case(log=log(transports=SHM[:1]), has_fast_links=True), ()) == []
     settings = (variable(9, name, "1"),)
     case = Case(log=log(transports=SHM, settings=settings))
-    assert no_p2p(case, ()) == [Suspect("no-p2p", half, (line(4), line(9)), f"unset {name}")]
+    assert no_p2p(case, ()) == [Cause("no-p2p", half, (line(4), line(9)), f"unset {name}")]
     assert no_p2p(Case(log=log(settings=settings), has_fast_links=True), ()) == []
     both = (variable(8, "NCCL_P2P_LEVEL", "LOC"), variable(9, "NCCL_P2P_DISABLE", "1"))
     (found,) = no_p2p(Case(log=log(transports=SHM, settings=both)), ())
     assert found.remedy == "unset NCCL_P2P_DISABLE"
     remarks = {"p2p-disabled": line(2)}
     assert no_p2p(Case(log=log(remarks=remarks), has_fast_links=True), ()) == [
-        Suspect("no-p2p", text.format(""), (line(2),), SEE)
+        Cause("no-p2p", text.format(""), (line(2),), SEE)
     ]
     assert no_p2p(Case(log=log(remarks=remarks, transports=SHM, settings=settings)), ()) == [
-        Suspect("no-p2p", half, (line(2), line(4), line(9)), f"unset {name}")
+        Cause("no-p2p", half, (line(2), line(4), line(9)), f"unset {name}")
     ]
 
 
@@ -165,7 +165,7 @@ def test_a_gpu_whose_pcie_is_slower_than_most() -> None:
     text = "GPU/10 of a has PCIe of 6 GB/s where 3 of 5 have 12.5"
     remedy = "see lspci -vv for LnkSta (downgraded): reseat the card, check slot and BIOS"
     assert slow_links(Case(log=log(trees=trees)), ()) == [
-        Suspect("slow-link", text, (line(11), line(12)), remedy)
+        Cause("slow-link", text, (line(11), line(12)), remedy)
     ]
 
 
@@ -188,7 +188,7 @@ def test_nvlinks_are_added_up_gpu_by_gpu() -> None:
     text = "GPU/3 of a has NVLinks of 40 GB/s where 3 of 5 have 80, as 1 more"
     remedy = "see nvidia-smi nvlink -s for links that are down"
     lines = (line(21), line(24), line(12))
-    assert slow_links(Case(log=log(trees=trees)), ()) == [Suspect("slow-link", text, lines, remedy)]
+    assert slow_links(Case(log=log(trees=trees)), ()) == [Cause("slow-link", text, lines, remedy)]
     other = (tree("a", 10, *(text.replace("NVL", "XGMI") for text in texts)),)
     assert [one.text for one in slow_links(Case(log=log(trees=other)), ())] == [text]
 
@@ -199,7 +199,7 @@ def test_ports_slower_than_most_show_three_of_them_and_a_usual_one() -> None:
     text = "NET/1 of a has a port of 12 GB/s where 5 of 9 have 25, as 3 more"
     remedy = "see ibstat for the port's rate: cable, switch port"
     lines = (line(11), line(13), line(15), line(10))
-    assert slow_links(Case(log=log(trees=trees)), ()) == [Suspect("slow-link", text, lines, remedy)]
+    assert slow_links(Case(log=log(trees=trees)), ()) == [Cause("slow-link", text, lines, remedy)]
     passed_over = (
         tree("a", 10, "+ NET[1] - GPU/0", "+ PCI[1] - NET/0", "+ NET[25] - NET/1", "+ NET[25] - NET/2"),
     )
@@ -216,9 +216,9 @@ def test_wrong_results_of_each_table() -> None:
     one = ResultTable((row(30, 8, 1.0, wrong=1), row(31, 16, 1.0)))
     remedy = "test GPUs and links one by one (dcgmi diag -r 3), NCCL_P2P_DISABLE=1, without plug-ins"
 
-    def said(words: str, *lines: int) -> Suspect:
+    def said(words: str, *lines: int) -> Cause:
         text = f"results are wrong at {words}: no speed counts before that is mended"
-        return Suspect("wrong-results", text, tuple(map(line, lines)), remedy)
+        return Cause("wrong-results", text, tuple(map(line, lines)), remedy)
 
     first, second, third = said("4 of 5 sizes", 1, 2, 9), said("some sizes", 21), said("1 of 2 sizes", 30)
     right = ResultTable((row(40, 8, 1.0),))
@@ -227,7 +227,7 @@ def test_wrong_results_of_each_table() -> None:
     assert wrong_results(Case(log=log(tables=(right,))), ()) == []
 
 
-def judged(rule: Callable[[Case, tuple[Suspect, ...]], list[Suspect]], *rows: TableRow) -> list[Suspect]:
+def judged(rule: Callable[[Case, tuple[Cause, ...]], list[Cause]], *rows: TableRow) -> list[Cause]:
     return rule(Case(log=log(), table=ResultTable(rows)), ())
 
 
@@ -238,7 +238,7 @@ def test_a_curve_that_falls() -> None:
         "see the switches' counters: PFC and ECN of RoCE, adaptive routing, other traffic; NCCL_IB_TC, _SL"
     )
     lines = (line(2), line(4), line(5))
-    assert judged(falls, *rows) == [Suspect("falls-with-size", text, lines, remedy)]
+    assert judged(falls, *rows) == [Cause("falls-with-size", text, lines, remedy)]
     (found,) = judged(falls, *rows[::-1])
     assert found.lines == (line(2), line(5))
     assert judged(falls, *rows[:3]) == []
@@ -263,7 +263,7 @@ def test_a_curve_that_falls_within_a_box_is_no_networks() -> None:
 
 def test_a_curve_that_still_rises() -> None:
     text = "busbw still rises at 8KB, the largest size: the peak was not reached"
-    expected = [Suspect("small-sizes", text, (line(2), line(3)), "measure larger sizes: -e 8G")]
+    expected = [Cause("small-sizes", text, (line(2), line(3)), "measure larger sizes: -e 8G")]
     rows = row(1, 1024, 1.0), row(2, 4096, 100.0), row(3, 8192, 115.0)
     assert judged(still_rising, *rows) == expected
     assert judged(still_rising, rows[2], rows[0], rows[1]) == expected
@@ -325,7 +325,7 @@ BETWEEN_BOXES = {
 }  # fmt: skip
 
 
-def held(name: str, value: str, **facts: object) -> list[Suspect]:
+def held(name: str, value: str, **facts: object) -> list[Cause]:
     settings = (variable(1, "NCCL_DEBUG", "1"), variable(2, name, value))
     return restricting(Case(log=log(settings=settings), **facts), ())  # type: ignore[arg-type]
 
@@ -335,7 +335,7 @@ def test_variables_that_hold_nccl_back(name: str) -> None:
     (text,) = [one.text for one in RESTRICTIONS if one.name == name]
     low, others = HELD_BACK[name]
     for value in low:
-        expected = Suspect(
+        expected = Cause(
             "environment",
             f"{name}={value}: {text}",
             (line(2),),
@@ -361,11 +361,11 @@ def test_a_variable_is_named_once_and_not_where_another_suspect_names_it() -> No
     (algo, proto) = restricting(case, ())
     assert algo.text == f"NCCL_ALGO={'r' * 40}: the choice of algorithms is narrowed"
     assert (algo.lines, proto.lines) == ((line(2),), (line(4),))
-    named = Suspect("other", "", (line(2),), "unset NCCL_ALGO")
+    named = Cause("other", "", (line(2),), "unset NCCL_ALGO")
     assert [one.lines for one in restricting(case, (named,))] == [(line(3),), (line(4),)]
-    silent = Suspect("other", "", (line(2),), "look elsewhere")
+    silent = Cause("other", "", (line(2),), "look elsewhere")
     assert restricting(case, (silent,)) == [algo, proto]
-    elsewhere = Suspect("other", "", (line(9),), "unset NCCL_ALGO")
+    elsewhere = Cause("other", "", (line(9),), "unset NCCL_ALGO")
     assert restricting(case, (elsewhere,)) == [algo, proto]
 
 
@@ -387,12 +387,12 @@ def test_suspects_come_in_the_catalogues_order_and_most_of_a_low_figure_only() -
         ),
         settings=(variable(7, "NCCL_ALGO", "Ring"),),
     )
-    assert [one.name for one in suspects(Case(log=found))] == [
+    assert [one.name for one in find_causes(Case(log=found))] == [
         *("wrong-results", "tcp", "no-gdr", "graph-search", "no-p2p", "port", "environment", "acs")
     ]
-    assert [one.name for one in suspects(Case(log=found, is_low=False))] == ["wrong-results", "tcp"]
+    assert [one.name for one in find_causes(Case(log=found, is_low=False))] == ["wrong-results", "tcp"]
 
 
 def test_a_suspect_needs_a_line() -> None:
     with pytest.raises(ValueError, match="suspect x: expected a line of the log that proves it"):
-        Suspect("x", "", (), "")
+        Cause("x", "", (), "")

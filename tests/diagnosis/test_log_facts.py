@@ -8,10 +8,10 @@ from samples.logs.nccl_logs import info
 from treadle.diagnosis import log_reader
 from treadle.diagnosis.log import (
     ChannelCount,
-    FoundNetwork,
-    FoundPattern,
     ListedRank,
     Log,
+    LoggedNetwork,
+    LoggedPattern,
     NetworkHop,
     ResultTable,
     RingEnds,
@@ -20,11 +20,11 @@ from treadle.diagnosis.log import (
     TableRow,
     UsedTransport,
 )
-from treadle.diagnosis.log_figures import kind_of, nvls_line, ranks_of, shows_fast_links, used_nics
 from treadle.diagnosis.log_lines import LogLine, message
 from treadle.diagnosis.log_reader import FactReader
-from treadle.refusal import Refusal
+from treadle.diagnosis.log_values import kind_of, nvls_line, ranks_of, shows_fast_links, used_nics
 from treadle.schedules.collective import CollectiveKind
+from treadle.unsupported import Unsupported
 
 
 def line(number: int) -> LogLine:
@@ -57,10 +57,10 @@ def test_networks_of_hosts() -> None:
     )
     found = facts(*lines)
     assert found.networks == [
-        FoundNetwork(at(1, lines[0]), "node0", "IB", ("mlx5_0:1/IB", "{mlx5_1:1/IB,x}", "mlx5_2", "a")),
-        FoundNetwork(at(3, lines[2]), "node0", "Socket", ("eth0:10.0.0.1<0>",)),
-        FoundNetwork(at(4, lines[3]), "node1", "IB", ("mlx5_0:1/RoCE",)),
-        FoundNetwork(at(5, lines[4]), "node2", "OFI", ("efa;rdmav2 0", "efa;rdmav2 1", "efa;rdmav2 2")),
+        LoggedNetwork(at(1, lines[0]), "node0", "IB", ("mlx5_0:1/IB", "{mlx5_1:1/IB,x}", "mlx5_2", "a")),
+        LoggedNetwork(at(3, lines[2]), "node0", "Socket", ("eth0:10.0.0.1<0>",)),
+        LoggedNetwork(at(4, lines[3]), "node1", "IB", ("mlx5_0:1/RoCE",)),
+        LoggedNetwork(at(5, lines[4]), "node2", "OFI", ("efa;rdmav2 0", "efa;rdmav2 1", "efa;rdmav2 2")),
     ]
     assert list(found.hosts) == ["node0", "node1", "node2", "node3"]
     assert found.n_messages == 7
@@ -102,8 +102,8 @@ def test_graphs_and_channels() -> None:
     )
     found = facts(*lines)
     assert found.patterns == [
-        FoundPattern(at(1, lines[0]), 4, 2, 3, 24.5, 12.25, "NVL", "PXB"),
-        FoundPattern(at(4, lines[3]), 1, 2, 3, 24.5, 12.25, "NVL", "PXB"),
+        LoggedPattern(at(1, lines[0]), 4, 2, 3, 24.5, 12.25, "NVL", "PXB"),
+        LoggedPattern(at(4, lines[3]), 1, 2, 3, 24.5, 12.25, "NVL", "PXB"),
     ]
     assert found.ring_ends == [RingEnds(at(2, lines[1]), "NET/0-3", "NET/2")]
     assert found.channels == [ChannelCount(at(6, lines[5]), 5, 3), ChannelCount(at(7, lines[6]), 6, -1)]
@@ -248,7 +248,7 @@ def test_the_collective_of_a_table(found: ResultTable, kind: CollectiveKind) -> 
 )
 def test_collectives_that_are_not_told(found: ResultTable, message: str) -> None:
     refused = kind_of(found)
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, Unsupported)
     assert str(refused) == message
 
 
@@ -292,9 +292,9 @@ def test_network_cards_by_the_variable(value: str, count: int) -> None:
     settings = (SetVariable(line(1), "NCCL_IB_HCA", value),)
     assert used_nics(log(settings=settings)) == count
     listed = (
-        FoundNetwork(line(2), "a", "Socket", ("x",) * 9),
-        FoundNetwork(line(2), "a", "IB", ("x",) * 2),
-        FoundNetwork(line(2), "b", "IB", ("x",) * 3),
+        LoggedNetwork(line(2), "a", "Socket", ("x",) * 9),
+        LoggedNetwork(line(2), "a", "IB", ("x",) * 2),
+        LoggedNetwork(line(2), "b", "IB", ("x",) * 3),
     )
     assert used_nics(log(settings=settings, networks=listed)) == 3
     assert used_nics(log(networks=listed[:1])) == 0

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from treadle.diagnosis.cause import Case, Cause, PcieLimit
 from treadle.diagnosis.log import (
-    FoundNetwork,
-    FoundPattern,
     Log,
+    LoggedNetwork,
+    LoggedPattern,
     NetworkHop,
     ResultTable,
     RingEnds,
@@ -21,7 +22,6 @@ from treadle.diagnosis.log import (
 )
 from treadle.diagnosis.log_lines import LogLine
 from treadle.diagnosis.network_rules import acs, crossed_rails, idle_nics, no_gdr, pcie, ports, tcp
-from treadle.diagnosis.suspect import Case, PcieLimit, Suspect
 
 
 def line(number: int) -> LogLine:
@@ -36,21 +36,21 @@ def variable(number: int, name: str, value: str) -> SetVariable:
     return SetVariable(line(number), name, value)
 
 
-SOCKET = FoundNetwork(line(50), "node0", "Socket", ("eth0",))
-IB = FoundNetwork(line(51), "node0", "IB", ("mlx5_0:1/IB",))
-ROCE = FoundNetwork(line(52), "node1", "IB", ("mlx5_1:1/RoCE",))
+SOCKET = LoggedNetwork(line(50), "node0", "Socket", ("eth0",))
+IB = LoggedNetwork(line(51), "node0", "IB", ("mlx5_0:1/IB",))
+ROCE = LoggedNetwork(line(52), "node1", "IB", ("mlx5_1:1/RoCE",))
 
 
 def idle(
-    used: int, fabric: int, *settings: SetVariable, networks: tuple[FoundNetwork, ...] = ()
-) -> list[Suspect]:
+    used: int, fabric: int, *settings: SetVariable, networks: tuple[LoggedNetwork, ...] = ()
+) -> list[Cause]:
     case = Case(log=log(settings=settings, networks=networks), used_nics=used, fabric_nics=fabric)
     return idle_nics(case, ())
 
 
 def test_a_variable_that_leaves_nics_idle_is_named_with_the_network_line() -> None:
     value = "mlx5_0," + "x" * 40
-    expected = Suspect(
+    expected = Cause(
         "idle-nics",
         f"2 of 3 NICs of a box used: NCCL_IB_HCA={value[:40]}",
         (line(7), line(51)),
@@ -58,7 +58,7 @@ def test_a_variable_that_leaves_nics_idle_is_named_with_the_network_line() -> No
     )
     assert idle(2, 3, variable(7, "NCCL_IB_HCA", value), networks=(SOCKET, IB, ROCE)) == [expected]
     named = variable(8, "NCCL_SOCKET_IFNAME", "eth0")
-    expected = Suspect(
+    expected = Cause(
         "idle-nics",
         "1 of 3 NICs of a box used: NCCL_SOCKET_IFNAME=eth0",
         (line(8),),
@@ -68,7 +68,7 @@ def test_a_variable_that_leaves_nics_idle_is_named_with_the_network_line() -> No
 
 
 def test_idle_nics_without_a_variable_are_not_found() -> None:
-    expected = Suspect(
+    expected = Cause(
         "idle-nics",
         "1 of 2 NICs of a box used",
         (line(51),),
@@ -86,7 +86,7 @@ def test_idle_nics_need_a_line_that_shows_them() -> None:
     assert idle(1, 2, networks=(SOCKET,)) == []
 
 
-def narrowed(used: int = 2, gpus: int = 8, value: str = "mlx5_0,mlx5_1", **more: object) -> list[Suspect]:
+def narrowed(used: int = 2, gpus: int = 8, value: str = "mlx5_0,mlx5_1", **more: object) -> list[Cause]:
     settings = (variable(7, "NCCL_IB_HCA", value),)
     facts = {"n_hosts": 2, **more}
     return idle_nics(Case(log=log(settings=settings), used_nics=used, gpus_per_host=gpus, **facts), ())  # type: ignore[arg-type]
@@ -94,7 +94,7 @@ def narrowed(used: int = 2, gpus: int = 8, value: str = "mlx5_0,mlx5_1", **more:
 
 @pytest.mark.parametrize(("used", "gpus", "words"), [(2, 8, "2 NICs"), (1, 4, "1 NIC"), (1, 5, "1 NIC")])
 def test_few_nics_for_many_gpus_of_a_box(used: int, gpus: int, words: str) -> None:
-    expected = Suspect(
+    expected = Cause(
         "idle-nics",
         f"NCCL_IB_HCA=mlx5_0,mlx5_1 leaves NCCL {words} for {gpus} GPUs of a box",
         (line(7),),
@@ -138,12 +138,12 @@ def by(number: int, kind: str, *, is_direct: bool = False, count: int = 1) -> Us
 
 def test_connections_by_tcp_show_it_even_in_a_box() -> None:
     case = Case(log=log(transports=(by(3, "P2P"), by(4, "NET/Socket"))), n_hosts=1)
-    assert tcp(case, ()) == [Suspect("tcp", TCP, (line(4),), RDMA)]
+    assert tcp(case, ()) == [Cause("tcp", TCP, (line(4),), RDMA)]
 
 
 def test_a_network_of_sockets_counts_between_boxes_only() -> None:
     remarks = {"network-socket": line(5), "network": line(5)}
-    assert tcp(Case(log=log(remarks=remarks), n_hosts=2), ()) == [Suspect("tcp", TCP, (line(5),), RDMA)]
+    assert tcp(Case(log=log(remarks=remarks), n_hosts=2), ()) == [Cause("tcp", TCP, (line(5),), RDMA)]
     assert tcp(Case(log=log(remarks=remarks), n_hosts=1), ()) == []
     assert tcp(Case(log=log(remarks=remarks)), ()) == []
     assert tcp(Case(log=log(transports=(by(4, "NET/IB"),)), n_hosts=2), ()) == []
@@ -153,10 +153,10 @@ def test_a_network_of_sockets_counts_between_boxes_only() -> None:
 def test_tcp_by_a_variable_and_at_most_four_lines(name: str) -> None:
     remarks = {"plugin-failed": line(8), "no-ib": line(7), "network-socket": line(5)}
     found = log(transports=(by(4, "NET/Socket"),), remarks=remarks, settings=(variable(9, name, "1"),))
-    expected = Suspect("tcp", TCP, (line(4), line(5), line(7), line(8)), f"unset {name}")
+    expected = Cause("tcp", TCP, (line(4), line(5), line(7), line(8)), f"unset {name}")
     assert tcp(Case(log=found, n_hosts=2), ()) == [expected]
     del remarks["no-ib"]
-    expected = Suspect("tcp", TCP, (line(4), line(5), line(8), line(9)), f"unset {name}")
+    expected = Cause("tcp", TCP, (line(4), line(5), line(8), line(9)), f"unset {name}")
     assert tcp(Case(log=found, n_hosts=2), ()) == [expected]
 
 
@@ -167,8 +167,8 @@ NEARER = (
 )
 
 
-def pattern(number: int, outer: str) -> FoundPattern:
-    return FoundPattern(line(number), 4, 0, 2, 24.0, 12.0, "PXB", outer)
+def pattern(number: int, outer: str) -> LoggedPattern:
+    return LoggedPattern(line(number), 4, 0, 2, 24.0, 12.0, "PXB", outer)
 
 
 @pytest.mark.parametrize("outer", ["PHB", "SYS"])
@@ -181,12 +181,12 @@ def test_all_that_shows_data_through_the_cpu(outer: str) -> None:
     )
     text = f"{STAGED} (5 of 12 connections); NICs are reached by {outer} (type PXB/{outer})"
     lines = (line(3), line(11), line(20), line(21))
-    assert no_gdr(Case(log=found), ()) == [Suspect("no-gdr", text, lines, NEARER)]
+    assert no_gdr(Case(log=found), ()) == [Cause("no-gdr", text, lines, NEARER)]
 
 
 def test_staged_connections_alone_show_it() -> None:
     found = log(transports=(by(3, "NET/IB"), by(4, "NET/Socket")))
-    assert no_gdr(Case(log=found), ()) == [Suspect("no-gdr", STAGED, (line(3),), NEARER)]
+    assert no_gdr(Case(log=found), ()) == [Cause("no-gdr", STAGED, (line(3),), NEARER)]
 
 
 @pytest.mark.parametrize(("level", "is_shown"), [("0", True), ("LOC", True), ("1", False), ("PIX", False)])
@@ -199,9 +199,9 @@ def test_a_level_that_switches_gpudirect_off_is_shown(level: str, is_shown: bool
 def test_far_cards_or_a_refusal_show_it_where_no_connection_is_direct() -> None:
     far = log(patterns=(pattern(11, "SYS"),))
     text = f"{STAGED}; NICs are reached by SYS (type PXB/SYS)"
-    assert no_gdr(Case(log=far), ()) == [Suspect("no-gdr", text, (line(11),), NEARER)]
+    assert no_gdr(Case(log=far), ()) == [Cause("no-gdr", text, (line(11),), NEARER)]
     refused = log(remarks={"gdr-disabled": line(20)})
-    assert no_gdr(Case(log=refused), ()) == [Suspect("no-gdr", STAGED, (line(20),), NEARER)]
+    assert no_gdr(Case(log=refused), ()) == [Cause("no-gdr", STAGED, (line(20),), NEARER)]
     assert no_gdr(Case(log=log(patterns=(pattern(11, "PXB"),))), ()) == []
     direct = (by(2, "NET/IB", is_direct=True),)
     assert no_gdr(Case(log=log(patterns=(pattern(11, "SYS"),), transports=direct)), ()) == []
@@ -227,7 +227,7 @@ ORDER = "set NCCL_CROSS_NIC=0, and see that NICs have the same order in all boxe
 def test_hops_that_change_rails() -> None:
     text = "1 of 2 hops between boxes change rails: channel 1 sends by NIC 3 and receives by NIC 0"
     case = Case(log=log(hops=HOPS), n_hosts=2)
-    assert crossed_rails(case, ()) == [Suspect("crossed-rails", text, (line(4), line(3)), ORDER)]
+    assert crossed_rails(case, ()) == [Cause("crossed-rails", text, (line(4), line(3)), ORDER)]
     assert crossed_rails(Case(log=log(hops=HOPS), n_hosts=2, is_one_switch=True), ()) == []
 
 
@@ -247,7 +247,7 @@ def test_the_variable_that_lets_rails_cross_is_shown(value: str, is_shown: bool)
 def test_rings_tell_only_where_no_hop_is_shown_from_both_ends() -> None:
     text = "1 of 2 rings leave a box by another NIC than they came by: NET/3, NET/2"
     remedy = "on rails set NCCL_CROSS_NIC=0, so that rings stay on theirs"
-    expected = [Suspect("crossed-rails", text, (line(2),), remedy)]
+    expected = [Cause("crossed-rails", text, (line(2),), remedy)]
     assert crossed_rails(Case(log=log(ring_ends=ENDS, hops=HOPS[5:]), n_hosts=2), ()) == expected
     assert crossed_rails(Case(log=log(ring_ends=ENDS, hops=HOPS[:2]), n_hosts=2), ()) == []
     assert crossed_rails(Case(log=log(ring_ends=ENDS), n_hosts=1), ()) == []
@@ -280,7 +280,7 @@ def test_pcie_that_cannot_feed_the_nics_of_one_gpu() -> None:
     text = "the GPU's PCIe binds: 63.0 GB/s for 4 NICs of 200.0 GB/s together"
     lines = (line(63), line(51), line(7), line(41))
     case = Case(log=found, pcie=limit, gpus_per_host=3, table=table())
-    assert pcie(case, ()) == [Suspect("pcie", text, lines, remedy)]
+    assert pcie(case, ()) == [Cause("pcie", text, lines, remedy)]
     assert pcie(Case(log=found, gpus_per_host=3, table=table()), ()) == []
     assert pcie(Case(log=log(trees=(), networks=(SOCKET,)), gpus_per_host=3, pcie=limit), ()) == []
 
@@ -302,7 +302,7 @@ def test_single_lines_about_the_network() -> None:
     assert (acs(Case(log=log()), ()), ports(Case(log=log()), ())) == ([], [])
     found = log(remarks={"acs": line(3), "port": line(4)})
     assert acs(Case(log=found), ()) == [
-        Suspect(
+        Cause(
             "acs",
             "ACS is on: what GPU and NIC exchange goes up to the CPU instead of across the PCIe switch",
             (line(3),),
@@ -310,7 +310,7 @@ def test_single_lines_about_the_network() -> None:
         )
     ]
     assert ports(Case(log=found), ()) == [
-        Suspect(
+        Cause(
             "port",
             "a network port failed or changed its speed during the run",
             (line(4),),
@@ -328,7 +328,7 @@ def test_single_lines_about_the_network() -> None:
     ],
 )
 def test_of_two_variables_that_are_set_the_first_is_named(
-    rule: Callable[[Case, tuple[Suspect, ...]], list[Suspect]], names: tuple[str, str]
+    rule: Callable[[Case, tuple[Cause, ...]], list[Cause]], names: tuple[str, str]
 ) -> None:
     settings = (variable(1, names[1], "0"), variable(2, names[0], "0"))
     facts = log(settings=settings, transports=(by(3, "NET/Socket"), by(4, "NET/IB")))

@@ -12,7 +12,7 @@ from treadle.diagnosis.log import (
     ResultTable,
     TableRow,
 )
-from treadle.diagnosis.log_lines import LogLine, message, messages, shown
+from treadle.diagnosis.log_lines import LogLine, format_line, message, messages
 from treadle.diagnosis.result_tables import TableReader
 from treadle.errors import FormatError
 
@@ -37,9 +37,9 @@ def test_a_line_is_taken_apart() -> None:
 
 
 def test_lines_are_shown_up_to_two_hundred_characters() -> None:
-    assert shown("a  b\tc") == "a b c"
-    assert shown("x" * 200) == "x" * 200
-    assert shown("x" * 201) == "x" * 197 + "..."
+    assert format_line("a  b\tc") == "a b c"
+    assert format_line("x" * 200) == "x" * 200
+    assert format_line("x" * 201) == "x" * 197 + "..."
 
 
 def test_long_lines_are_cut_and_large_files_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,8 +151,8 @@ def test_what_stands_around_tables() -> None:
     assert first.out_of_bounds is not None
     assert first.out_of_bounds.number == 8
     assert first.ranks == {
-        0: ListedRank(LogLine(3, shown(rank.format(0, "a", 3))), "a", 3, "NVIDIA  X"),
-        1: ListedRank(LogLine(4, shown(rank.format(1, "b", 0))), "b", 0, "NVIDIA  X"),
+        0: ListedRank(LogLine(3, format_line(rank.format(0, "a", 3))), "a", 3, "NVIDIA  X"),
+        1: ListedRank(LogLine(4, format_line(rank.format(1, "b", 0))), "b", 0, "NVIDIA  X"),
     }
     assert (second.test, second.average, second.out_of_bounds, sorted(second.ranks)) == (
         "",

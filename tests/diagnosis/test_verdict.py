@@ -9,7 +9,7 @@ import pytest
 from samples.logs.nccl_logs import ranks, rows, table
 from treadle.api.diagnose import diagnose
 from treadle.cli.main import main
-from treadle.diagnosis.diagnosed import JudgedTable
+from treadle.diagnosis.diagnosed import CheckedTable
 from treadle.errors import FormatError
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies import TopologyBuilder
@@ -18,7 +18,7 @@ ALLREDUCE, ALLTOALL = CollectiveKind.ALLREDUCE, CollectiveKind.ALLTOALL
 H100, A100 = "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"
 
 
-def judged(folder: Path, lines: list[str], **keywords: object) -> JudgedTable:
+def judged(folder: Path, lines: list[str], **keywords: object) -> CheckedTable:
     path = folder / "nccl.log"
     path.write_text("\n".join(lines) + "\n")
     (found,) = diagnose(path, **keywords).judgements  # type: ignore[arg-type]

@@ -7,8 +7,8 @@ from math import comb
 
 import pytest
 
-from treadle.finder.base_formulas import bandwidth_optimal, closed_form_bases, least_circulant_diameter
-from treadle.finder.catalogue_bases import CatalogueGraph, catalogue_bases, closed_form_graphs
+from treadle.finder.base_formulas import bandwidth_optimal, formula_bases, least_circulant_diameter
+from treadle.finder.catalogue_bases import CatalogueGraph, catalogue_bases, formula_graphs
 from treadle.finder.construction import Base, LineGraph, ScheduleMethod
 from treadle.finder.predict import Performance
 from treadle.finder.search import FabricCandidate
@@ -88,7 +88,7 @@ def bfb(expression: str, notation: str, family: str) -> Base:
     ],
 )
 def test_closed_forms_by_name(nodes: int, degree: int, told: list[tuple[str, str, str, int]]) -> None:
-    found = list(closed_form_bases(nodes, degree))
+    found = list(formula_bases(nodes, degree))
     bases = [one.construction for one in found]
     assert all(isinstance(base, Base) for base in bases)
     words = [(base.expression, base.notation, base.family) for base in bases if isinstance(base, Base)]
@@ -113,7 +113,7 @@ def test_sizes_of_table_a2_are_the_catalogues() -> None:
     steps = (2, 2, 3, 3, 3, 4, 3, 3, 4, 3, 4, 7, 4, 6, 6)
     found = {}
     for nodes in (*range(2, 200), 727, 728, 729):
-        for one in closed_form_bases(nodes, 4):
+        for one in formula_bases(nodes, 4):
             if isinstance(one.construction, Base) and one.construction.family == "distance-regular":
                 found[nodes] = one.steps
     assert found == dict(zip(sizes, steps, strict=True))
@@ -146,7 +146,7 @@ def test_a_bandwidth_optimal_base_is_taken_for_one_way_and_simple() -> None:
 
 def families() -> dict[str, list[CatalogueGraph]]:
     found: dict[str, list[CatalogueGraph]] = {}
-    for graph in closed_form_graphs():
+    for graph in formula_graphs():
         found.setdefault(graph.family, []).append(graph)
     return found
 
@@ -272,13 +272,13 @@ def performance(nodes: int, degree: int, steps: int, t_b: Fraction, **more: obje
 def test_figures_of_families(family: str, nodes: int, base: Base, flags: tuple[bool, bool]) -> None:
     two_way, loops = flags
     tables = Tables({family: {(nodes, 3): (2, HALF, THIRD)}, "other": {(nodes, 4): (1, HALF, HALF)}})
-    found = [one for one in tables.bases(nodes, 3) if one not in closed_form_bases(nodes, 3)]
+    found = [one for one in tables.bases(nodes, 3) if one not in formula_bases(nodes, 3)]
     facts = {"cycle": 2 if two_way else None, "has_loops": loops, "is_simple": not loops}
     gather = performance(nodes, 3, 2, HALF, is_bidirectional=two_way, **facts)
     reduce = performance(nodes, 3, 2, THIRD, is_bidirectional=two_way, **facts)
     assert found == [FabricCandidate(base, gather, reduce, two_way)]
     same = Tables({family: {(nodes, 3): (2, HALF, HALF)}}).bases(nodes, 3)
-    (last,) = [one for one in same if one not in closed_form_bases(nodes, 3)]
+    (last,) = [one for one in same if one not in formula_bases(nodes, 3)]
     assert last.gather is last.reduce
 
 

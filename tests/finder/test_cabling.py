@@ -53,7 +53,7 @@ def test_opposite_links_share_a_cable() -> None:
 
 
 def test_csv_names_nodes_and_bandwidth() -> None:
-    rows = list(csv.DictReader(io.StringIO(cabling('ring(3, bandwidth="25GB/s")').sheet.text())))
+    rows = list(csv.DictReader(io.StringIO(cabling('ring(3, bandwidth="25GB/s")').sheet.csv())))
     assert len(rows) == 3
     assert rows[0] == {
         "cable": "0",
@@ -68,9 +68,9 @@ def test_csv_names_nodes_and_bandwidth() -> None:
 
 def test_csv_shows_every_digit_of_a_bandwidth() -> None:
     for bandwidth in (3_125_000_000, 25 * 10**9 // 3, 1, 2**50):
-        text = cabling(f'ring(3, bandwidth="{bandwidth}B/s")').sheet.text()
+        text = cabling(f'ring(3, bandwidth="{bandwidth}B/s")').sheet.csv()
         assert {parse_bandwidth(row["bandwidth"]) for row in csv.DictReader(io.StringIO(text))} == {bandwidth}
-    assert "3.125 GB/s" in cabling('ring(3, bandwidth="25Gbit/s")').sheet.text()
+    assert "3.125 GB/s" in cabling('ring(3, bandwidth="25Gbit/s")').sheet.csv()
 
 
 def test_ports_of_an_odd_fabric_one_by_one() -> None:

@@ -11,15 +11,15 @@ from tools.finder.catalogue_figures import MAX_TABLED, measured_graphs
 from treadle.finder.catalogue_bases import (
     CatalogueGraph,
     catalogue_bases,
-    closed_form_graphs,
+    formula_graphs,
 )
 from treadle.finder.construction import expression
-from treadle.finder.measure import figures_of
+from treadle.finder.measure import measure_graph
 from treadle.finder.search import FabricCandidate, Finder
 from treadle.finder.tables import shipped_tables
 from treadle.topologies import parse
 
-CLOSED = list(closed_form_graphs())
+CLOSED = list(formula_graphs())
 MEASURED = list(measured_graphs())
 
 
@@ -33,7 +33,7 @@ def test_closed_forms_are_those_of_the_graphs(graph: CatalogueGraph) -> None:
     topology = parse(graph.expression)
     assert (topology.n_nodes, topology.n_links) == (graph.nodes, graph.nodes * graph.degree)
     found = _candidate(graph)
-    assert (found.steps, found.gather.t_b, found.reduce.t_b) == figures_of(topology)
+    assert (found.steps, found.gather.t_b, found.reduce.t_b) == measure_graph(topology)
     assert found.gather.t_b == Fraction(graph.nodes - 1, graph.nodes)
 
 
@@ -59,7 +59,7 @@ def test_tabled_figures_are_those_of_the_graphs() -> None:
         found = _candidate(graph)
         if graph.nodes <= 60 or (place in chosen and graph.nodes < 700):
             topology = parse(graph.expression)
-            assert (found.steps, found.gather.t_b, found.reduce.t_b) == figures_of(topology)
+            assert (found.steps, found.gather.t_b, found.reduce.t_b) == measure_graph(topology)
             assert (topology.n_nodes, topology.n_links) == (graph.nodes, graph.nodes * graph.degree)
 
 

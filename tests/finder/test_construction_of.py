@@ -24,7 +24,7 @@ from treadle.finder.construction import (
     notation,
     unplaced,
 )
-from treadle.finder.designing.design_flow import AlltoallFigures
+from treadle.finder.designing.design_flow import AlltoallRates
 from treadle.finder.designing.design_result import DesignResult
 from treadle.finder.workload import Network, allreduce_of
 from treadle.planning import design, design_plan, verify
@@ -59,7 +59,7 @@ def _named(text: str, nodes: int, degree: int) -> DesignResult:
         degree,
         network=Network(alpha_s=1e-5, bandwidth_bytes_per_s=12_500_000_000),
         workload=allreduce_of(2**20),
-        alltoall=AlltoallFigures.BOUND,
+        alltoall=AlltoallRates.BOUND,
         topology=text,
         use_cache=False,
     )

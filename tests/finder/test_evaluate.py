@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reference.groups.pruned_trees import pruned_tree_figures
 from treadle.finder.construction import Base, ScheduleMethod
-from treadle.finder.evaluate import GroupFigures, call_seconds, cheapest_sequence, group_figures
+from treadle.finder.evaluate import GroupCosts, call_seconds, cheapest_sequence, group_costs
 from treadle.finder.measure import FlowRate, Option, is_quick_breadth_first, measured_options
 from treadle.finder.predict import Performance
 from treadle.finder.search import FabricCandidate
@@ -55,14 +55,14 @@ def test_allreduce_is_both_phases_and_reduction_counts_once() -> None:
 
 def test_one_group_of_all_costs_at_least_the_optimum_and_neighbours_cost_a_hop() -> None:
     ring = option("ring(8)", 8, 2, 4)
-    whole = group_figures(ring, Call(Exchange.ALLREDUCE, 1).groups(8))
+    whole = group_costs(ring, Call(Exchange.ALLREDUCE, 1).groups(8))
     assert whole.t_b >= Fraction(7, 8)
     assert (whole.steps, whole.distance_sum) == (4, 8 * 16)
-    pairs = group_figures(ring, Call(Exchange.ALLREDUCE, 1, group_size=2).groups(8))
+    pairs = group_costs(ring, Call(Exchange.ALLREDUCE, 1, group_size=2).groups(8))
     assert (pairs.steps, pairs.distance_sum) == (1, 8)
     assert pairs.t_b == 1
     # opposite nodes: every shard takes 4 links, half of the 16 links times 8 shards at best
-    far = group_figures(ring, Call(Exchange.ALLREDUCE, 1, group_size=2, stride=4).groups(8))
+    far = group_costs(ring, Call(Exchange.ALLREDUCE, 1, group_size=2, stride=4).groups(8))
     assert (far.steps, far.distance_sum) == (4, 32)
     assert 2 <= far.t_b <= 4
 
@@ -126,7 +126,7 @@ def test_calls_over_all_nodes(kind: Exchange, seconds: float) -> None:
     ],
 )
 def test_calls_in_groups(kind: Exchange, seconds: float) -> None:
-    groups = GroupFigures(5, Fraction(2, 3), Fraction(3, 4), 77)
+    groups = GroupCosts(5, Fraction(2, 3), Fraction(3, 4), 77)
     call = Call(kind, 64, group_size=2)
     flow = FlowRate(0.5, 0.0)
     for whole in (odd(distances=(10, 60, 30), flow=flow), odd(distances=None, parts=5)):
@@ -145,7 +145,7 @@ def test_an_all_to_all_by_its_flow_or_not_at_all() -> None:
 
 
 def test_figures_of_groups_have_no_least_unless_said() -> None:
-    groups = GroupFigures(5, Fraction(2, 3), Fraction(3, 4), 77)
+    groups = GroupCosts(5, Fraction(2, 3), Fraction(3, 4), 77)
     assert groups.least == groups.least_reduce == 0
 
 
@@ -153,11 +153,11 @@ def test_groups_on_a_one_way_fabric_gather_and_reduce_differently() -> None:
     """Two groups of three on a ring of six, one way: the trees' slow account, both ways."""
     topology = parse("generalized_kautz(2, 6)")
     groups = ((0, 1, 2), (3, 4, 5))
-    found = group_figures(option("generalized_kautz(2, 6)", 6, 2, 3), groups)
+    found = group_costs(option("generalized_kautz(2, 6)", 6, 2, 3), groups)
     members = [list(group) for group in groups]
     gather, steps, total = pruned_tree_figures(topology, members)
     reduce, _, _ = pruned_tree_figures(topology.transpose(), members)
-    assert found == GroupFigures(steps, Fraction(2, 3) * gather, Fraction(2, 3) * reduce, total)
+    assert found == GroupCosts(steps, Fraction(2, 3) * gather, Fraction(2, 3) * reduce, total)
 
 
 def test_an_option_tells_its_distances() -> None:

@@ -7,9 +7,9 @@ from fractions import Fraction
 import pytest
 from tools.finder.base_figures import DEGREES, JELLYFISH_SEED, MAX_NODES
 
-from treadle.finder.base_formulas import closed_form_bases
+from treadle.finder.base_formulas import formula_bases
 from treadle.finder.construction import Base, ScheduleMethod
-from treadle.finder.measure import figures_of
+from treadle.finder.measure import measure_graph
 from treadle.finder.tables import shipped_tables
 from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
 from treadle.topologies import Topology, de_bruijn, generalized_kautz, jellyfish, parse
@@ -34,12 +34,12 @@ def test_figure_a7_and_theorem_21_hold_everywhere() -> None:
 
 @pytest.mark.parametrize(("n", "d"), SAMPLE)
 def test_kautz_figures_are_those_of_the_graphs(n: int, d: int) -> None:
-    assert FIGURES["generalized_kautz"][n, d] == figures_of(generalized_kautz(d, n))
+    assert FIGURES["generalized_kautz"][n, d] == measure_graph(generalized_kautz(d, n))
 
 
 @pytest.mark.parametrize(("n", "d"), [(6, 4), (50, 3), (129, 8), (200, 6), (500, 4)])
 def test_random_figures_are_those_of_the_graphs(n: int, d: int) -> None:
-    assert FIGURES["jellyfish"][n, d] == figures_of(jellyfish(n, d, seed=JELLYFISH_SEED))
+    assert FIGURES["jellyfish"][n, d] == measure_graph(jellyfish(n, d, seed=JELLYFISH_SEED))
 
 
 def test_de_bruijn_figures_have_a_closed_form() -> None:
@@ -48,14 +48,14 @@ def test_de_bruijn_figures_have_a_closed_form() -> None:
         assert size == d**steps
         assert gather == reduce == Fraction(d * (size - 1), size * (d - 1))
     assert f"{float(FIGURES['de_bruijn'][256, 4][1]):.3f}" == "1.328"
-    assert FIGURES["de_bruijn"][16, 2] == figures_of(de_bruijn(2, 4))
+    assert FIGURES["de_bruijn"][16, 2] == measure_graph(de_bruijn(2, 4))
 
 
 @pytest.mark.parametrize("degree", [1, 2, 3, 4, 5, 8])
 def test_closed_forms_are_those_of_the_graphs(degree: int) -> None:
     """Steps, T_B both ways, diameter and flags of every closed-form base up to 40 nodes."""
     for n in range(2, 41):
-        for candidate in closed_form_bases(n, degree):
+        for candidate in formula_bases(n, degree):
             base, figures = candidate.construction, candidate.gather
             assert isinstance(base, Base)
             topology = parse(base.expression)

@@ -11,9 +11,9 @@ import pytest
 from treadle.errors import ScheduleError, TopologyError, TreadleError
 from treadle.formats import format as formats
 from treadle.plug_ins import find_plug_ins, load_plug_in
-from treadle.refusal import Refusal
 from treadle.topologies import parse
 from treadle.topologies.catalogue import platform_table as platforms
+from treadle.unsupported import Unsupported
 
 PATHS = {
     formats.GROUP: (formats.find_format, "format", ScheduleError),
@@ -63,4 +63,4 @@ def test_names_that_are_taken_are_nobody_elses(installed: Callable[..., None]) -
     installed(("ours", "one"), ("theirs", "two"))
     found = find_plug_ins("any.group", taken={"ours"})
     assert list(found) == ["theirs"]
-    assert isinstance(load_plug_in(*found["theirs"]), Refusal)
+    assert isinstance(load_plug_in(*found["theirs"]), Unsupported)

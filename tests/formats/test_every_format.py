@@ -14,8 +14,8 @@ from engines import missing_engines
 from samples.format_samples import NAMES, taken, words
 from treadle.cli.main import main
 from treadle.errors import TreadleError
-from treadle.formats.format import all_formats, find_format, told_format
-from treadle.formats.judgement import Check, Judgement, Planned, Terms
+from treadle.formats.format import all_formats, find_format, format_name
+from treadle.formats.verdict import Check, Planned, Terms, Verdict
 from treadle.planning import Lowered, TargetFormat, own_formats
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import save_plan
@@ -35,11 +35,11 @@ def terms(plan: Plan, made: Lowered) -> Terms:
     return Terms(profile=made.dialect or None, root=collective.root or 0, planned=planned)
 
 
-def judged(name: str, files: list[bytes], plan: Plan, made: Lowered) -> Judgement | None:
+def judged(name: str, files: list[bytes], plan: Plan, made: Lowered) -> Verdict | None:
     """The judge's verdict; None if it refuses the files, in one line."""
     message = ""
     try:
-        return find_format(name).judged(files, terms(plan, made))
+        return find_format(name).interpreted(files, terms(plan, made))
     except TreadleError as error:
         message = str(error)
     assert "\n" not in message
@@ -74,7 +74,7 @@ def test_files_are_told_by_their_content(name: str) -> None:
     for _, lowered in taken(name)[:2]:
         for _, data in lowered.files[:2]:
             head = data[: 2**16].decode("utf-8", "replace")
-            found = told_format(head)
+            found = format_name(head)
             assert found is (record if record.begins else None)
             for other in all_formats():
                 assert other.is_begun_by(head) == (other is record and bool(record.begins))

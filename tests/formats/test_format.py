@@ -12,10 +12,10 @@ import pytest
 from treadle import planning, register_format
 from treadle.errors import ScheduleError
 from treadle.formats import format as table
-from treadle.formats.format import Format, all_formats, find_format, format_names, told_format
-from treadle.formats.judgement import Check, Judgement
+from treadle.formats.format import Format, all_formats, find_format, format_name, format_names
 from treadle.formats.loading import Loading
 from treadle.formats.request import Written
+from treadle.formats.verdict import Check, Verdict
 
 NOTHING = Format(
     name="nothing",
@@ -26,7 +26,7 @@ NOTHING = Format(
     options=frozenset({"name"}),
     write=lambda request: Written((("", f"nothing of {request.name}".encode()),)),
     read=lambda data, terms: data,
-    judge=lambda files, terms: Judgement(Check.PARSED, (), (("byte", len(files[0])),), 1),
+    judge=lambda files, terms: Verdict(Check.PARSED, (), (("byte", len(files[0])),), 1),
     load=lambda request, written, judgement: Loading("nobody", (), "look", "all"),
 )
 
@@ -47,7 +47,7 @@ def test_a_registered_format_is_one_of_all() -> None:
     assert format_names()[-1] == "nothing"
     made = planning.lower(plan, to="nothing", name="mine")
     assert (made.text, made.checked) == ("nothing of mine", "parsed back; nothing executed")
-    assert told_format(made.text) is NOTHING
+    assert format_name(made.text) is NOTHING
     with pytest.raises(
         ScheduleError, match="--name is for chakra, cpu-xml, msccl-xml, mscclpp-json and nothing;"
     ):
@@ -70,7 +70,7 @@ def test_a_name_twice_is_refused() -> None:
     [
         ({"name": "No Name"}, "expected lower-case words with hyphens"),
         ({"extension": "none"}, "expected such as '.xml'"),
-        ({"options": frozenset({"speed"})}, "option 'speed' is no field of TextOptions"),
+        ({"options": frozenset({"speed"})}, "option 'speed' is no field of FileOptions"),
     ],
 )
 def test_what_a_record_cannot_say(changes: dict[str, Any], words: str) -> None:

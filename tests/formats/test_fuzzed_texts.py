@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 import places
 from samples.strategies import damaged, damages
 from treadle.errors import FormatError, TreadleError
-from treadle.formats.cpu.judge import interpret_cpu_xml
-from treadle.formats.msccl.judge import interpret_msccl_xml
-from treadle.formats.mscclpp.judge import interpret_mscclpp_json
+from treadle.formats.cpu.interpreter import interpret_cpu_xml
+from treadle.formats.msccl.interpreter import interpret_msccl_xml
+from treadle.formats.mscclpp.interpreter import interpret_mscclpp_json
 from treadle.formats.nccl.reader import parse_nccl_graph
 from treadle.input_files import parse_json
 from treadle.schedules.plan_files.archive import parse_plan
@@ -99,7 +99,7 @@ def test_samples_are_sound_and_damage_is_seen(name: str) -> None:
 @given(steps=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255), st.booleans()), min_size=1, max_size=4))
 def test_damaged_traces(steps: list[tuple[float, int, bool]]) -> None:
     pytest.importorskip("google.protobuf", reason="Chakra: protobuf is not installed")
-    from treadle.formats.chakra.judge import interpret_chakra
+    from treadle.formats.chakra.interpreter import interpret_chakra
 
     data = (GOLDEN / "allreduce_rank0.et").read_bytes()
     for where, value, keeps in steps:

@@ -9,28 +9,28 @@ import pytest
 
 from treadle import parse
 from treadle.errors import FormatError, ScheduleError
-from treadle.formats.mscclpp.switch_channels import check_shares
-from treadle.formats.request import Asked
-from treadle.formats.selection.chunk_counts import _busy_time, parts_of
-from treadle.formats.selection.served import (
-    SIZES,
-    Selector,
-    Served,
-    TextFacts,
-    call_elements,
-    round_sizes,
-    served,
-    served_sizes,
-    serves,
-)
-from treadle.formats.text_arguments import (
+from treadle.formats.file_arguments import (
     MOST_CHUNKS,
     check_chunk_count,
     check_equal_shards,
     check_heading,
     has_equal_shards,
 )
-from treadle.formats.text_options import TextOptions, check_chunks, check_protocol, given_options, spelt
+from treadle.formats.file_options import FileOptions, check_chunks, check_protocol, given_options, spelt
+from treadle.formats.mscclpp.switch_channels import check_allocation
+from treadle.formats.request import Given
+from treadle.formats.selection.chunk_counts import _busy_time, parts_of
+from treadle.formats.selection.supported_sizes import (
+    SIZES,
+    FileFacts,
+    Selector,
+    SupportedSizes,
+    call_elements,
+    round_sizes,
+    supported_call_sizes,
+    supported_sizes,
+    supports_call,
+)
 from treadle.program.program import Operation, OperationKind, Program, program_from_operations
 from treadle.schedules.collective import CollectiveKind
 
@@ -53,7 +53,7 @@ SUM, GATHER, SEND = CollectiveKind.ALLREDUCE, CollectiveKind.ALLGATHER, Collecti
     ],
 )
 def test_elements_of_a_call(kind: CollectiveKind, size: int, element: int, elements: int) -> None:
-    assert call_elements(TextFacts(kind, 3, 6), size, element) == elements
+    assert call_elements(FileFacts(kind, 3, 6), size, element) == elements
 
 
 @pytest.mark.parametrize(
@@ -76,20 +76,20 @@ def test_selectors_compare_what_they_compare(
     kind: CollectiveKind, chunks: int, sizes: dict[str, list[int]]
 ) -> None:
     names = dict(zip(("azure", "scheduler", "legacy", "rccl", "pp"), Selector, strict=True))
-    facts = TextFacts(kind, 3, chunks)
-    found = {name: list(served_sizes(facts, selector, (48, 96))) for name, selector in names.items()}
+    facts = FileFacts(kind, 3, chunks)
+    found = {name: list(supported_call_sizes(facts, selector, (48, 96))) for name, selector in names.items()}
     assert found == sizes
 
 
 def test_sizes_beyond_a_texts_range_are_not_served() -> None:
-    facts = TextFacts(SUM, 2, 1, min_bytes=64, max_bytes=128)
-    assert [size for size in (60, 63, 64, 128, 131, 132) if serves(facts, Selector.RCCL, size)] == [
+    facts = FileFacts(SUM, 2, 1, min_bytes=64, max_bytes=128)
+    assert [size for size in (60, 63, 64, 128, 131, 132) if supports_call(facts, Selector.RCCL, size)] == [
         64,
         128,
         131,
     ]
-    assert serves(TextFacts(SUM, 2, 1, min_bytes=64), Selector.RCCL, 2**40)
-    assert not serves(TextFacts(SUM, 2, 1), Selector.RCCL, 3)
+    assert supports_call(FileFacts(SUM, 2, 1, min_bytes=64), Selector.RCCL, 2**40)
+    assert not supports_call(FileFacts(SUM, 2, 1), Selector.RCCL, 3)
 
 
 @pytest.mark.parametrize(
@@ -114,15 +114,17 @@ def test_the_roundest_sizes_of_a_range(low: int, high: int, sizes: tuple[int, ..
 
 def test_what_is_served_in_words() -> None:
     assert (SIZES[0], SIZES[-1], len(SIZES)) == (1024, 1073741824, 21)
-    some = Served(Selector.RCCL, (1024, 4096), "r", (1024, 2048, 4096))
+    some = SupportedSizes(Selector.RCCL, (1024, 4096), "r", (1024, 2048, 4096))
     assert some.summary == "2 of the 3 powers of two from 1KB to 4KB of float32: 1KB, 4KB"
-    late = Served(Selector.RCCL, (2048, 4096), "r", (1024, 2048, 4096))
+    late = SupportedSizes(Selector.RCCL, (2048, 4096), "r", (1024, 2048, 4096))
     assert late.summary == "2 of the 3 powers of two from 1KB to 4KB of float32: all from 2KB"
-    odd = Served(Selector.RCCL, (), "r", (1024, 1536))
+    odd = SupportedSizes(Selector.RCCL, (), "r", (1024, 1536))
     assert odd.summary == "none of the 2 round sizes from 1KB to 1.5KB of float32"
-    assert Served(Selector.RCCL, (), "r", ()).summary == "no size of float32"
+    assert SupportedSizes(Selector.RCCL, (), "r", ()).summary == "no size of float32"
     rules = [
-        served(TextFacts(kind, 2, 6), selector).rule for kind in (GATHER, SUM, SEND) for selector in Selector
+        supported_sizes(FileFacts(kind, 2, 6), selector).rule
+        for kind in (GATHER, SUM, SEND)
+        for selector in Selector
     ]
     elements, counts = "buffers of a number of elements that 6 divides", "counts of a rank that 6 divides"
     whole, sixteens = "buffers of a number of bytes that 6 divides", "buffers of a multiple of 96 bytes"
@@ -131,7 +133,7 @@ def test_what_is_served_in_words() -> None:
         *(elements, elements, elements, elements, sixteens),
         *(elements, elements, whole, elements, sixteens),
     ]
-    found = served(TextFacts(SUM, 2, 3, 1500, 2000), Selector.AZURE)
+    found = supported_sizes(FileFacts(SUM, 2, 3, 1500, 2000), Selector.AZURE)
     assert (found.asked, found.sizes) == ((1536, 1664, 1792), (1536,))
 
 
@@ -193,38 +195,38 @@ def test_chunks_protocols_and_options() -> None:
         check_protocol(protocol)
     with pytest.raises(ScheduleError, match="--protocol ll: expected Simple, LL, LL128"):
         check_protocol("ll")
-    assert given_options(TextOptions()) == ()
-    changed = TextOptions(in_place=True, instances=2, size_bytes=1, consolidate=True, accept_any_root=True)
+    assert given_options(FileOptions()) == ()
+    changed = FileOptions(in_place=True, instances=2, size_bytes=1, consolidate=True, accept_any_root=True)
     assert given_options(changed) == ("in_place", "instances", "size_bytes", "consolidate", "accept_any_root")
-    assert (TextOptions().channels, TextOptions().chunks, TextOptions().max_size_bytes) == (1, "auto", 0)
+    assert (FileOptions().channels, FileOptions().chunks, FileOptions().max_size_bytes) == (1, "auto", 0)
     assert [spelt(name) for name in ("min_size_bytes", "accept_any_root")] == [
         "--min-size",
         "--accept-any-root",
     ]
 
 
-def asked(*counts: int) -> Asked:
+def asked(*counts: int) -> Given:
     """Ranks that ask for so many sums each."""
     sums = frozenset((rank, 10 * rank + chunk) for rank, count in enumerate(counts) for chunk in range(count))
-    return Asked(frozenset(), sums)
+    return Given(frozenset(), sums)
 
 
 def test_one_rank_asks_for_no_more_sums_than_the_others() -> None:
     program = nothing(SUM, 0, 1, 2, 3, 4)
-    check_shares(program, asked())
-    check_shares(program, asked(3, 3, 3, 3))
-    check_shares(program, asked(2, 1, 1, 1))
-    check_shares(nothing(CollectiveKind.REDUCE_SCATTER, 0, 1, 2, 3, 4), asked(9))
+    check_allocation(program, asked())
+    check_allocation(program, asked(3, 3, 3, 3))
+    check_allocation(program, asked(2, 1, 1, 1))
+    check_allocation(nothing(CollectiveKind.REDUCE_SCATTER, 0, 1, 2, 3, 4), asked(9))
     with pytest.raises(ScheduleError) as caught:
-        check_shares(program, asked(0, 0, 4))
+        check_allocation(program, asked(0, 0, 4))
     assert str(caught.value) == (
         "MSCCL++: slow: rank 2 asks its switch for 100% of the sums, so that 50% of its link's rate pass; "
         "80% pass if all 4 ranks ask for as much: use a plan with a root at every rank"
     )
     # 1 + 9/16 is 5/4 of 1 + 1/4
-    check_shares(program, asked(0, 9, 7, 0))
+    check_allocation(program, asked(0, 9, 7, 0))
     with pytest.raises(ScheduleError, match="rank 1 asks its switch for 59% of the sums, so that 63% of"):
-        check_shares(program, asked(0, 10, 7, 0))
+        check_allocation(program, asked(0, 10, 7, 0))
 
 
 def test_parts_of_programs_and_what_unknown_paths_cost() -> None:

@@ -15,7 +15,7 @@ from tools.rank_check import FolderExchange
 from harness.fake_gpu import live
 from treadle.runtime.device.memory.gpu_library import gpu_library
 from treadle.runtime.device.memory.peer_memory import Exchange, IpcMemory, OneProcessMemory, PeerMemory
-from treadle.runtime.device.rank_lanes import RankLanes
+from treadle.runtime.device.rank_blocks import RankBlocks
 
 MemoryOf = Callable[[int, Exchange], PeerMemory]
 """Of a rank and how it tells others."""
@@ -40,7 +40,7 @@ class ThreadExchange:
 
 def in_threads(
     n: int,
-    work: Callable[[RankLanes], object],
+    work: Callable[[RankBlocks], object],
     *,
     limit_s: float = 30.0,
     memory: MemoryOf = OneProcessMemory,
@@ -49,7 +49,7 @@ def in_threads(
     together = ThreadExchange(n)
 
     def rank(number: int) -> object:
-        with RankLanes(memory(number, together.of(number)), limit_s=limit_s) as lanes:
+        with RankBlocks(memory(number, together.of(number)), limit_s=limit_s) as lanes:
             try:
                 found = work(lanes)
             except Exception:
@@ -67,18 +67,18 @@ def _process(
     number: int,
     n: int,
     folder: Path,
-    work: Callable[[RankLanes], object],
+    work: Callable[[RankBlocks], object],
     told: object,
     memory: MemoryOf,
 ) -> None:
-    with RankLanes(memory(number, FolderExchange(folder, number, n)), limit_s=30.0) as lanes:
+    with RankBlocks(memory(number, FolderExchange(folder, number, n)), limit_s=30.0) as lanes:
         found = work(lanes)
         lanes.memory.barrier()
     told.put((number, found, live(Path(gpu_library().c._name))))  # type: ignore[attr-defined]
 
 
 def in_processes(
-    n: int, folder: Path, work: Callable[[RankLanes], object], *, memory: MemoryOf = IpcMemory
+    n: int, folder: Path, work: Callable[[RankBlocks], object], *, memory: MemoryOf = IpcMemory
 ) -> list[object]:
     """The same in processes that open each other's memory; none leaves any behind."""
     context = multiprocessing.get_context("fork")

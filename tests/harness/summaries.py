@@ -28,7 +28,7 @@ def size_set_summary(result: Any) -> dict[str, Any]:
 
 
 def tree_front_summary(front: Any) -> dict[str, Any]:
-    problem = treadle.planning.pose("ring:3", "allgather")
+    problem = treadle.planning.make_problem("ring:3", "allgather")
     found = values(tree_front_rows(problem.topology, problem.collective, front))
     return {key: found[key] for key in ("optimal_algbw_bytes_per_s", "optimal_algbw_exact", "points")}
 
@@ -42,7 +42,7 @@ def check_summary(report: Any) -> dict[str, Any]:
 
 
 def growth_summary(plan: Any) -> Any:
-    return building.growth_row(plan, 0).facts["growth"]
+    return building.expansion_row(plan, 0).facts["growth"]
 
 
 def rewiring_summary(plan: Any) -> Any:
@@ -54,7 +54,7 @@ def resilience_summary(result: Any) -> dict[str, Any]:
 
 
 def rivalry_summary(found: Any) -> dict[str, Any]:
-    return values(building.rival_rows(found, "own"))
+    return values(building.reference_rows(found, "own"))
 
 
 def fabric_summary(facts: Any) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from treadle import planning
 from treadle.machines.achievable import measured_constants
 from treadle.machines.system import Generation, System, system_of
 from treadle.planning import Achievable, achievable
-from treadle.refusal import Refusal
 from treadle.reproduction.measured_times import CASES, SYSTEMS
+from treadle.unsupported import Unsupported
 
 KINDS = ("allgather", "reduce-scatter", "allreduce", "alltoall")
 GB = 10**9
@@ -120,7 +120,7 @@ def test_siblings_and_other_rates_say_so() -> None:
 )
 def test_what_has_no_rows_says_so(fabric: str, kind: str, gpus: int | None, reason: str) -> None:
     one = achievable(treadle.parse(fabric), kind, 2**20, gpus)
-    assert isinstance(one, Refusal)
+    assert isinstance(one, Unsupported)
     assert str(one) == reason
     assert planning.achievable is achievable
     assert set(measured_constants()["systems"]) == set(SOURCES)

@@ -12,8 +12,8 @@ from treadle.errors import ScheduleError
 from treadle.machines.libraries import achievable_time, library_of
 from treadle.machines.nccl import ChannelGraph, LibraryModel, nccl_model
 from treadle.machines.system import Generation, System
-from treadle.refusal import Refusal
 from treadle.topologies import TopologyBuilder
+from treadle.unsupported import Unsupported
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 GB = 10**9
@@ -25,7 +25,7 @@ PCIE = System(Generation.AMPERE, 1, 8, 32 * GB, has_fast_links=False, has_switch
 
 def model(where: str | System, *, nvls: bool = True) -> LibraryModel:
     found = nccl_model(where) if isinstance(where, System) else planning.library_model(treadle.parse(where))
-    assert not isinstance(found, Refusal)
+    assert not isinstance(found, Unsupported)
     return found if nvls else replace(found, nvls=None)
 
 
@@ -117,7 +117,7 @@ def test_systems_are_recognised_by_their_links() -> None:
         ("torus:4,4", "the names of its nodes do not say which GPUs share a box"),
         ("leaf_spine:4,2", "nothing says which of its GPUs share a host"),
     ):
-        assert planning.library_model(treadle.parse(name)) == Refusal(reason)
+        assert planning.library_model(treadle.parse(name)) == Unsupported(reason)
 
 
 def test_a_pcie_server_is_recognised() -> None:
@@ -144,7 +144,7 @@ def test_several_boxes_have_the_widest_band() -> None:
 
 def test_a_group_has_its_share_of_the_nics() -> None:
     system = planning.system_of(treadle.parse("dgx_h100:4"))
-    assert not isinstance(system, Refusal)
+    assert not isinstance(system, Unsupported)
     whole, half, one = (system.group(*shape) for shape in ((4, 8), (2, 4), (4, 1)))
     assert (whole, half.nics, half.nic_bytes_per_s) == (system, 4, 50 * GB)
     assert (one.gpus_per_box, one.nics, one.nic_bytes_per_s) == (1, 1, 50 * GB)
@@ -172,7 +172,7 @@ def test_a_step_is_priced_by_the_model_of_each_group() -> None:
     assert costs.time_s(kind, ("fsdp",), MIB) == across.pick(kind, MIB).time_s
     achieved = planning.step_costs("dgx_h100:2", "fsdp=2,tp=8", schedule="achievable")
     found = planning.achievable(treadle.parse("dgx_h100:1"), kind, GIB)
-    assert not isinstance(found, Refusal)
+    assert not isinstance(found, Unsupported)
     assert achieved.time_s(kind, ("tp",), GIB) == found.time_s
     assert achieved.time_s(kind, ("fsdp",), MIB) == pytest.approx(1.2 * across.pick(kind, MIB).time_s)
     with pytest.raises(ScheduleError, match=r"rccl: has no model of .*: its GPUs are another"):

@@ -64,17 +64,17 @@ def called(**other: Any) -> Any:
     ],
 )
 def test_a_call_at_and_beyond_the_limits(other: dict[str, Any], is_served: bool) -> None:
-    assert ROW.serves(called(**other)) is is_served
+    assert ROW.supports(called(**other)) is is_served
 
 
 def test_calls_in_place_and_their_roots() -> None:
     row = replace(ROW, in_place=True, root=0)
     same: dict[str, Any] = {"input_buffer": 9000, "hints": {"root": [0]}}
-    assert row.serves(called(**same))
-    assert not row.serves(called(**same | {"hints": {"root": [1]}}))
-    assert not row.serves(called(**same | {"hints": {}}))
-    assert not row.serves(called(**same | {"hints": {"root": [0, 0]}}))
-    assert not row.serves(called(hints={"root": [0]}))
+    assert row.supports(called(**same))
+    assert not row.supports(called(**same | {"hints": {"root": [1]}}))
+    assert not row.supports(called(**same | {"hints": {}}))
+    assert not row.supports(called(**same | {"hints": {"root": [0, 0]}}))
+    assert not row.supports(called(hints={"root": [0]}))
 
 
 def test_where_a_rank_s_part_lies_in_place() -> None:
@@ -82,18 +82,18 @@ def test_where_a_rank_s_part_lies_in_place() -> None:
     chunks = frozenset({(1, 3)})
     gather = replace(ROW, collective="allgather", in_place=True, chunks=chunks)
     asked = called(collective="allgather", message_size=32, input_buffer=9000 + 2 * 32)
-    assert gather.serves(asked)
-    assert not replace(gather, in_place=False).serves(asked)
+    assert gather.supports(asked)
+    assert not replace(gather, in_place=False).supports(asked)
     asked.input_buffer = 9000 + 32
-    assert not gather.serves(asked)
-    assert replace(gather, in_place=False).serves(asked)
-    assert not replace(gather, last_bytes=95, in_place=False).serves(asked)
+    assert not gather.supports(asked)
+    assert replace(gather, in_place=False).supports(asked)
+    assert not replace(gather, last_bytes=95, in_place=False).supports(asked)
     scatter = replace(ROW, collective="reducescatter", in_place=True, chunks=frozenset({(3, 1)}))
     asked = called(collective="reducescatter", output_buffer=1000 + 2 * 32)
-    assert scatter.serves(asked)
-    assert not replace(scatter, in_place=False).serves(asked)
+    assert scatter.supports(asked)
+    assert not replace(scatter, in_place=False).supports(asked)
     asked.output_buffer = 1000 + 96
-    assert not scatter.serves(asked)
+    assert not scatter.supports(asked)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from tools.keywords import STUB, stub
 
 from treadle.errors import FormatError
 from treadle.options import keywords
-from treadle.options.rows import Options, arg, opt, refuse
+from treadle.options.rows import Options, arg, opt, reject
 from treadle.options.rows import keywords as keywords_of
 from treadle.options.verbs import ALIASES, VERBS, table
 
@@ -76,8 +76,8 @@ def test_values_are_read(name: str, text: str, value: object) -> None:
 
 def test_only_what_was_typed_is_refused() -> None:
     asked = Table({"plan": "x", "trees": 2, "trim": False, "kind": "a"}, ["plan", "trim", "trees"])
-    refuse(asked, ("kind", "trim"), "never")
+    reject(asked, ("kind", "trim"), "never")
     with pytest.raises(FormatError, match=r"^PLAN and --trees: leave them out$"):
-        refuse(asked, ("plan", "trees", "kind"), "leave them out")
+        reject(asked, ("plan", "trees", "kind"), "leave them out")
     assert keywords_of(asked, Table, but=("plan",)) == {"trees": 2}
     assert (Table.rows["keep"].off, Table.rows["trim"].off) == ("--no-keep", "")

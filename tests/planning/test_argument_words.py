@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal, TypedDict, TypeVar, Unpack
 import numpy as np
 import pytest
 
-from treadle.brief import MOST_CHARACTERS, brief, figure
-from treadle.checking import checked, is_of, left_alone, unexpected, words_of
+from treadle.brief import MOST_CHARACTERS, brief, format_field
+from treadle.checking import checked, format_error, is_of, left_alone, unexpected
 from treadle.errors import TreadleError
-from treadle.spelling import close_names, counted, did_you_mean, folded, spelt_alike, unknown
+from treadle.spelling import close_names, counted, did_you_mean, folded, similarly_spelt, unknown
 
 
 class Colour(StrEnum):
@@ -89,7 +89,7 @@ def test_only_the_first_thousand_elements_are_looked_at() -> None:
     ],
 )
 def test_annotations_are_told_in_words(hint: Any, words: str) -> None:
-    assert words_of(hint) == words
+    assert format_error(hint) == words
 
 
 class Apple:
@@ -197,7 +197,7 @@ def test_arguments_are_held_against_annotations() -> None:
     ],
 )
 def test_key_figures(name: str, value: Any, words: str) -> None:
-    assert figure(name, value) == words
+    assert format_field(name, value) == words
 
 
 def test_lines_of_key_figures_end_where_they_get_too_long() -> None:
@@ -229,11 +229,11 @@ def test_lines_of_key_figures_end_where_they_get_too_long() -> None:
 def test_names_that_are_spelt_otherwise() -> None:
     assert folded("DGX-A100 (x)") == "dgxa100x"
     known = ["msccl-xml", "cpu-xml", "MSCCL_XML"]
-    assert spelt_alike("MSCCL_XML", known) == "MSCCL_XML"
-    assert spelt_alike("mscclxml", known) is None  # two are meant
-    assert spelt_alike("CPU xml", known) == "cpu-xml"
-    assert spelt_alike("--", [*known, ""]) is None
-    assert spelt_alike("a" * 45, ["a" * 40]) == "a" * 40
+    assert similarly_spelt("MSCCL_XML", known) == "MSCCL_XML"
+    assert similarly_spelt("mscclxml", known) is None  # two are meant
+    assert similarly_spelt("CPU xml", known) == "cpu-xml"
+    assert similarly_spelt("--", [*known, ""]) is None
+    assert similarly_spelt("a" * 45, ["a" * 40]) == "a" * 40
 
 
 def test_the_likest_names_first() -> None:

@@ -15,11 +15,11 @@ import pytest
 
 import treadle
 from child_processes import finished
-from treadle.checking import checked, is_of, words_of
+from treadle.checking import checked, format_error, is_of
 from treadle.errors import FormatError, TopologyError, TreadleError
 from treadle.finder.workload import Network, allreduce_of
 from treadle.inputs.fabrics_and_plans import as_fabric, as_plan, as_sizes
-from treadle.inputs.texts import TextVerification
+from treadle.inputs.runtime_files import FileVerification
 from treadle.topologies import dump_topology, ring
 
 FUNCTIONS = {
@@ -223,7 +223,7 @@ def text(tmp_path: Path) -> Path:
 def test_a_schedule_of_others_is_verified_as_the_command_does(text: Path) -> None:
     for path in (text, str(text)):
         alone = treadle.verify(path)
-        assert isinstance(alone, TextVerification)
+        assert isinstance(alone, FileVerification)
         assert (alone.is_ok, alone.format, alone.n_ranks) == (True, "msccl-xml (azure)", 4)
         placed = treadle.verify(path, ring(4))
         assert placed.is_ok
@@ -350,7 +350,7 @@ def test_numbers_are_not_truth_values() -> None:
 def test_annotations_in_words(hint: Any, fitting: list[Any], words: str) -> None:
     assert all(is_of(value, hint) for value in fitting)
     assert not is_of(Stranger(), hint)
-    assert words_of(hint) == words
+    assert format_error(hint) == words
 
 
 def test_what_is_neither_fabric_nor_plan() -> None:

@@ -21,7 +21,7 @@ from treadle.planning import (
     algorithm_names,
     bound,
     compare,
-    pose,
+    make_problem,
     program_of,
     scheduler,
     solve,
@@ -118,7 +118,7 @@ def test_fabrics_on_which_no_schedule_is_quick_are_refused_when_time_is_up() -> 
 
 @pytest.mark.parametrize("name", [name for name in generation.FALLBACKS if name != "bfb"])
 def test_fallbacks_heed_the_limit(name: str) -> None:
-    problem = pose("mi250:2", "allreduce")
+    problem = make_problem("mi250:2", "allreduce")
     with under(Context(deadline=0.0)), pytest.raises(TimeLimitError):
         find_scheduler(name).make(problem.topology, problem.collective, {})
 
@@ -130,7 +130,7 @@ def test_one_ring_stands_in_where_no_search_is_ready(monkeypatch: pytest.MonkeyP
         ("leaf_spine:3,2", "reduce-scatter"),
         ("mesh:2,3", "broadcast"),
     ):
-        found = generation.fall_back(pose(fabric, kind))
+        found = generation.fall_back(make_problem(fabric, kind))
         assert found.algorithm == ("bfb" if fabric.startswith("mesh") else "ring")
 
 
@@ -144,7 +144,7 @@ def test_what_stands_in_when_late_is_the_fastest_of_the_quick_schedules(
     first = next(name for name in generation.FALLBACKS if name in found)
     best = max(found, key=lambda name: found[name])
     assert found[best] > found[first]  # so that taking the first that fits would fail here
-    assert generation.fall_back(pose("torus:6,6", "allgather")).algorithm == best
+    assert generation.fall_back(make_problem("torus:6,6", "allgather")).algorithm == best
 
 
 def test_a_late_allreduce_keeps_its_two_phases(monkeypatch: pytest.MonkeyPatch) -> None:

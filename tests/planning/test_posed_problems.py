@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from treadle.errors import FormatError, ScheduleError, TopologyError, TreadleError
-from treadle.input_files import naming_file, read_input_text
+from treadle.input_files import naming_file, read_input_string
 from treadle.inputs.meshes import as_axes, as_mesh
 from treadle.inputs.problem import busbw_values, resolve_kind, select_ranks
-from treadle.planning import import_options, model_of, pose
+from treadle.planning import import_options, make_problem, model_of
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.tabular import Tabular, plain, plain_row
 from treadle.topologies import Topology, TopologyBuilder, parse
@@ -82,7 +82,7 @@ def test_what_switches_are_assumed_to_do(
     able: dict[str, str], kind: str, mesh: str | None, told: str
 ) -> None:
     words: Any = {} if mesh is None else {"mesh": mesh, "axes": "1"}
-    problem = pose(switched(**able), kind, **words)
+    problem = make_problem(switched(**able), kind, **words)
     assert model_of(problem.topology, problem.collective) == told
 
 
@@ -92,10 +92,10 @@ def test_what_switches_are_assumed_to_do(
 )
 def test_throughput_as_nccl_tests_scale_it(kind: str, exact: str) -> None:
     """Of 7/3 bytes/s among four: three quarters, twice that, all."""
-    collective = pose("ring:4", kind).collective
+    collective = make_problem("ring:4", kind).collective
     told = busbw_values("best", Fraction(7, 3), collective)
     assert told == {"best_bytes_per_s": float(Fraction(exact)), "best_exact": exact}
-    groups = pose("ring:4", "allgather", mesh="2,2", axes="1").collective
+    groups = make_problem("ring:4", "allgather", mesh="2,2", axes="1").collective
     assert busbw_values("x", Fraction(3), groups)["x_exact"] == "3/2"
     assert busbw_values("x", Fraction(4), groups)["x_exact"] == "2/1"
 
@@ -186,18 +186,18 @@ def test_ranks_keep_the_order_in_which_they_are_named() -> None:
 )
 def test_problems_that_are_none(kind: str, words: dict[str, Any], said: str) -> None:
     with pytest.raises(TreadleError) as caught:
-        pose("ring:5", kind, **words)
+        make_problem("ring:5", kind, **words)
     assert str(caught.value) == said
 
 
 def test_a_collective_as_value_takes_no_words() -> None:
     fabric = parse("ring:4")
     value = on_all_ranks(fabric, CollectiveKind.ALLGATHER)
-    assert pose(fabric, value, forward=False, ranks=None).collective is value
-    assert pose("ring:4", value, file_format=None).collective is value
+    assert make_problem(fabric, value, forward=False, ranks=None).collective is value
+    assert make_problem("ring:4", value, file_format=None).collective is value
     for words in ({"ranks": [0, 1]}, {"forward": True}, {"root": 0}, {"weights": [1]}, {"axes": "a"}):
         with pytest.raises(ScheduleError) as caught:
-            pose(fabric, value, **words)  # type: ignore[arg-type]
+            make_problem(fabric, value, **words)  # type: ignore[arg-type]
         assert str(caught.value) == (
             "without, weights, demands, ranks, forward, root, mesh and axes belong to a collective's name, "
             "not its value"
@@ -206,19 +206,19 @@ def test_a_collective_as_value_takes_no_words() -> None:
 
 def test_who_forwards() -> None:
     """Those that are left out, where they may; nobody where all take part."""
-    some = pose("ring:5", "allgather", ranks="4,1", forward=True)
+    some = make_problem("ring:5", "allgather", ranks="4,1", forward=True)
     assert (some.collective.ranks, some.collective.forwarders) == ((4, 1), (0, 2, 3))
     assert some.topology.n_nodes == 5
-    absent = pose("path:4", "allgather", ranks="2,1")
+    absent = make_problem("path:4", "allgather", ranks="2,1")
     assert (absent.collective.ranks, absent.collective.forwarders) == ((0, 1), ())
     assert absent.topology.node_names == ("n2", "n1")
-    whole = pose("ring:5", "allgather", forward=True).collective
+    whole = make_problem("ring:5", "allgather", forward=True).collective
     assert (whole.forwarders, whole.ranks_forward) == ((), False)
-    ends = pose(switched(), "reduce", ranks="d,b", root="d").collective
+    ends = make_problem(switched(), "reduce", ranks="d,b", root="d").collective
     assert ends.root == 0
-    assert pose("ring:5", "reduce", ranks="3,4", root="1").collective.root == 1
-    assert pose("ring:5", "reduce", ranks="3,4", root=0).collective.root == 0
-    assert pose("ring:5", "allgather").collective.root is None
+    assert make_problem("ring:5", "reduce", ranks="3,4", root="1").collective.root == 1
+    assert make_problem("ring:5", "reduce", ranks="3,4", root=0).collective.root == 0
+    assert make_problem("ring:5", "allgather").collective.root is None
 
 
 def test_meshes_and_axes_as_typed() -> None:
@@ -274,17 +274,17 @@ def test_cells_of_tables(tmp_path: Path) -> None:
 def test_small_text_files(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_bytes("\ufeffé\n".encode())
-    assert read_input_text(path, 6) == "é\n"
+    assert read_input_string(path, 6) == "é\n"
     for most, data, said in (
         (5, b"\xef\xbb\xbf\xc3\xa9\n", " is larger than 5 bytes, the most that is read"),
         (5, b"\n\xff", "2:1: byte 0xff is not valid UTF-8; expected words"),
     ):
         path.write_bytes(data)
         with pytest.raises(FormatError) as caught:
-            read_input_text(path, most, expected="words")
+            read_input_string(path, most, expected="words")
         assert str(caught.value) == f"{path}:{said}"
     with pytest.raises(FormatError) as caught:
-        read_input_text("a\0b", 5)
+        read_input_string("a\0b", 5)
     assert str(caught.value).endswith(": cannot be read: not a file name")
     for text in ("wrong", "file: wrong"):
         with pytest.raises(FormatError) as caught, naming_file("file"):

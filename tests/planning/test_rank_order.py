@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from treadle.planning import bound, lower, pose, repair, run, solve, verify
+from treadle.planning import bound, lower, make_problem, repair, run, solve, verify
 from treadle.schedulers.bound_results import CutOffGroupError
 from treadle.schedulers.jobs.job_plans import read_jobs
 from treadle.schedulers.plan_directory import find_plans, index_plans
-from treadle.schedulers.third_party.placed_schedules import place_schedules
+from treadle.schedulers.third_party.placed_schedules import route_schedules
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
@@ -138,7 +138,7 @@ def test_plan_files_runs_and_texts_keep_the_order(tmp_path: Path) -> None:
     assert run(stored, [7 * 1024], iterations=1).wrong == 0
     index = index_plans(tmp_path)
     for ranks, count in (("n2,n0,n3", 1), ("n0,n2,n3", 0)):
-        problem = pose("complete:4", "allgather", ranks=ranks, weights=[5, 1, 1])
+        problem = make_problem("complete:4", "allgather", ranks=ranks, weights=[5, 1, 1])
         assert len(find_plans(index, problem.topology, problem.collective).plans) == count
 
 
@@ -154,8 +154,8 @@ def test_texts_for_runtimes_number_ranks_in_the_order_given() -> None:
 
 def test_a_plan_of_another_order_is_another_question(tmp_path: Path) -> None:
     save_plan(tmp_path / "turned.plan", solve("complete:4", "allgather", ranks=[1, 0, 2, 3]).plan)
-    problems = [pose("complete:4", "allgather", ranks=ranks) for ranks in (None, "1,0,2-3")]
-    placed = [place_schedules([tmp_path / "turned.plan"], problem)[0] for problem in problems]
+    problems = [make_problem("complete:4", "allgather", ranks=ranks) for ranks in (None, "1,0,2-3")]
+    placed = [route_schedules([tmp_path / "turned.plan"], problem)[0] for problem in problems]
     assert [one.report.is_ok for one in placed] == [False, True]
     assert "for other ranks" in placed[0].report.violations[0].message
 
@@ -167,7 +167,7 @@ def test_jobs_and_torch_groups_keep_the_order(tmp_path: Path) -> None:
     assert [job.collective.ranks for job in read_jobs(tmp_path / "jobs.toml", fabric)] == [(3, 1), (0, 2)]
     for ranks in ([3, 1, 0, 2], [3, 1]):
         own, *_ = problems_of(fabric, ranks, CollectiveKind.ALLGATHER, None)
-        assert own == pose(fabric, "allgather", ranks=ranks)
+        assert own == make_problem(fabric, "allgather", ranks=ranks)
 
 
 def test_repair_keeps_the_order() -> None:

@@ -18,7 +18,7 @@ from lxml import etree
 import treadle
 from samples.readers.reader_texts import ASTRA
 from treadle import mscclpp, planning, topologies, training
-from treadle.brief import MOST_CHARACTERS, brief, figure
+from treadle.brief import MOST_CHARACTERS, brief, format_field
 from treadle.errors import MissingDependencyError
 from treadle.finder.workload import Network, allreduce_of
 from treadle.notebook import MOST_BYTES
@@ -207,7 +207,7 @@ def test_long_reprs_end_in_time() -> None:
     ],
 )
 def test_figures_in_words(name: str, value: Any, expected: str) -> None:
-    assert figure(name, value) == expected
+    assert format_field(name, value) == expected
 
 
 def tables() -> list[Tabular]:

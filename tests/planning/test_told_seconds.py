@@ -43,7 +43,7 @@ def rate(method: str) -> float:
 
 def late_exchange() -> Mapping[str, float]:
     with start() as running:
-        quick_alltoall(planning.pose("torus:3,3", "alltoall"))
+        quick_alltoall(planning.make_problem("torus:3,3", "alltoall"))
     return running.seconds
 
 

@@ -16,7 +16,7 @@ from treadle.program.any_schedule import lower, lower_groups
 from treadle.program.group_lists import GroupLists, ProgramGroups, _merged, as_groups
 from treadle.program.operation_lists import OperationKind
 from treadle.program.program import Program
-from treadle.program.program_text import groups_text, program_text
+from treadle.program.program_format import format_groups, format_program
 from treadle.runtime.order import match_messages
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
 from treadle.schedules.mesh import Mesh
@@ -97,8 +97,8 @@ def test_one_group_is_its_program() -> None:
     topology, collective, schedule = random_groups(3, CollectiveKind.ALLGATHER)
     program = lower_groups(topology, collective, schedule).programs[0]
     assert as_groups(program).lists is program
-    assert as_groups(program).place_of(1) == (0, 1)
-    assert groups_text(as_groups(program)) == program_text(program)
+    assert as_groups(program).position_of(1) == (0, 1)
+    assert format_groups(as_groups(program)) == format_program(program)
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -118,7 +118,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ScheduleError, match="all in place or none"):
         ProgramGroups((other.programs[0], *found.programs[1:]), found.groups)
     with pytest.raises(ScheduleError, match=f"rank 99: expected 0 to {found.n_ranks - 1}"):
-        found.place_of(99)
+        found.position_of(99)
 
 
 def test_groups_whose_chunks_have_no_small_common_multiple(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from reference.program_check import check_program
 from samples.program_cases import reference_errors
-from treadle.formats.msccl.judge import interpret_msccl_xml
+from treadle.formats.msccl.interpreter import interpret_msccl_xml
 from treadle.formats.msccl.writer import emit_msccl_xml
 from treadle.planning import run, solve
 from treadle.program.in_network import in_network_sends

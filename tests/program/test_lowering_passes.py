@@ -9,9 +9,9 @@ from reference.program_check import check_program
 from samples.exchange_samples import alltoall, over_shortest_paths
 from samples.program_cases import random_case, reference_errors
 from treadle.errors import ScheduleError
-from treadle.formats.msccl.judge import interpret_msccl_xml
+from treadle.formats.msccl.interpreter import interpret_msccl_xml
 from treadle.formats.msccl.writer import emit_msccl_xml
-from treadle.formats.mscclpp.lanes import chunk_groups
+from treadle.formats.mscclpp.block_programs import chunk_groups
 from treadle.planning import program_of, solve
 from treadle.program.passes import (
     MAX_INSTANCES,

@@ -7,7 +7,7 @@ import pytest
 from reference.program_check import check_program
 from samples.program_cases import random_case
 from treadle.errors import ScheduleError
-from treadle.formats.msccl.judge import interpret_msccl_xml
+from treadle.formats.msccl.interpreter import interpret_msccl_xml
 from treadle.formats.msccl.writer import Profile, emit_msccl_xml
 from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.program.trees.forest_program import lower

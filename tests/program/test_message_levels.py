@@ -14,7 +14,7 @@ from samples.program_cases import random_case
 from samples.runtime_programs import exchange, random_program
 from treadle.planning import program_of, solve
 from treadle.program.any_schedule import lower
-from treadle.program.message_levels import continues, dataflow, needs_copy, stands_alone
+from treadle.program.message_levels import continues, dataflow, requires_copy, stands_alone
 from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.runtime.order import match_messages
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
@@ -136,7 +136,7 @@ def test_no_circle_arises_from_what_runtimes_do() -> None:
             else:
                 place[operation] = (kind, run)
         joined += int(follows.sum())
-        copied = needs_copy(program, flow)
+        copied = requires_copy(program, flow)
         for send in np.flatnonzero((program.operation_kind == SEND) & ~copied).tolist():
             receive = int(flow.partner[send])
             starts.add_edges_from(
@@ -173,11 +173,11 @@ def test_joined_messages_are_one_piece_of_memory_at_both_ends() -> None:
 def test_recursive_doubling_in_place_needs_copies_and_an_allreduce_of_trees_none() -> None:
     """In the first, two ranks overwrite what they send each other; in the second, sums come back later."""
     doubling = exchange(4, in_place=True)
-    assert np.array_equal(needs_copy(doubling, dataflow(doubling)), doubling.operation_kind == SEND)
+    assert np.array_equal(requires_copy(doubling, dataflow(doubling)), doubling.operation_kind == SEND)
     program = random_program(CollectiveKind.ALLREDUCE, 5, seed=3, trees_per_root=2)
     awaited = np.isin(np.arange(program.n_operations), program.waits)
     assert np.any(awaited & (program.operation_kind == SEND))
-    assert not needs_copy(program, dataflow(program)).any()
+    assert not requires_copy(program, dataflow(program)).any()
 
 
 def test_a_send_needs_a_copy_where_its_receive_is_behind_a_bundle_that_is_behind_it() -> None:
@@ -204,7 +204,7 @@ def test_a_send_needs_a_copy_where_its_receive_is_behind_a_bundle_that_is_behind
     )
     flow = dataflow(program)
     assert flow.level[10] == flow.level[11] == 1
-    assert needs_copy(program, flow)[0]
+    assert requires_copy(program, flow)[0]
 
 
 def chain(chunks: int) -> Program:

@@ -1,7 +1,7 @@
 """The text form of programs says what its documentation says."""
 
 from treadle.program.program import Buffer, Operation, OperationKind, program_from_operations
-from treadle.program.program_text import program_text
+from treadle.program.program_format import format_program
 from treadle.schedules.collective import CollectiveKind
 
 PAIR = """\
@@ -42,4 +42,4 @@ def test_a_small_program_is_written_as_documented() -> None:
     program = program_from_operations(
         CollectiveKind.ALLREDUCE, [[send, receive], other], n_chunks=2, shard_offset=[0, 1, 2]
     )
-    assert program_text(program) == PAIR
+    assert format_program(program) == PAIR

@@ -14,7 +14,6 @@ from samples.clustered_fabrics import clustered_case
 from samples.nested_fabrics import Case, all_cuts_rate, case, written_out
 from treadle.context import Context, TimeLimitError, under
 from treadle.errors import InfeasibleError
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.trees.fixed_trees import fixed_trees_optimum, floor_capacities
 from treadle.synthesis.trees.instance import instance_of
@@ -22,13 +21,14 @@ from treadle.synthesis.trees.optimality import optimum
 from treadle.synthesis.trees.packers.packers import Packer
 from treadle.synthesis.trees.pipeline import synthesise
 from treadle.synthesis.trees.switch_removal import unbalanced_relay
+from treadle.synthesis.trees.tight_cuts.balancing import balance_capacities
 from treadle.synthesis.trees.tight_cuts.decompose import FactoredSynthesis, decompose
 from treadle.synthesis.trees.tight_cuts.sets.detection import detect
 from treadle.synthesis.trees.tight_cuts.tight_cuts import Decomposition
-from treadle.synthesis.trees.tight_cuts.trimming import trim
 from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.topologies import parse
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
+from treadle.unsupported import Unsupported
 from treadle.verification.schedules import Report, verify
 
 BATCHES = [range(start, start + 12) for start in range(0, 24, 12)]
@@ -81,11 +81,11 @@ def check_forest(asked: Case, found: FactoredSynthesis) -> Report:
     return report
 
 
-def check(asked: Case, *, against_pipeline: bool = True) -> FactoredSynthesis | Refusal:
+def check(asked: Case, *, against_pipeline: bool = True) -> FactoredSynthesis | Unsupported:
     """All properties of one case; what `decompose` returned."""
     topology, collective, budget = asked.topology, asked.collective, asked.budget
     found = decompose(topology, collective, budget=budget)
-    if isinstance(found, Refusal):
+    if isinstance(found, Unsupported):
         return found
     check_claims(asked, found)
     check_forest(asked, found)
@@ -102,7 +102,7 @@ def test_what_decomposition_returns_is_verified_and_no_worse_than_the_pipeline(s
             results.append(check(case(seed), against_pipeline=seed % 5 == 0))
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {case(seed)}") from error
-    assert sum(not isinstance(found, Refusal) for found in results) >= len(seeds) // 3
+    assert sum(not isinstance(found, Unsupported) for found in results) >= len(seeds) // 3
 
 
 @pytest.mark.parametrize("seed", range(0, 10))
@@ -116,7 +116,7 @@ def test_decomposition_is_deterministic(seed: int) -> None:
     first, second = (
         decompose(again.topology, again.collective, budget=again.budget) for again in (case(seed), case(seed))
     )
-    if isinstance(first, Refusal) or isinstance(second, Refusal):
+    if isinstance(first, Unsupported) or isinstance(second, Unsupported):
         assert first == second
         return
     assert first.schedule == second.schedule
@@ -131,7 +131,7 @@ def test_optima_of_tiny_fabrics_are_those_of_all_cuts() -> None:
         if asked.topology.n_nodes > 11 or asked.collective.kind is CollectiveKind.ALLREDUCE:
             continue
         found = decompose(asked.topology, asked.collective, budget=TreeBudget(exact=True))
-        if isinstance(found, Refusal):
+        if isinstance(found, Unsupported):
             continue
         tried += 1
         assert found.optimum.rate == Fraction(*all_cuts_rate(asked.topology, asked.collective)), seed
@@ -151,7 +151,7 @@ def test_trimmed_sets_are_entered_by_what_they_need(seed: int, trees: int) -> No
     capacities = floor_capacities(
         problem.bandwidths, Fraction(1000 * trees, int(np.median(problem.bandwidths)))
     )
-    trimmed = trim(problem, family, capacities, problem.weights * trees)
+    trimmed = balance_capacities(problem, family, capacities, problem.weights * trees)
     assert np.all(trimmed.capacities <= capacities)
     assert np.all(trimmed.capacities >= 0)
     if unbalanced_relay(problem, capacities) is None:
@@ -197,7 +197,7 @@ FEW_TREES = written_out(
 def test_no_forest_below_the_optimum_where_the_pipeline_attains_it(kind: CollectiveKind) -> None:
     collective = replace(FEW_TREES.collective, kind=kind)
     found = check(replace(FEW_TREES, collective=collective))
-    assert isinstance(found, Refusal)
+    assert isinstance(found, Unsupported)
     assert "attain the optimum" in found.reason or "can be made tight" in found.reason
 
 
@@ -234,7 +234,7 @@ def test_coprime_huge_bandwidths_are_solved_or_refused(budget: TreeBudget) -> No
     found = check(
         Case(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER), budget), against_pipeline=False
     )
-    assert not isinstance(found, Refusal) or re.search("2\\*\\*61|no number of trees", found.reason)
+    assert not isinstance(found, Unsupported) or re.search("2\\*\\*61|no number of trees", found.reason)
 
 
 def test_trimming_more_than_a_product_of_64_bits_can_hold() -> None:
@@ -276,7 +276,7 @@ def test_a_rank_out_of_reach_gives_a_reason_where_the_pipeline_refuses() -> None
         "ccscccs", "0-2:5 1-2:5 3-6:5 4-6:5 0-3:2 5>0:1", CollectiveKind.ALLGATHER, TreeBudget()
     )
     found = decompose(topology.topology, topology.collective)
-    assert isinstance(found, Refusal)
+    assert isinstance(found, Unsupported)
     with pytest.raises(InfeasibleError, match="cannot reach"):
         synthesise(topology.topology, topology.collective)
 
@@ -321,7 +321,7 @@ def test_superposed_layers_serve_both_halves_of_an_allreduce() -> None:
     topology = parse("dgx_h100(3)")
     collective = on_all_ranks(topology, CollectiveKind.ALLREDUCE)
     found = decompose(topology, collective)
-    assert not isinstance(found, Refusal)
+    assert not isinstance(found, Unsupported)
     assert found.n_layers == 2
     report = verify(topology, collective, found.schedule.explicit(), claimed_algbw=found.algbw)
     assert not report.violations

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from treadle.errors import ScheduleError, TopologyError
 from treadle.finder.construction import Base, ScheduleMethod
-from treadle.finder.evaluate import call_seconds, cheapest_sequence, group_figures
+from treadle.finder.evaluate import call_seconds, cheapest_sequence, group_costs
 from treadle.finder.measure import Option
 from treadle.finder.predict import Performance
 from treadle.finder.search import FabricCandidate
@@ -66,7 +66,7 @@ def test_reduce_scatter_in_groups_is_told_by_trees_of_the_transpose() -> None:
     rough = Performance(12, 2, 3, Fraction(9), None, None, True, False, True, False, False, False)
     option = Option(FabricCandidate(Base(text, text, ScheduleMethod.BFB, "test"), rough, rough), None)
     call = Call(Exchange.REDUCE_SCATTER, 12, group_size=4)
-    figures = group_figures(option, call.groups(12))
+    figures = group_costs(option, call.groups(12))
     assert (figures.t_b, figures.t_b_reduce) == (Fraction(3, 2), Fraction(5, 2))
     network = Network(alpha_s=0.0, bandwidth_bytes_per_s=1)
     assert call_seconds(call, option, network, figures) == pytest.approx(12 * 5 / 2)

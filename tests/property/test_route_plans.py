@@ -15,7 +15,7 @@ from samples import route_samples as samples
 from samples.strategies import digraphs, symmetric_topologies
 from treadle import planning
 from treadle.errors import InfeasibleError
-from treadle.formats.msccl.judge import interpret_msccl_xml
+from treadle.formats.msccl.interpreter import interpret_msccl_xml
 from treadle.formats.msccl.writer import emit_msccl_xml
 from treadle.program.any_schedule import lower
 from treadle.schedules.alltoall.demands import Demands

@@ -7,7 +7,7 @@ import pytest
 from samples.table import OURS
 from shortcuts.switched_ranks import linked_boxes
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.inputs.problem import Problem, pose
+from treadle.inputs.problem import Problem, make_problem
 from treadle.options.keywords import OptionKeywords
 from treadle.planning import SizeRequest, SolveResult, run, solve
 from treadle.schedulers.generation import options_for
@@ -66,7 +66,7 @@ PAIRS = [
 
 def solved(problem: Problem, one: Scheduler) -> SolveResult | None:
     """The plan, or None where the scheduler refuses: beforehand by the record, or when it is run."""
-    refusal = one.refusal(problem.topology, problem.collective)
+    refusal = one.unsupported(problem.topology, problem.collective)
     if refusal is not None:
         with pytest.raises(ScheduleError) as refused:
             solve(problem.topology, problem.collective, algorithm=one.name)
@@ -95,7 +95,7 @@ def test_schedules_are_verified_bounded_and_run(one: Scheduler, kind: Collective
         pytest.importorskip("ortools", reason="exact synthesis: OR-Tools are not installed")
     served, moved = 0, 0
     for fabric in FABRICS[:1] if one.name == "exact" else FABRICS[first:] + FABRICS[:first]:
-        found = solved(pose(fabric, kind), one)
+        found = solved(make_problem(fabric, kind), one)
         if found is None:
             continue
         assert found.plan.algorithm == one.name
@@ -115,13 +115,13 @@ def test_schedules_are_verified_bounded_and_run(one: Scheduler, kind: Collective
 def test_options_are_heeded_or_refused_by_name(one: Scheduler) -> None:
     for option in VALUES:
         asked: OptionKeywords = {option: VALUES[option]}  # type: ignore[misc]
-        if option in one.heeded:
-            assert option in options_for(one, None, asked).asked()
+        if option in one.supported_options:
+            assert option in options_for(one, None, asked).given()
             continue
         with pytest.raises(ScheduleError, match="is for --algorithm ") as refused:
             options_for(one, None, asked)
         _, _, named = str(refused.value).partition("--algorithm ")
-        heeding = {other.name for other in OURS if option in other.heeded}
+        heeding = {other.name for other in OURS if option in other.supported_options}
         assert {name for part in named.split(", ") for name in part.split(" or ")} == heeding
 
 

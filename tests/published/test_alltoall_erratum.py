@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import places
-from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.topologies import parse
 
@@ -101,5 +101,5 @@ def test_the_witness_says_the_same() -> None:
     by_walk = lengths_by_walk()
     lengths = [by_walk["".join(letter[step % ORDER] for step in np.diff(walk).tolist())] for walk in walks]
     everyone = on_all_ranks(fabric, CollectiveKind.ALLTOALL)
-    witness = DistanceWitness(np.array(lengths))
+    witness = FlowDualCertificate(np.array(lengths))
     assert witness.pair_rate_bound(fabric, everyone) == Fraction(14233, 18129682)

@@ -18,7 +18,7 @@ import pytest
 from treadle.schedules.alltoall.route_cost import route_time
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall import RateResult, optimal_rate
-from treadle.synthesis.alltoall.baselines.equal_weight import EqualShares
+from treadle.synthesis.alltoall.baselines.equal_weight import EqualSplit
 from treadle.synthesis.alltoall.baselines.single_path_ilp import ilp_disjoint
 from treadle.synthesis.alltoall.baselines.sssp import single_source_shortest_paths
 from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disjoint_paths
@@ -67,7 +67,7 @@ class Measured:
 
     @property
     def ewsp(self) -> float:
-        return float((EqualShares(self.fabric, self.everyone).loads() / self.fabric.bandwidths).max())
+        return float((EqualSplit(self.fabric, self.everyone).loads() / self.fabric.bandwidths).max())
 
     @property
     def extracted(self) -> float:

@@ -9,13 +9,13 @@ import pytest
 from published import test_alltoall_published as alltoall
 from published import test_direct_connect_tables as direct
 from topologies import test_moore as moore
-from treadle.reproduction.printed import printed_exhibits
+from treadle.reproduction.printed import published_figures
 
-A1 = printed_exhibits()["table-A.1"].figures
+A1 = published_figures()["table-A.1"].figures
 
 
 def texts(exhibit: str, ending: str) -> list[str]:
-    figures = printed_exhibits()[exhibit].figures
+    figures = published_figures()[exhibit].figures
     return [figure.text for label, figure in figures.items() if label.endswith(ending)]
 
 
@@ -45,7 +45,7 @@ def test_bounds_of_table_a1() -> None:
 
 
 def test_table_a2() -> None:
-    figures = printed_exhibits()["table-A.2"].figures
+    figures = published_figures()["table-A.2"].figures
     for n, steps, bidirectional in moore.TABLE_A2:
         name = next(label for label in figures if label.endswith(f"N={n}: T_L"))
         assert (figures[f"{name}*"].text, figures[f"{name}**"].text) == (str(steps), str(bidirectional))
@@ -53,7 +53,7 @@ def test_table_a2() -> None:
 
 def test_table_3_4() -> None:
     """2 (T_L + T_B), and the same T_L, T_B and D as table A.1 has for 1024 nodes."""
-    figures = printed_exhibits()["table-3.4"].figures
+    figures = published_figures()["table-3.4"].figures
     assert sorted(texts("table-3.4", ": T_L")) == sorted(str(r[3]) for r in direct.TABLE_A1 if r[0] == 1024)
     for label, figure in figures.items():
         if label.endswith((": T_L", ": T_B", ": D")):

@@ -15,7 +15,7 @@ import pytest
 
 from treadle import parse
 from treadle.reproduction import curve_settings, simulated_curves
-from treadle.reproduction.printed import printed_exhibits
+from treadle.reproduction.printed import published_figures
 
 KB, MB, GB = 2**10, 2**20, 2**30
 FC, ONE_TREE = "ForestColl", "ForestColl, 1 tree a root"
@@ -191,5 +191,5 @@ def test_every_claim_names_curves_of_its_panel() -> None:
         assert {claim.ours, *claim.other.split(" or ")} <= {curve.label for curve in panel.curves}
         sizes = [size for key in claim.sizes for size in (key if isinstance(key, tuple) else (key,))]
         assert set(sizes) <= set(machine.sizes)
-        printed = printed_exhibits()[claim.exhibit].figures
+        printed = published_figures()[claim.exhibit].figures
         assert any(claim.label(size) in printed for size in claim.sizes), claim

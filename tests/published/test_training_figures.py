@@ -13,7 +13,7 @@ import pytest
 from shortcuts.reproduced import reproduced
 from treadle.reproduction import expert_training, sharded_training, testbed_training, training_anchors
 from treadle.reproduction.expansion_tables import TABLE_A1
-from treadle.reproduction.printed import printed_exhibits
+from treadle.reproduction.printed import published_figures
 from treadle.training.models.zoo import zoo_model
 
 
@@ -28,7 +28,7 @@ def ours(name: str, label: str) -> float:
 
 
 def theirs(name: str, label: str) -> float:
-    value = printed_exhibits()[name].figures[label].value
+    value = published_figures()[name].figures[label].value
     assert value is not None
     return float(value)
 
@@ -58,12 +58,12 @@ def test_one_efficiency_meets_all_seven_figures_of_iterations() -> None:
         ours_costs = expert_training.fabric_costs(case.best, TABLE_A1[case.nodes][case.best])
         others = (expert_training.ring_costs(case.nodes), expert_training.torus_costs(case.side))
         step = expert_training.expert_step(model, ours_costs, efficiency=0.19)
-        found = {"all-to-all's share, ours": expert_training.exchange_share(step)}
+        found = {"all-to-all's share, ours": expert_training.exchange_fraction(step)}
         for costs in others:
             other = expert_training.expert_step(model, costs, efficiency=0.19)
-            found[f"iteration, {costs.words} / ours"] = float(other.iteration_s / step.iteration_s)
-            found[f"all-to-all's share, {costs.words}"] = expert_training.exchange_share(other)
-        figures = printed_exhibits()["figure-3.9"].figures
+            found[f"iteration, {costs.summary} / ours"] = float(other.iteration_s / step.iteration_s)
+            found[f"all-to-all's share, {costs.summary}"] = expert_training.exchange_fraction(other)
+        figures = published_figures()["figure-3.9"].figures
         compared = [label for label in found if f"{case.nodes} nodes: {label}" in figures]
         assert len(compared) == (2 if case.nodes == 256 else 5)
         for label in compared:
@@ -98,9 +98,9 @@ def test_all_to_all_ratios_follow_from_the_printed_rates(nodes: int, ring: float
     printed = expert_training.PRINTED_RATE[nodes]
     baselines = (expert_training.ring_costs(nodes), expert_training.torus_costs(case.side))
     for costs in baselines:
-        assert printed / costs.exchange == pytest.approx(rates[costs.words], rel=0.005)
-        ratio = ours("figure-3.9", f"{nodes} nodes: all-to-all, {costs.words} / ours")
-        assert ratio == pytest.approx(rates[costs.words], rel=0.035)
+        assert printed / costs.exchange == pytest.approx(rates[costs.summary], rel=0.005)
+        ratio = ours("figure-3.9", f"{nodes} nodes: all-to-all, {costs.summary} / ours")
+        assert ratio == pytest.approx(rates[costs.summary], rel=0.035)
 
 
 def test_routers_are_what_is_left_out() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from treadle.errors import FormatError
-from treadle.formats.cpu.judge import CpuInterpretation, execute_cpu_text
+from treadle.formats.cpu.interpreter import CpuInterpretation, execute_cpu_file
 from treadle.formats.cpu.reader import parse_cpu_part
 
 
@@ -29,4 +29,4 @@ def interpret_cpu_parts(texts: Sequence[str], *, source: str = "CPU XML") -> Cpu
             raise FormatError(f"part {rank} is of another text than part 0", source=source)
     if not parts:
         raise FormatError("there is no part", source=source)
-    return execute_cpu_text(replace(parts[0].text, ranks=tuple(part.text.ranks[0] for part in parts)))
+    return execute_cpu_file(replace(parts[0].text, ranks=tuple(part.text.ranks[0] for part in parts)))

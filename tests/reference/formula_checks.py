@@ -12,7 +12,7 @@ from treadle.schedules.factored import (
     FactoredSchedule,
     FormulaTrees,
     Layer,
-    Piece,
+    Subproblem,
     no_crossings,
 )
 from treadle.schedules.trees.forest import Direction
@@ -23,7 +23,7 @@ from treadle.verification.factored.formulas import formula_depth
 def one_piece(topology: Topology, trees: FormulaTrees | CirculantTrees) -> FactoredSchedule:
     """Trees by formula as a schedule; local links are those of the fabric, one byte/s a unit."""
     n, m = trees.n_children, topology.n_links
-    piece = Piece(topology.bandwidths, trees.root_units, trees, no_crossings(), no_crossings())
+    piece = Subproblem(topology.bandwidths, trees.root_units, trees, no_crossings(), no_crossings())
     layer = Layer(
         (piece,),
         np.zeros(1, dtype=np.int32),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from treadle.formats.msccl.judge_order import Edges, find_edges, find_order
+from treadle.formats.msccl.interpreter_order import Edges, find_edges, find_order
 from treadle.formats.msccl.reader import READING, SENDING, STORING, Algorithm, MscclStep, parse_msccl_xml
 
 _Value = dict[tuple[int, int], int]

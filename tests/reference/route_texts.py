@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from treadle.errors import FormatError, ScheduleError
-from treadle.formats.routes.judge import own_faults
+from treadle.formats.routes.interpreter import own_faults
 from treadle.formats.routes.reader import RouteFile, ports_of, read_route_json
 from treadle.schedules.alltoall.routes import RouteSchedule, routes_from_paths
 from treadle.schedules.collective import Collective

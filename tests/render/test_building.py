@@ -15,7 +15,7 @@ from treadle.cli.designing import design
 from treadle.errors import FormatError
 from treadle.options.building import Racks
 from treadle.options.designing import Design
-from treadle.render.building import cabling_rows, growth_row, resilience_rows, rewiring_row, rival_rows
+from treadle.render.building import cabling_rows, expansion_row, reference_rows, resilience_rows, rewiring_row
 
 
 def test_resilience() -> None:
@@ -33,11 +33,11 @@ def test_cabling() -> None:
 
 def test_changes() -> None:
     grown, rewired = treadle.grow("ring:3", 4), treadle.reconfigure("torus:3,4", "circulant:12,3,4")
-    check("changes", [growth_row(grown, 3)], [rewiring_row(rewired)])
+    check("changes", [expansion_row(grown, 3)], [rewiring_row(rewired)])
 
 
 def test_references() -> None:
-    check("references", rival_rows(treadle.planning.rivals("ring:8"), "R"))
+    check("references", reference_rows(treadle.planning.compare_references("ring:8"), "R"))
 
 
 def changes(nodes: int | None, other: str | None, path: Path | None) -> Design:

@@ -10,9 +10,9 @@ from typing import Any
 
 import treadle
 from harness.snapshots import check
-from treadle.formats.selection.served import Selector
-from treadle.planning import Check, Loading, Shortfall, find_format
-from treadle.render.files import lower_rows, lower_set_rows, lowered_values, verify_rows, verify_text_rows
+from treadle.formats.selection.supported_sizes import Selector
+from treadle.planning import Check, Loading, PointToPointGap, find_format
+from treadle.render.files import lower_rows, lower_set_rows, lowered_values, verify_file_rows, verify_rows
 from treadle.render.quantities import Rates
 from treadle.render.rows import facts
 
@@ -64,7 +64,7 @@ def test_written_files() -> None:
         group=group,
         plan_chunks=2,
         cautions=("one", "two"),
-        shortfall=Shortfall(3, Fraction(5 * GB)),
+        shortfall=PointToPointGap(3, Fraction(5 * GB)),
         served=(served("S"), served("TT", "q")),
         friendlier=better,
         instances=2,
@@ -86,7 +86,7 @@ def ranged(file: str, *, low: int = 0, fills_in: bool = False, protocol: str = "
 
 def test_sets_of_files() -> None:
     ranges = (
-        ranged("b", low=9, protocol="LL", cautions=("x", "y"), shortfall=Shortfall(3, None)),
+        ranged("b", low=9, protocol="LL", cautions=("x", "y"), shortfall=PointToPointGap(3, None)),
         ranged("e", low=9, fills_in=True, cautions=("x",)),
         ranged("a", cautions=("z",)),
     )
@@ -130,7 +130,7 @@ def test_files_that_are_verified() -> None:
         {"violations": faults[:1], "notes": ("b",)},
         {"violations": faults},
     ]
-    check("verified_files", *(verify_text_rows(Path("x.xml"), judged(**one)) for one in cases))
+    check("verified_files", *(verify_file_rows(Path("x.xml"), judged(**one)) for one in cases))
 
 
 def test_plans_that_are_verified(tmp_path: Path) -> None:

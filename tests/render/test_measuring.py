@@ -12,8 +12,8 @@ import treadle
 from harness.snapshots import check
 from treadle.diagnosis.diagnosed import IN_NETWORK, OPTIMUM, RING
 from treadle.diagnosis.expected import Expected
+from treadle.diagnosis.reference_bandwidths import Limit
 from treadle.diagnosis.verdict import Curve, Explanation, Outcome, Verdict
-from treadle.diagnosis.yardsticks import Limit
 from treadle.errors import FormatError
 from treadle.options.measuring import Simulate
 from treadle.planning import SimulationOptions, SliceLimit

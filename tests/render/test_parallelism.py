@@ -8,11 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from harness.snapshots import check
-from treadle.refusal import Refusal
 from treadle.render.parallelism import execution_rows, parallelize_rows, plan_changes_rows, tensor_rows
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.training.training_options import Recompute
+from treadle.unsupported import Unsupported
 
 GB = 2**30
 
@@ -94,7 +94,7 @@ def search(*named: Any, **changes: Any) -> Any:
         "checked_bound_s": 1.125,
         "gap": 0.125,
         "is_late": False,
-        "retimed": Refusal("no layout"),
+        "retimed": Unsupported("no layout"),
     }
     return SimpleNamespace(**(values | changes))
 
@@ -121,7 +121,7 @@ def result(**changes: Any) -> Any:
 
 
 def test_executions() -> None:
-    faults = tuple(Refusal("why", f"f{number}") for number in range(11))
+    faults = tuple(Unsupported("why", f"f{number}") for number in range(11))
     views = [execution_rows("p", execution(faults=faults[:count], output_errors={})) for count in (8, 9, 11)]
     check("executions", execution_rows("p.plan", execution()), *views)
 

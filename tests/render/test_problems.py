@@ -13,10 +13,10 @@ import treadle
 from harness.snapshots import check
 from treadle.errors import FormatError
 from treadle.options.rows import integers, seconds
-from treadle.render.files import describe_shortfall
+from treadle.render.files import describe_gap
 from treadle.render.problems import (
     bound_rows,
-    describe_witness,
+    describe_certificate,
     group_rows,
     mesh_rows,
     problem_rows,
@@ -24,11 +24,11 @@ from treadle.render.problems import (
     saturated_links,
     verified_row,
 )
-from treadle.render.quantities import Rates, shortfall
+from treadle.render.quantities import Rates, relative_gap
 from treadle.render.solving import bound_result_rows, solve_rows
+from treadle.schedules.certificate import BottleneckCut
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.trees.allreduce_witness import CutCombinationWitness, LengthWitness
-from treadle.schedules.witness import CutWitness
+from treadle.schedules.trees.allreduce_certificate import CutCombinationCertificate, DualCertificate
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.verification.violations import Report, Violation, ViolationKind
 
@@ -71,7 +71,7 @@ def test_meshes() -> None:
 
 
 def bound(algbw: Fraction, *, is_tight: bool = True, model: str = "") -> Any:
-    return SimpleNamespace(algbw=algbw, is_tight=is_tight, model=model, witness=CutWitness((3,)))
+    return SimpleNamespace(algbw=algbw, is_tight=is_tight, model=model, witness=BottleneckCut((3,)))
 
 
 def test_bounds() -> None:
@@ -98,20 +98,20 @@ def test_bounds() -> None:
 def test_cuts_are_described_from_the_side_of_fewer_ranks(
     posed: Collective, nodes: tuple[int, ...], said: str
 ) -> None:
-    assert describe_witness(FABRIC, posed, CutWitness(nodes), Fraction(8 * GB)) == f"cut: {said}"
+    assert describe_certificate(FABRIC, posed, BottleneckCut(nodes), Fraction(8 * GB)) == f"cut: {said}"
 
 
 def test_other_certificates() -> None:
     def said(witness: Any) -> str:
-        return describe_witness(FABRIC, collective("allreduce"), witness, Fraction(GB))
+        return describe_certificate(FABRIC, collective("allreduce"), witness, Fraction(GB))
 
     prices = [Fraction(0)] * FABRIC.n_links
     links = {FABRIC.link_name(link): link for link in range(FABRIC.n_links)}
     prices[links["d->a"]] = Fraction(1, 3)
-    assert said(LengthWitness(tuple(prices))) == "link d -> a (2 GB/s)"
-    cuts = CutCombinationWitness((((3,), Fraction(1, 2)), ((1,), Fraction(2))), (((2,), Fraction(3, 4)),))
+    assert said(DualCertificate(tuple(prices))) == "link d -> a (2 GB/s)"
+    cuts = CutCombinationCertificate((((3,), Fraction(1, 2)), ((1,), Fraction(2))), (((2,), Fraction(3, 4)),))
     assert said(cuts) == "3 cuts together; the heaviest is {b}"
-    assert said(CutCombinationWitness((), (((0, 1, 2, 4), Fraction(1)),))) == (
+    assert said(CutCombinationCertificate((), (((0, 1, 2, 4), Fraction(1)),))) == (
         "1 cut together; the heaviest is {d}"
     )
     assert said(SimpleNamespace(kind="of others")) == "of others"
@@ -234,13 +234,13 @@ def test_shortfalls_of_who_sends_point_to_point() -> None:
         "6.67 GB/s (20/3) do not hold for it; "
     )
     lacking: Any = SimpleNamespace(algbw=None)
-    assert describe_shortfall(forest, lacking, "x") == f"{start}by how much is not known"
+    assert describe_gap(forest, lacking, "x") == f"{start}by how much is not known"
     lacking = SimpleNamespace(algbw=Fraction(5 * GB, 3))
     end = "reach 1.67 GB/s (5/3), each transfer on a shortest path"
-    assert describe_shortfall(forest, lacking, "x") == f"{start}these trees {end}"
+    assert describe_gap(forest, lacking, "x") == f"{start}these trees {end}"
     steps = solved("ring:5", algorithm="bfb").plan.entries
     mixed: Any = SimpleNamespace(algbw=forest.algbw, entries=[*forest.entries, *steps])
-    assert describe_shortfall(mixed, lacking, "x") == f"{start}transfers that no step delays {end}"
+    assert describe_gap(mixed, lacking, "x") == f"{start}transfers that no step delays {end}"
 
 
 def test_rates_in_a_unit() -> None:
@@ -264,7 +264,7 @@ def test_rates_in_a_unit() -> None:
 def test_numbers_that_people_type() -> None:
     assert seconds("1500ms", "") == 1.5
     assert integers("2,-1,07", "x") == (2, -1, 7)
-    assert shortfall(Fraction(9999), Fraction(10000)) == "0.01%"
+    assert relative_gap(Fraction(9999), Fraction(10000)) == "0.01%"
     for call, said in (
         (lambda: seconds("0s", "--time-limit"), "--time-limit '0s': expected more than 0"),
         (lambda: integers("2,,1", "--w"), "--w: expected integers with commas between, as in 2,1,1"),

@@ -22,7 +22,7 @@ from treadle.render.quantities import Rates
 from treadle.render.rows import lines, values
 from treadle.render.solving import _count, _share, jobs_rows, repair_rows, size_set_rows
 from treadle.schedulers.comparison import ComparisonRow, RowMeasures
-from treadle.schedulers.repairing.repair_candidates import Contender, Contest
+from treadle.schedulers.repairing.repair_candidates import Candidate, CandidateSet
 from treadle.verification.violations import Violation, ViolationKind
 
 GB = 10**9
@@ -164,12 +164,12 @@ def test_repairs() -> None:
     found = treadle.repair(plan, links=["box0.gpu0--box0.nic0"])
     solved = replace(found.solved, seconds={"total": 1.0})
     found = replace(found, seconds={"total": 1.0}, solved=solved, contest=None)
-    contest = Contest(
+    contest = CandidateSet(
         2**20,
         1.25e-3,
         (
-            Contender("bfb", seconds=None, reason="not supported"),
-            Contender("ring", seconds=2.5e-4, reason=""),
+            Candidate("bfb", seconds=None, reason="not supported"),
+            Candidate("ring", seconds=2.5e-4, reason=""),
         ),
     )
     odd = changed(

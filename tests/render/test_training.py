@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.snapshots import check
-from treadle.render.training import count_text, gigabytes, phase_rows, step_rows
+from treadle.render.training import format_count, gigabytes, phase_rows, step_rows
 from treadle.schedules.mesh import Mesh
 from treadle.training.fitting_settings import Alternative
 from treadle.training.timeline.task import Category
@@ -42,7 +42,7 @@ GB = 2**30
     ],
 )
 def test_counts_have_three_digits(number: float, text: str) -> None:
-    assert count_text(number) == text
+    assert format_count(number) == text
 
 
 def test_gigabytes_have_three_digits() -> None:

@@ -13,7 +13,7 @@ import pytest
 from treadle.cli.main import main
 from treadle.errors import FormatError
 from treadle.options.rows import integers, seconds
-from treadle.planning import bound, pose
+from treadle.planning import bound, make_problem
 from treadle.render.names import describe_links, describe_nodes
 from treadle.render.quantities import Rates, busbw
 from treadle.schedules.collective import CollectiveKind, busbw_factor
@@ -132,7 +132,7 @@ def test_rates_in_a_chosen_unit() -> None:
 )
 def test_busbw_is_that_of_nccl_tests(kind: str, factor: Fraction) -> None:
     """doc/PERFORMANCE.md of nccl-tests, "Bus Bandwidth"."""
-    collective = pose("ring:4", kind).collective
+    collective = make_problem("ring:4", kind).collective
     assert busbw(Fraction(8), collective) == 8 * factor
     assert Rates().both(Fraction(8), collective) == f"8 B/s algbw, {8 * factor} B/s busbw"
 
@@ -143,7 +143,7 @@ def test_busbw_stands_beside_algbw_wherever_a_rate_is_printed(
 ) -> None:
     fabric, plan = 'ring(4, bandwidth="1GB/s")', str(tmp_path / "plan")
     algorithm = "pairwise" if kind is CollectiveKind.ALLTOALL else "ring"
-    scaled = Rates()(busbw(bound(fabric, kind).bound.algbw, pose(fabric, kind).collective))
+    scaled = Rates()(busbw(bound(fabric, kind).bound.algbw, make_problem(fabric, kind).collective))
     for argv in (
         ["bound", fabric, kind.value],
         ["solve", fabric, kind.value, "-o", plan],

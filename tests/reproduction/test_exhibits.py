@@ -12,9 +12,9 @@ import pytest
 
 import places
 from treadle.errors import FormatError
-from treadle.reproduction.exhibit import Exhibit, FigureBasis
-from treadle.reproduction.exhibits import EXHIBITS
-from treadle.reproduction.printed import printed_exhibits
+from treadle.reproduction.paper_figure import FigureBasis, PaperFigure
+from treadle.reproduction.paper_figures import EXHIBITS
+from treadle.reproduction.printed import published_figures
 
 PAPERS = {
     # chapters 3, 4, 5, A and B: as the lists of figures and tables of the dissertation number them
@@ -46,11 +46,11 @@ def test_every_table_and_figure_of_the_papers_has_a_record() -> None:
 
 def test_what_is_printed_belongs_to_what_is_computed() -> None:
     mine = {exhibit.same_as or exhibit.name for exhibit in EXHIBITS if exhibit.is_here}
-    assert set(printed_exhibits()) == mine
+    assert set(published_figures()) == mine
 
 
 @pytest.mark.parametrize("exhibit", [one for one in EXHIBITS if one.is_here], ids=lambda one: one.name)
-def test_commands_are_commands(exhibit: Exhibit) -> None:
+def test_commands_are_commands(exhibit: PaperFigure) -> None:
     assert not exhibit.command or re.match(
         r"treadle (solve|bound|compare|design|topology show|train) |python examples/", exhibit.command
     )

@@ -23,9 +23,9 @@ from treadle.reproduction import (
     training_anchors,
 )
 from treadle.reproduction.curve_settings import BEST_TOPOLOGIES, Curve, CurveSetting, Panel
-from treadle.reproduction.exhibit import Ours
 from treadle.reproduction.expansion_tables import TABLE_A1, AllgatherCost
-from treadle.reproduction.printed import printed_exhibits
+from treadle.reproduction.paper_figure import ReproducedValue
+from treadle.reproduction.printed import published_figures
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.synthesis.steps.bfb import bfb_allgather
@@ -34,18 +34,18 @@ from treadle.topologies import parse
 from treadle.topologies.moore import moore_steps
 
 
-def labels(rows: Iterable[Ours]) -> list[str]:
+def labels(rows: Iterable[ReproducedValue]) -> list[str]:
     return [row.label for row in rows]
 
 
-def values(rows: Iterable[Ours]) -> dict[str, Any]:
+def values(rows: Iterable[ReproducedValue]) -> dict[str, Any]:
     return {row.label: row.value for row in rows}
 
 
 def test_sizes_and_limits_of_the_schemes(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[dict[str, str], float | None]] = []
 
-    def schemes(cases: dict[str, str], limit: float | None) -> Iterable[Ours]:
+    def schemes(cases: dict[str, str], limit: float | None) -> Iterable[ReproducedValue]:
         asked.append((cases, limit))
         return ()
 
@@ -92,7 +92,7 @@ def test_topologies_of_degree_4_at_every_size(monkeypatch: pytest.MonkeyPatch) -
     ]
     quick = labels(exchange_figures.figure_10(False))
     assert quick == [label for label in expected if int(label.rpartition("=")[2]) <= 100]
-    assert set(printed_exhibits()["alltoall-figure-10"].figures) <= set(expected)
+    assert set(published_figures()["alltoall-figure-10"].figures) <= set(expected)
 
 
 def test_how_far_kautz_graphs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def test_how_far_kautz_graphs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_sides_of_cubes_and_tori(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_tables, "_beside_optimum", lambda text: iter([Ours(text, 1)]))
+    monkeypatch.setattr(graph_tables, "_beside_optimum", lambda text: iter([ReproducedValue(text, 1)]))
     cubes, tori = [f"hypercube({n})" for n in range(2, 7)], [f"torus({n}, {n})" for n in range(2, 7)]
     assert labels(graph_tables.figure_3_10(False)) == cubes + tori
     assert labels(graph_tables.figure_3_10(True)) == [*cubes, "hypercube(10)", *tori, "torus(50, 50)"]
@@ -176,13 +176,13 @@ def test_rates_of_all_rows_are_computed(monkeypatch: pytest.MonkeyPatch) -> None
     full = labels(expansion_tables.table_a_1(False))
     rates = [f"N={n} {name}: MCF" for n, rows in TABLE_A1.items() for name in rows]
     assert [label for label in full if label.endswith("MCF") and "bound" not in label] == rates
-    assert set(printed_exhibits()["table-A.1"].figures) <= set(full)
+    assert set(published_figures()["table-A.1"].figures) <= set(full)
     told = values(expansion_tables.table_3_4(False))
     # 4 links of 25 Gbit/s: 2^20 bytes take 83.88608 us
     assert told["Pi(4,1024): all-to-all"] == pytest.approx(4 * 83.88608 / 1024 / 0.25)
     assert told["Pi(4,1024): 2(T_L+T_B)"] == 2 * (2 * 10 + Fraction(9, 8) * Fraction(2**20 * 8, 100_000))
     assert told["L^3(C(16,{3,4})): T_L"] == 5
-    assert set(printed_exhibits()["table-3.4"].figures) <= set(told)
+    assert set(published_figures()["table-3.4"].figures) <= set(told)
 
 
 def test_sizes_at_which_plans_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,12 +325,12 @@ def test_rings_of_the_testbed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulated_curves, "measure", measured)
     found = list(simulated_curves.figure_a_1(False))
     panels = [f"{kind}, N={n}" for kind in ("reduce-scatter", "allgather") for n in (5, 8, 12)]
-    sizes = simulated_curves.places("testbed")[0].sizes
+    sizes = simulated_curves.panels_of("testbed")[0].sizes
     assert asked == [
         (title, label) for title in panels for label in ("OurBestTopo, BFB", "ShiftedBFBRing", "ShiftedRing")
     ]
     assert [(row.label, row.value) for row in found] == [
-        (f"{title}: OurBestTopo, BFB / {label}, {simulated_curves.size_words(size)}{model}", value)
+        (f"{title}: OurBestTopo, BFB / {label}, {simulated_curves.format_sizes(size)}{model}", value)
         for title in panels
         for label, times in (("ShiftedBFBRing", 2.0), ("ShiftedRing", 3.0))
         for size in sizes

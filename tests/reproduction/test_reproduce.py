@@ -14,11 +14,11 @@ from treadle.errors import FormatError
 from treadle.render.reproduction import reproduced_rows
 from treadle.render.rows import values
 from treadle.reproduction import expansion_tables
-from treadle.reproduction.exhibit import Exhibit, FigureBasis, Ours
-from treadle.reproduction.exhibits import EXHIBITS
 from treadle.reproduction.expansion_tables import all_to_all_rate
-from treadle.reproduction.printed import PrintedFigure, printed_exhibits, rounded
-from treadle.reproduction.reproduce import ReproducedRow, find_exhibit, reproduce
+from treadle.reproduction.paper_figure import FigureBasis, PaperFigure, ReproducedValue
+from treadle.reproduction.paper_figures import EXHIBITS
+from treadle.reproduction.printed import PrintedFigure, published_figures, rounded
+from treadle.reproduction.reproduce import ReproducedRow, find_figure, reproduce
 from treadle.topologies import Topology
 
 SECTIONS = {
@@ -58,7 +58,7 @@ def _known_rate(topology: Topology) -> float:
 
 
 @pytest.mark.parametrize("exhibit", RUN, ids=lambda one: one.name)
-def test_quick_forms(exhibit: Exhibit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quick_forms(exhibit: PaperFigure, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever differs is explained; errata differ indeed; labels do not repeat.
 
     Rates of 1,024 nodes are those that `treadle reproduce table-A.1` computed by hand.
@@ -88,7 +88,7 @@ def test_quick_forms(exhibit: Exhibit, monkeypatch: pytest.MonkeyPatch) -> None:
         assert [label for label in written if label in labels] == labels, "the page was not made anew"
 
 
-def check_page(exhibit: Exhibit, rows: tuple[ReproducedRow, ...]) -> None:
+def check_page(exhibit: PaperFigure, rows: tuple[ReproducedRow, ...]) -> None:
     """Our figures on the page are those that are computed, but for times of this machine."""
     page: dict[str, list[str]] = {}
     for line in SECTIONS[exhibit.name].split("\n"):
@@ -108,7 +108,7 @@ def check_page(exhibit: Exhibit, rows: tuple[ReproducedRow, ...]) -> None:
 
 
 def test_errata_are_those_that_are_known() -> None:
-    printed = printed_exhibits()
+    printed = published_figures()
     found = {
         name: {label for label, figure in exhibit.figures.items() if figure.is_erratum}
         for name, exhibit in printed.items()
@@ -127,11 +127,11 @@ def test_json_has_both_sides() -> None:
 
 @pytest.mark.parametrize("name", ["Table 4.1", "TABLE-4.1", "table-4.1"])
 def test_names_are_found_as_people_write_them(name: str) -> None:
-    assert find_exhibit(name).name == "table-4.1"
+    assert find_figure(name).name == "table-4.1"
 
 
 def test_figures_too() -> None:
-    assert find_exhibit("fig. 4.14").name == find_exhibit("fig-4.14").name == "figure-4.14"
+    assert find_figure("fig. 4.14").name == find_figure("fig-4.14").name == "figure-4.14"
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_what_cannot_be_computed_says_why(name: str, message: str) -> None:
 def test_figures_agree_as_far_as_they_are_printed(
     text: str, ours: Fraction | float | str, agrees: bool
 ) -> None:
-    row = ReproducedRow(Ours("it", ours), PrintedFigure(text, "because"))
+    row = ReproducedRow(ReproducedValue("it", ours), PrintedFigure(text, "because"))
     assert row.agrees is agrees
     assert row.why == ("" if agrees else "because")
 
@@ -200,12 +200,12 @@ def test_verdicts_state_their_tolerance(
     text: str, ours: Fraction | float | str, verdict: str, tolerance: float
 ) -> None:
     printed = PrintedFigure(text)
-    assert ReproducedRow(Ours("it", ours), printed).difference == verdict
+    assert ReproducedRow(ReproducedValue("it", ours), printed).difference == verdict
     assert float(printed.tolerance) == tolerance
 
 
 def test_reasons_for_one_side_are_not_given_for_the_other() -> None:
-    figures = printed_exhibits()["figure-3.11"].figures
+    figures = published_figures()["figure-3.11"].figures
     for label, figure in figures.items():
         sliced, is_mean_of_large = "whole messages" not in label, "128MB" in label
         assert "thin slices" not in figure.reason(0.5) or (sliced and is_mean_of_large)
@@ -261,10 +261,10 @@ def test_speedups_of_the_fft_by_hand() -> None:
 
 
 def test_ratios_need_two_numbers() -> None:
-    assert ReproducedRow(Ours("it", 3), PrintedFigure("2")).difference == "x 1.5"
-    assert ReproducedRow(Ours("it", None), PrintedFigure("2")).ratio is None
-    assert ReproducedRow(Ours("it", 3), None).difference == ""
-    assert ReproducedRow(Ours("it", "no"), PrintedFigure("yes")).difference == "other"
+    assert ReproducedRow(ReproducedValue("it", 3), PrintedFigure("2")).difference == "x 1.5"
+    assert ReproducedRow(ReproducedValue("it", None), PrintedFigure("2")).ratio is None
+    assert ReproducedRow(ReproducedValue("it", 3), None).difference == ""
+    assert ReproducedRow(ReproducedValue("it", "no"), PrintedFigure("yes")).difference == "other"
 
 
 @pytest.mark.parametrize(

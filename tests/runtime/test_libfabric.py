@@ -126,7 +126,7 @@ def test_without_the_headers_the_package_is_named(tmp_path: Path, monkeypatch: p
 
 
 def execute_texts(n: int, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "treadle.runtime.libfabric_text", "--ranks", str(n), *arguments]
+    command = [sys.executable, "-m", "treadle.runtime.libfabric_run", "--ranks", str(n), *arguments]
     return finished(command, environment={**os.environ, "PYTHONPATH": search_path()})
 
 

@@ -23,9 +23,9 @@ from treadle.cli.main import main
 from treadle.errors import FormatError, MissingDependencyError, ScheduleError
 from treadle.planning import program_of, solve
 from treadle.program.any_schedule import lower
-from treadle.program.message_levels import dataflow, needs_copy
+from treadle.program.message_levels import dataflow, requires_copy
 from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
-from treadle.program.program_text import program_text
+from treadle.program.program_format import format_program
 from treadle.runtime import mpi_build
 from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.mpi_build import MpiInstallation, build_interpreter, find_mpi
@@ -155,7 +155,7 @@ def test_a_rank_sends_one_small_message_to_a_peer_in_a_level(mpi: MpiInstallatio
 
 def test_nothing_is_stored_over_a_message_before_it_has_left(mpi: MpiInstallation) -> None:
     program = overwritten(2)
-    assert not needs_copy(program, dataflow(program)).any()
+    assert not requires_copy(program, dataflow(program)).any()
     (row,) = interpreted(mpi, program, [2**25], slice_bytes=2**30)
     assert row.wrong == 0
 
@@ -396,7 +396,7 @@ def test_it_is_built_once(mpi: MpiInstallation, tmp_path: Path) -> None:
 def test_text_of_a_lowered_program_is_what_the_launcher_writes() -> None:
     program: Any = random_program(CollectiveKind.REDUCE, 3, seed=3, trees_per_root=1)
     with written_program(program) as path:
-        assert path.read_text(encoding="ascii") == program_text(program)
+        assert path.read_text(encoding="ascii") == format_program(program)
     assert not path.parent.exists()
 
 
@@ -421,7 +421,7 @@ def test_no_process_outlives_a_launcher_that_is_ended(
     if number is signal.SIGKILL and shutil.which("setpriv") is None:
         pytest.skip("MPI: setpriv (util-linux) is not installed")
     program = tmp_path / "program.txt"
-    program.write_text(program_text(random_program(CollectiveKind.ALLREDUCE, 2, seed=1)), encoding="ascii")
+    program.write_text(format_program(random_program(CollectiveKind.ALLREDUCE, 2, seed=1)), encoding="ascii")
     link = tmp_path / "treadle-victim"
     link.symlink_to(build_interpreter(mpi))
     arguments = interpreter_arguments(program, [4096], iterations=10**6, budget_s=1e6)

@@ -15,7 +15,7 @@ from child_processes import finished, search_path
 from engines import missing_engines, mpirun
 from treadle import planning
 from treadle.errors import FormatError
-from treadle.runtime.mpi_text import execute_text
+from treadle.runtime.mpi_run import execute_file
 
 KINDS = ("allgather", "reduce-scatter", "allreduce", "alltoall", "broadcast", "reduce")
 
@@ -33,7 +33,7 @@ def execute(files: list[Path], n: int) -> subprocess.CompletedProcess[str]:
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     }
     command = [launcher, "-n", str(n), "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
-    command += [sys.executable, "-m", "mpi4py", "-m", "treadle.runtime.mpi_text", *map(str, files)]
+    command += [sys.executable, "-m", "mpi4py", "-m", "treadle.runtime.mpi_run", *map(str, files)]
     return finished(command, environment=environment)
 
 
@@ -99,6 +99,6 @@ def test_slots_that_take_too_much_memory_are_refused() -> None:
     world = SimpleNamespace(
         Get_rank=lambda: 0, Get_size=lambda: 1, Barrier=lambda: None, Iprobe=lambda: False, allreduce=int
     )
-    assert execute_text(text.format(2**10), world, 8) == [0]
+    assert execute_file(text.format(2**10), world, 8) == [0]
     with pytest.raises(FormatError, match="slots take 1099511625776 elements, expected at most 134217728"):
-        execute_text(text.format(2**40 - 2000), world, 8)
+        execute_file(text.format(2**40 - 2000), world, 8)

@@ -21,8 +21,8 @@ from treadle import planning
 from treadle.errors import FormatError
 from treadle.formats.cpu.reader import parse_cpu_xml
 from treadle.formats.msccl.reader import first_parsed
-from treadle.runtime import mpi_text as module
-from treadle.runtime.mpi_text import contribution, execute_files, execute_text, expected
+from treadle.runtime import mpi_run as module
+from treadle.runtime.mpi_run import contribution, execute_file, execute_files, expected
 
 
 class Shared:
@@ -167,7 +167,7 @@ def test_emitted_texts_come_out_right(kind: str, target: str, in_place: bool) ->
     )
     plan = planning.solve("ring(3)", kind, **options).plan
     text = planning.lower(plan, to=target, in_place=in_place, **asked).text
-    assert ranks(3, lambda world: execute_text(text, world, 36, root=1)) == [[0]] * 3
+    assert ranks(3, lambda world: execute_file(text, world, 36, root=1)) == [[0]] * 3
 
 
 CHAIN = (places.GOLDEN / "allreduce_chain3.xml").read_text(encoding="utf-8")
@@ -175,13 +175,13 @@ CHAIN = (places.GOLDEN / "allreduce_chain3.xml").read_text(encoding="utf-8")
 
 def test_what_is_wrong_is_counted_at_each_rank() -> None:
     """Rank 0 takes the sum of chunk 1 into chunk 2, then that of chunk 2: one is never stored."""
-    assert ranks(3, lambda world: execute_text(CHAIN, world, 6)) == [[0]] * 3
+    assert ranks(3, lambda world: execute_file(CHAIN, world, 6)) == [[0]] * 3
     old = '<step s="1" type="r" srcbuf="o" srcoff="1" dstbuf="o" dstoff="1" cnt="1"'
     assert old in CHAIN
     moved = CHAIN.replace(old, old.replace('dstoff="1"', 'dstoff="2"'), 1)
-    assert ranks(3, lambda world: execute_text(moved, world, 6)) == [[2], [0], [0]]
+    assert ranks(3, lambda world: execute_file(moved, world, 6)) == [[2], [0], [0]]
     added = CHAIN.replace('type="r"', 'type="rrc"', 1)
-    assert ranks(3, lambda world: execute_text(added, world, 12)) == [[4], [0], [0]]
+    assert ranks(3, lambda world: execute_file(added, world, 12)) == [[4], [0], [0]]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_what_is_wrong_is_counted_at_each_rank() -> None:
     ],
 )
 def test_other_ranks_and_elements_are_refused(n: int, elements: int, message: str) -> None:
-    found = ranks(n, lambda world: execute_text(CHAIN, world, elements, source="file"))
+    found = ranks(n, lambda world: execute_file(CHAIN, world, elements, source="file"))
     assert all(isinstance(one, FormatError) and str(one) == message for one in found)
 
 
@@ -203,7 +203,7 @@ def test_a_message_that_nobody_receives_is_told() -> None:
     rank = '<rank id="{0}" i="{0}-{0}" o="0-1" slots="0">{1}</rank>'
     head = '<cpu collective="allgather" ranks="2" chunks="2" root="-1" inplace="0" minBytes="0" maxBytes="0">'
     text = head + rank.format(0, "") + rank.format(1, copy.format(1)) + "</cpu>"
-    found = ranks(2, lambda world: execute_text(text, world, 4, source="file"))
+    found = ranks(2, lambda world: execute_file(text, world, 4, source="file"))
     assert all(isinstance(one, FormatError) for one in found)
     assert str(found[0]) == "file: a message was sent that nobody receives"
 
@@ -286,6 +286,6 @@ def test_slots_have_a_limit_of_elements(monkeypatch: pytest.MonkeyPatch) -> None
     assert module.MAX_SLOT_ELEMENTS == 134217728
     assert module._slot_elements(parse_cpu_xml(text), 5) == 3
     monkeypatch.setattr(module, "MAX_SLOT_ELEMENTS", 27)
-    ranks(2, lambda world: execute_text(text, world, 5, source="file"))
-    found = ranks(2, lambda world: execute_text(text, world, 7, source="file"))
+    ranks(2, lambda world: execute_file(text, world, 5, source="file"))
+    found = ranks(2, lambda world: execute_file(text, world, 7, source="file"))
     assert [str(one) for one in found] == ["file: a rank's slots take 36 elements, expected at most 27"] * 2

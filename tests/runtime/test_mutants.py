@@ -17,7 +17,7 @@ from samples.program_mutants import FAULTS, mutants, size_in_elements
 from treadle import planning
 from treadle.errors import ScheduleError
 from treadle.program.program import Program
-from treadle.program.program_text import program_text
+from treadle.program.program_format import format_program
 from treadle.runtime.measured_sizes import measure
 from treadle.runtime.mpi_build import build_interpreter, find_mpi
 from treadle.runtime.mpi_c import (
@@ -97,7 +97,7 @@ def test_compiled_interpreter_without_the_checks_before(fault: str) -> None:
 def test_simgrid(fault: str) -> None:
     """A deadlock stands in its log only: SimGrid exits with 0."""
     plan, program, size = ring()
-    text = program_text(mutants(program)[fault])
+    text = format_program(mutants(program)[fault])
     if fault == "dropped send":
         with pytest.raises(ScheduleError, match="SimGrid: deadlock"):
             simulate_with_simgrid(plan.topology, program, [size], text=text, limit_s=60)
@@ -146,7 +146,7 @@ def test_mpi4py_and_texts(tmp_path: Path) -> None:
 @needs_mpi
 def test_a_text_that_waits_for_ever_is_ended(tmp_path: Path) -> None:
     path = texts(tmp_path)["msccl-xml dropped send"]
-    done = launched(["-m", "treadle.runtime.mpi_text", str(path), "--elements", "240", "--limit", "1"])
+    done = launched(["-m", "treadle.runtime.mpi_run", str(path), "--elements", "240", "--limit", "1"])
     assert done.returncode != 0
     assert f"{path}: rank " in done.stderr
     assert "still waits after 1 s" in done.stderr

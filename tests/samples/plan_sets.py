@@ -47,7 +47,7 @@ def with_protocols(plan: Plan, *cuts: tuple[int, str]) -> Plan:
     entries = []
     for entry in plan.entries:
         low = max((cut for cut in cuts if cut[0] <= entry.min_bytes), key=lambda cut: cut[0])
-        later = [cut for cut in cuts if entry.min_bytes < cut[0] and entry.serves(cut[0])]
+        later = [cut for cut in cuts if entry.min_bytes < cut[0] and entry.supports(cut[0])]
         known = tuple(Pipelining(size, 1, protocol) for size, protocol in (low, *later))
         entries.append(replace(entry, pipelining=known))
     return replace(plan, entries=tuple(entries))

@@ -273,7 +273,7 @@ def slow_algbw(topology: Topology, schedule: StepSchedule) -> Fraction:
     """Size / time from the definition, send by send."""
     total = Fraction(0)
     for steps in schedule.phases:
-        shard = Fraction(1) if schedule.has_whole_shards else Fraction(1, steps.n_shards)
+        shard = Fraction(1) if schedule.has_full_shards else Fraction(1, steps.n_shards)
         times: list[dict[tuple[str, int], Fraction]] = [{} for _ in range(steps.n_steps)]
         for _, link, step, low, high in sends_of(steps):
             size = shard * (high - low) / steps.n_chunks

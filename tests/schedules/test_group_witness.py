@@ -14,10 +14,10 @@ from reference.groups.group_bounds import group_length_bound, lightest_by_networ
 from reference.groups.group_lp import group_lp
 from samples.groups.group_fabrics import random_fabric
 from treadle.errors import FormatError, ScheduleError
+from treadle.schedules.certificate import certificate_from_json
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
-from treadle.schedules.group_witness import MAX_LENGTHS, GroupLengthWitness
+from treadle.schedules.group_certificate import MAX_LENGTHS, GroupDualCertificate
 from treadle.schedules.mesh import Mesh
-from treadle.schedules.witness import witness_from_json
 from treadle.topologies import Topology, TopologyBuilder, parse, without_failures
 
 ALLGATHER, ALLREDUCE, BROADCAST = (
@@ -29,7 +29,7 @@ ALLGATHER, ALLREDUCE, BROADCAST = (
 
 def proved(topology: Topology, collective: Collective, lengths: tuple[Fraction, ...]) -> Fraction | None:
     try:
-        return GroupLengthWitness(lengths).bound(topology, collective)
+        return GroupDualCertificate(lengths).bound(topology, collective)
     except ScheduleError as error:
         assert "do not reach each other" in str(error) or "length 0" in str(error)  # noqa: PT017
         return None
@@ -84,7 +84,7 @@ def test_bounds_of_larger_groups_are_networkx_s(
         lengths = tuple(Fraction(random.randint(0, most), 7) for _ in range(plain.n_links))
         expected = group_length_bound(plain, collective, lengths, lightest_by_networkx)
         assert expected is not None
-        assert GroupLengthWitness(lengths).bound(topology, collective) == expected
+        assert GroupDualCertificate(lengths).bound(topology, collective) == expected
 
 
 @pytest.mark.parametrize("kind", SPANNING_KINDS)
@@ -100,7 +100,7 @@ def test_switches_of_boxes_are_no_ways_between_boxes(kind: CollectiveKind) -> No
         for tail, head in zip(topology.tails, topology.heads, strict=True)
     )
     expected = group_length_bound(topology, collective, lengths, lightest_by_networkx)
-    assert GroupLengthWitness(lengths).bound(topology, collective) == expected
+    assert GroupDualCertificate(lengths).bound(topology, collective) == expected
 
 
 @pytest.mark.parametrize("kind", SPANNING_KINDS)
@@ -155,9 +155,9 @@ def between_switches(topology: Topology) -> tuple[Fraction, ...]:
 def test_groups_across_leaves_by_hand() -> None:
     """8 groups over 4 leaves, 8 ranks at each: each leaf's 50 GB/s out carry 3/4 of 8 groups' data."""
     topology, collective = boxes()
-    witness = GroupLengthWitness(between_switches(topology))
+    witness = GroupDualCertificate(between_switches(topology))
     assert witness.bound(topology, collective) == Fraction(50 * 10**9, 3)
-    rounds = GroupLengthWitness((Fraction(5),) * topology.n_links)
+    rounds = GroupDualCertificate((Fraction(5),) * topology.n_links)
     assert rounds.bound(topology, collective) > witness.bound(topology, collective)
     _, both = boxes(ALLREDUCE)
     assert witness.bound(topology, both) == Fraction(25 * 10**9, 3)
@@ -186,7 +186,7 @@ def test_boxes_of_a_large_fabric_are_few_places() -> None:
     topology = without_failures(parse("dgx_h100:2048"), ["box0.gpu0--ib0"])
     (outside,) = [node for node in topology.switches.tolist() if topology.node_names[node] == "ib0"]
     crosses = (topology.tails == outside) | (topology.heads == outside)
-    witness = GroupLengthWitness(tuple(map(Fraction, crosses.astype(int).tolist())))
+    witness = GroupDualCertificate(tuple(map(Fraction, crosses.astype(int).tolist())))
     volume = 2 * 50 * 10**9 * 16383
     assert witness.bound(topology, on_all_ranks(topology, ALLREDUCE)) == Fraction(volume, 4 * 2047)
 
@@ -195,10 +195,10 @@ def test_whole_fabrics_of_many_alike_ranks() -> None:
     """16,384 ranks in 128 kinds of twins: 2 * 16383 / 16384 of all data go over each leaf's 128 links up."""
     topology = parse("leaf_spine:128,16,gpus_per_leaf=128,oversubscription=4")
     collective = on_all_ranks(topology, ALLREDUCE)
-    alike = GroupLengthWitness(between_switches(topology))
+    alike = GroupDualCertificate(between_switches(topology))
     up = 1600 * 10**9
     assert alike.bound(topology, collective) == Fraction(up * 2 * 128, 2 * 2 * 127)
-    every = GroupLengthWitness((Fraction(1),) * topology.n_links)
+    every = GroupDualCertificate((Fraction(1),) * topology.n_links)
     volume = int(topology.bandwidths.sum())
     tree = 2 * (16384 - 128) + 4 * 127
     assert every.bound(topology, collective) == Fraction(volume, 2 * tree)
@@ -215,7 +215,7 @@ def test_bad_lengths_prove_nothing() -> None:
         (tuple(Fraction(2**90 + i) for i in range(n)), ""),
         (tuple(Fraction(3**100 + i) for i in range(n)), "use coarser ones"),
     ):
-        witness = GroupLengthWitness(lengths)
+        witness = GroupDualCertificate(lengths)
         if message:
             with pytest.raises(ScheduleError, match=message) as caught:
                 witness.bound(topology, collective)
@@ -226,7 +226,7 @@ def test_bad_lengths_prove_nothing() -> None:
 
 def test_what_trees_of_ranks_do_not_bound_is_refused() -> None:
     capable = parse("dgx_h100:1")
-    lengths = GroupLengthWitness((Fraction(1),) * capable.n_links)
+    lengths = GroupDualCertificate((Fraction(1),) * capable.n_links)
     switched = replace(capable, multicast=~capable.is_compute, aggregation=~capable.is_compute)
     for kind in (ALLGATHER, ALLREDUCE, CollectiveKind.REDUCE):
         one = on_all_ranks(switched, kind, root=0 if kind.is_rooted else None)
@@ -246,7 +246,7 @@ def test_groups_that_are_not_joined_up_have_no_bound() -> None:
     """Ranks of one group only reach each other through those of the other."""
     topology = parse("ring:4")
     collective = Collective(ALLGATHER, (0, 1, 2, 3), groups=((0, 2), (1, 3)))
-    witness = GroupLengthWitness((Fraction(1),) * topology.n_links)
+    witness = GroupDualCertificate((Fraction(1),) * topology.n_links)
     with pytest.raises(ScheduleError, match="ranks of group 0 do not reach each other"):
         witness.bound(topology, collective)
     assert witness.bound(topology, replace(collective, ranks_forward=True)) == 2
@@ -254,13 +254,13 @@ def test_groups_that_are_not_joined_up_have_no_bound() -> None:
 
 def test_files_keep_lengths_in_runs() -> None:
     topology, _ = boxes()
-    witness = GroupLengthWitness(between_switches(topology))
+    witness = GroupDualCertificate(between_switches(topology))
     value = json.loads(json.dumps(witness.to_json()))
     assert value["values"] == ["0", "1/3"]
     assert sum(value["run_links"]) == topology.n_links
     assert len(value["run_value"]) < 10
-    assert witness_from_json(value) == witness
-    assert witness_from_json(GroupLengthWitness(()).to_json()) == GroupLengthWitness(())
+    assert certificate_from_json(value) == witness
+    assert certificate_from_json(GroupDualCertificate(()).to_json()) == GroupDualCertificate(())
 
 
 @pytest.mark.parametrize(
@@ -288,9 +288,9 @@ def test_files_keep_lengths_in_runs() -> None:
 def test_malformed_files_are_refused(change: dict[str, object]) -> None:
     value = {"kind": "group-lengths", "values": ["0", "1/3"], "run_value": [0, 1], "run_links": [1, 2]}
     third = Fraction(1, 3)
-    assert witness_from_json(value) == GroupLengthWitness((Fraction(0), third, third))
+    assert certificate_from_json(value) == GroupDualCertificate((Fraction(0), third, third))
     with pytest.raises(FormatError) as caught:
-        witness_from_json({**value, **change})
+        certificate_from_json({**value, **change})
     assert "\n" not in str(caught.value)
 
 
@@ -302,4 +302,4 @@ def test_equal_lengths_prove_nothing_where_ranks_do_not_reach_each_other() -> No
     topology = builder.build()
     for kind in (CollectiveKind.ALLGATHER, CollectiveKind.ALLREDUCE):
         with pytest.raises(ScheduleError, match="do not reach each other"):
-            GroupLengthWitness((Fraction(1),) * 2).bound(topology, on_all_ranks(topology, kind))
+            GroupDualCertificate((Fraction(1),) * 2).bound(topology, on_all_ranks(topology, kind))

@@ -106,6 +106,6 @@ def test_what_knows_one_group_refuses_several() -> None:
 
 
 def test_a_mesh_is_written_as_it_is_typed() -> None:
-    assert Mesh((2, 3), ("dp", "tp")).text == "dp=2,tp=3"
-    assert Mesh((2, 3), ("0", "1")).text == "2,3"
-    assert Mesh((2, 3), ("1", "0")).text == "1=2,0=3"
+    assert Mesh((2, 3), ("dp", "tp")).notation == "dp=2,tp=3"
+    assert Mesh((2, 3), ("0", "1")).notation == "2,3"
+    assert Mesh((2, 3), ("1", "0")).notation == "1=2,0=3"

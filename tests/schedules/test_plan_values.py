@@ -226,9 +226,9 @@ def test_ranges_of_sizes() -> None:
         f"plan: algorithm or options {chr(10) + 'y' * 59!r}, expected one line without control characters"
     )
     one = entry(7, 9, algorithm="ring", options="k=2")
-    assert [one.serves(size) for size in (6, 7, 9, 10)] == [False, True, True, False]
-    assert [entry(7).serves(size) for size in (6, 7, 10**30)] == [False, True, True]
-    assert entry(7, 7).serves(7)
+    assert [one.supports(size) for size in (6, 7, 9, 10)] == [False, True, True, False]
+    assert [entry(7).supports(size) for size in (6, 7, 10**30)] == [False, True, True]
+    assert entry(7, 7).supports(7)
     assert (one.title, entry(options="k=2").title, entry().title) == ("ring k=2", "k=2", "")
 
 
@@ -334,9 +334,9 @@ def test_what_is_no_mesh(shape: Any, names: Any, order: Any, text: str) -> None:
 
 def test_groups_of_a_mesh() -> None:
     mesh = Mesh((2, 1, 3), ("a", "b", "c"), (5, 3, 1, 0, 2, 4))
-    assert (mesh.n_ranks, mesh.text) == (6, "a=2,b=1,c=3")
-    assert Mesh((2, 3), ("0", "1")).text == "2,3"
-    assert Mesh((2, 3), ("1", "0")).text == "1=2,0=3"
+    assert (mesh.n_ranks, mesh.notation) == (6, "a=2,b=1,c=3")
+    assert Mesh((2, 3), ("0", "1")).notation == "2,3"
+    assert Mesh((2, 3), ("1", "0")).notation == "1=2,0=3"
     assert mesh.groups("a") == ((5, 0), (3, 2), (1, 4))
     assert mesh.groups(["b", "c"]) == ((5, 3, 1), (0, 2, 4))
     assert mesh.groups(("c", "a")) == ((5, 0, 3, 2, 1, 4),)

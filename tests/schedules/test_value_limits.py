@@ -14,7 +14,7 @@ from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule, routes_from_paths
 from treadle.schedules.alltoall.timed_routes import TimedRoutes, routes_in
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.steps.steps import Steps, StepSchedule, WayKind
+from treadle.schedules.steps.steps import PathKind, Steps, StepSchedule
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule
 from treadle.schedules.trees.forest_transforms import coarsened, equalised, reverse, scaled
 
@@ -172,17 +172,17 @@ BARE = {"way_offset": [], "way_links": [], "way_kinds": []}
 
 def test_steps_as_they_are() -> None:
     one = steps()
-    assert (one.n_shards, one.n_ways, one.n_steps, one.n_sends) == (2, 2, 2, 3)
-    assert one.has_ways
+    assert (one.n_shards, one.n_paths, one.n_steps, one.n_sends) == (2, 2, 2, 3)
+    assert one.has_paths
     assert one.has_operations
-    assert not one.begins_anew
-    assert [one.way(number).tolist() for number in (0, 1)] == [[3, 4], [6, 7]]
+    assert not one.restarts
+    assert [one.path(number).tolist() for number in (0, 1)] == [[3, 4], [6, 7]]
     assert one.links_of(1).tolist() == [6, 7]
     assert [one.span(step) for step in (0, 1)] == [slice(0, 1), slice(1, 3)]
     assert one.send_steps().tolist() == [0, 1, 1]
-    assert [homes.tolist() for homes in steps(twins=[1, 0, 2, 1]).all_homes] == [[0, 2], [1, 0], [2, 1]]
+    assert [homes.tolist() for homes in steps(twins=[1, 0, 2, 1]).all_owners] == [[0, 2], [1, 0], [2, 1]]
     bare = steps(**BARE)
-    assert (bare.n_ways, bare.has_ways, bare.has_operations) == (0, False, False)
+    assert (bare.n_paths, bare.has_paths, bare.has_operations) == (0, False, False)
     assert bare.links_of(1).tolist() == [1]
     assert (bare.crossed.tolist(), one.crossed.tolist()) == ([0, 1, 0], [3, 4, 6, 7])
     assert repr(one) == "<Steps broadcast: 3 ranks, 2 shards of 5 chunks, 2 steps, 3 sends>"
@@ -221,7 +221,7 @@ def test_steps_as_they_are() -> None:
         ({"way_offset": [0, 2, 2, 4]}, "way_offset must rise from 0 to 4 in 4 values, by 1 or more each"),
         ({"way_links": [3, 4, -1, 7]}, f"way_links: found -1, expected 0 to {2**31 - 1}"),
         ({"way_kinds": [0]}, "way_kinds has 1 rows, expected 2"),
-        ({"way_kinds": [0, len(WayKind)]}, "way_kinds: found 3, expected 0 to 2"),
+        ({"way_kinds": [0, len(PathKind)]}, "way_kinds: found 3, expected 0 to 2"),
         (
             {"way_offset": [0, 1, 4]},
             "expected two links on a path with in-network multicast or aggregation",
@@ -237,9 +237,9 @@ def test_steps_at_their_limits() -> None:
     assert steps(n_ranks=1, homes=[0, 0]).n_ranks == 1
     assert steps(**BARE, link=[0, 2**31 - 1, 0]).crossed.max() == 2**31 - 1
     assert steps(low=[4, 0, 2]).low.tolist() == [4, 0, 2]
-    assert steps(way_offset=[0, 1, 4], way_kinds=[]).n_ways == 2
-    assert steps(way_offset=[0, 1, 3], way_links=[3, 4, 6]).way(1).tolist() == [4, 6]
-    assert steps(direction=Direction.REDUCE, fresh=[False, False, True]).begins_anew
+    assert steps(way_offset=[0, 1, 4], way_kinds=[]).n_paths == 2
+    assert steps(way_offset=[0, 1, 3], way_links=[3, 4, 6]).path(1).tolist() == [4, 6]
+    assert steps(direction=Direction.REDUCE, fresh=[False, False, True]).restarts
 
 
 def test_phases_of_step_schedules() -> None:

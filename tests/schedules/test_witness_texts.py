@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from treadle.errors import FormatError, ScheduleError
-from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
+from treadle.schedules.certificate import BottleneckCut, certificate_from_json
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.group_witness import MAX_LENGTHS, GroupLengthWitness
-from treadle.schedules.trees.allreduce_witness import CutCombinationWitness, LengthWitness
-from treadle.schedules.witness import CutWitness, witness_from_json
+from treadle.schedules.group_certificate import MAX_LENGTHS, GroupDualCertificate
+from treadle.schedules.trees.allreduce_certificate import CutCombinationCertificate, DualCertificate
 from treadle.topologies.topology import Topology, TopologyBuilder
 
 
@@ -52,7 +52,7 @@ def posed(kind: str = "allgather", **fields: Any) -> Collective:
     ],
 )
 def test_bounds_of_cuts(collective: Collective, nodes: tuple[int, ...], bound: Fraction) -> None:
-    assert CutWitness(nodes).bound(FABRIC, collective) == bound
+    assert BottleneckCut(nodes).bound(FABRIC, collective) == bound
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_bounds_of_cuts(collective: Collective, nodes: tuple[int, ...], bound: F
 )
 def test_cuts_that_prove_nothing(collective: Collective, nodes: tuple[int, ...], text: str) -> None:
     with pytest.raises(ScheduleError) as caught:
-        CutWitness(nodes).bound(FABRIC, collective)
+        BottleneckCut(nodes).bound(FABRIC, collective)
     assert str(caught.value) == text
 
 
@@ -79,7 +79,7 @@ def test_lengths_between_ranks_that_are_apart_prove_nothing() -> None:
         builder.compute(name)
     builder.duplex("a", "b", 1)
     with pytest.raises(ScheduleError, match=r"^length certificate: the ranks are not connected$"):
-        LengthWitness((Fraction(1),) * 2).bound(builder.build(), posed("allreduce"))
+        DualCertificate((Fraction(1),) * 2).bound(builder.build(), posed("allreduce"))
 
 
 LENGTHS = "length certificate: expected the keys kind and lengths, a list"
@@ -97,7 +97,7 @@ NODES = "bottleneck cut: nodes must be node indices"
 FAR = "distance certificate: lengths must be integers from 0 to 2**40"
 MANY = "group length certificate: run_value and run_links must be as many integers"
 SHORT = f"group length certificate: runs of 1 or more links, at most {MAX_LENGTHS} in all"
-NO_CUTS = CutCombinationWitness((), ()).to_json()
+NO_CUTS = CutCombinationCertificate((), ()).to_json()
 GROUPS: dict[str, Any] = {
     "kind": "group-lengths",
     "values": ["0", "1/3"],
@@ -197,26 +197,26 @@ GROUPS: dict[str, Any] = {
 )
 def test_what_is_no_witness(value: Any, text: str) -> None:
     with pytest.raises(FormatError) as caught:
-        witness_from_json(value)
+        certificate_from_json(value)
     assert str(caught.value) == text
 
 
 def test_witnesses_at_their_limits() -> None:
-    assert witness_from_json({"kind": "cut", "nodes": [0, 2**31 - 1]}) == CutWitness((0, 2**31 - 1))
-    assert witness_from_json({"kind": "cut", "nodes": []}) == CutWitness(())
+    assert certificate_from_json({"kind": "cut", "nodes": [0, 2**31 - 1]}) == BottleneckCut((0, 2**31 - 1))
+    assert certificate_from_json({"kind": "cut", "nodes": []}) == BottleneckCut(())
     long = Fraction(int("9" * 1000), int("8" * 1000))
-    found = witness_from_json({"kind": "lengths", "lengths": [f"-{'9' * 1000}/{'8' * 1000}", "0"]})
-    assert found == LengthWitness((-long, Fraction(0)))
-    found = witness_from_json({"kind": "distances", "lengths": [0, 2**40], "hosts": [[2**40, 0]]})
-    assert found == DistanceWitness(np.array([0, 2**40]), np.array([[2**40, 0]]))
-    assert found != DistanceWitness(np.array([0, 2**40]), np.array([[2**40, 0]]), cards_forward=True)
+    found = certificate_from_json({"kind": "lengths", "lengths": [f"-{'9' * 1000}/{'8' * 1000}", "0"]})
+    assert found == DualCertificate((-long, Fraction(0)))
+    found = certificate_from_json({"kind": "distances", "lengths": [0, 2**40], "hosts": [[2**40, 0]]})
+    assert found == FlowDualCertificate(np.array([0, 2**40]), np.array([[2**40, 0]]))
+    assert found != FlowDualCertificate(np.array([0, 2**40]), np.array([[2**40, 0]]), cards_forward=True)
     third = Fraction(1, 3)
-    assert witness_from_json(GROUPS) == GroupLengthWitness((Fraction(0), third, third))
+    assert certificate_from_json(GROUPS) == GroupDualCertificate((Fraction(0), third, third))
     prices = [{"link": 2**31 - 1, "price": "1/2"}]
-    found = witness_from_json(NO_CUTS | {"prices": prices})
-    assert found == CutCombinationWitness((), (), prices=((2**31 - 1, Fraction(1, 2)),))
-    for one in (CutWitness((1, 2)), found, LengthWitness((third,)), GroupLengthWitness((third,))):
-        assert witness_from_json(one.to_json()) == one
+    found = certificate_from_json(NO_CUTS | {"prices": prices})
+    assert found == CutCombinationCertificate((), (), prices=((2**31 - 1, Fraction(1, 2)),))
+    for one in (BottleneckCut((1, 2)), found, DualCertificate((third,)), GroupDualCertificate((third,))):
+        assert certificate_from_json(one.to_json()) == one
 
 
 def test_refusals_of_long_values_are_short() -> None:
@@ -233,6 +233,6 @@ def test_refusals_of_long_values_are_short() -> None:
         ),
     ):
         with pytest.raises(FormatError) as caught:
-            witness_from_json(value)
+            certificate_from_json(value)
         assert str(caught.value).startswith(said)
         assert len(str(caught.value)) < 200

@@ -5,7 +5,7 @@ from __future__ import annotations
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.synthesis.sizes.factor_allreduce import factor_allreduce
-from treadle.synthesis.steps.asked_switches import ask_switches
+from treadle.synthesis.steps.gpu_initiated import use_in_network
 from treadle.topologies.topology import Topology, TopologyBuilder
 
 
@@ -25,4 +25,4 @@ def asking_boxes(n_boxes: int, size: int) -> Topology:
 def asked(fabric: Topology, **options: object) -> StepSchedule:
     """An allreduce factor by factor whose switches do what they can."""
     collective = on_all_ranks(fabric, CollectiveKind.ALLREDUCE)
-    return ask_switches(fabric, collective, factor_allreduce(fabric, collective, **options))  # type: ignore[arg-type]
+    return use_in_network(fabric, collective, factor_allreduce(fabric, collective, **options))  # type: ignore[arg-type]

@@ -34,7 +34,7 @@ def all_right(fabric: Topology, schedule: StepSchedule) -> bool:
             ends = rank_of[int(fabric.tails[links[0]])], rank_of[int(fabric.heads[links[-1]])]
             unit = chunks // steps.n_chunks
             part = slice(int(steps.low[send]) * unit, int(steps.high[send]) * unit)
-            yield *ends, int(steps.shard[send]), part, bool(steps.begins_anew and steps.fresh[send])
+            yield *ends, int(steps.shard[send]), part, bool(steps.restarts and steps.fresh[send])
 
     sums = np.zeros((n, reduce.n_shards, chunks, n), dtype=np.int64)
     sums[np.arange(n), :, :, np.arange(n)] = 1
@@ -46,7 +46,7 @@ def all_right(fabric: Topology, schedule: StepSchedule) -> bool:
         for tail, head, shard, part, _ in sends(reduce, step):
             sums[head, shard, part] += before[tail, shard, part]
     held = np.zeros((n, reduce.n_shards, chunks), dtype=np.bool_)
-    for homes in broadcast.all_homes:
+    for homes in broadcast.all_owners:
         for shard, home in enumerate(homes.tolist()):
             if not np.all(sums[home, shard] == 1):
                 return False
@@ -68,9 +68,9 @@ def mutants(schedule: StepSchedule, count: int) -> Iterator[StepSchedule]:
         steps: Steps = getattr(schedule, role)
         if not steps.n_sends:
             continue
-        send, fault = int(chance.integers(steps.n_sends)), int(chance.integers(5 if steps.begins_anew else 4))
+        send, fault = int(chance.integers(steps.n_sends)), int(chance.integers(5 if steps.restarts else 4))
         columns = {key: getattr(steps, key).copy() for key in COLUMNS}
-        if steps.begins_anew:
+        if steps.restarts:
             columns["fresh"] = steps.fresh.copy()
         offset = steps.step_offset.copy()
         if fault == 0:
@@ -84,5 +84,5 @@ def mutants(schedule: StepSchedule, count: int) -> Iterator[StepSchedule]:
         elif fault == 4:
             columns["fresh"][send] ^= True
         else:
-            columns["link"][send] = chance.integers(steps.n_ways or steps.link.max() + 1)
+            columns["link"][send] = chance.integers(steps.n_paths or steps.link.max() + 1)
         yield replace(schedule, **{role: replace(steps, step_offset=offset, **columns)})

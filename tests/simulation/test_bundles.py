@@ -19,7 +19,7 @@ from treadle.simulation.costs.message_prices import protocol_options
 from treadle.simulation.simulate import simulate_graph
 from treadle.simulation.simulated_sizes import best_slices
 from treadle.simulation.simulation_options import LatencyModel, Sharing, SimulationOptions
-from treadle.simulation.tasks import Follows, TaskGraph, bundled, task_graph
+from treadle.simulation.tasks import Follows, TaskGraph, coalesced, task_graph
 
 
 def graph_of(algorithm: str, kind: str, *sizes: int) -> TaskGraph:
@@ -47,7 +47,7 @@ def test_a_message_carries_all_that_is_sent_in_a_step(
     graph = graph_of(algorithm, kind, 4, 4, 4, 4)
     sends = graph.program.operation_kind[graph.operation] == OperationKind.SEND
     assert len(np.unique(graph.operation[sends])) == before
-    joined = bundled(graph)
+    joined = coalesced(graph)
     sends = joined.program.operation_kind[joined.operation] == OperationKind.SEND
     assert len(np.unique(joined.operation[sends])) == after
     assert (joined is graph) == (before == after)
@@ -58,14 +58,14 @@ def test_a_message_carries_all_that_is_sent_in_a_step(
         joined.edge_target[joined.edge_kind == Follows.DELIVERY], minlength=joined.n_tasks
     )
     assert np.all(delivered[~sends] <= 1)
-    assert graph.bundled is graph.bundled
+    assert graph.coalesced is graph.coalesced
 
 
 def test_times_of_messages_that_cost_a_microsecond_each() -> None:
     """3 in the box, then 3 across; apart 12 on each of the two links, side by side but for the first."""
     graph = graph_of("factor-exchange", "alltoall", 4, 4, 4, 4)
     options = SimulationOptions(alpha_ns=1000, latency_model=LatencyModel.PER_MESSAGE)
-    apart, together = (simulate_graph(one, 0, options).time for one in (graph, graph.bundled))
+    apart, together = (simulate_graph(one, 0, options).time for one in (graph, graph.coalesced))
     assert together == Fraction(6, 10**6)
     assert apart == Fraction(13, 10**6)
     assert best_slices(graph, 0, options).simulation.time == together
@@ -77,7 +77,7 @@ def test_costs_of_messages_count_bundles_once() -> None:
     """Cost model `reference`: 16 ranks of 4 boxes are quicker where 3 + 3 messages are sent, not 12 + 12."""
     graph = graph_of("factor-exchange", "alltoall", 4, 4, 4, 4)
     (options,) = protocol_options(SimulationOptions(), cost_presets()["reference"])
-    apart, together = (simulate_graph(one, 0, options).time for one in (graph, graph.bundled))
+    apart, together = (simulate_graph(one, 0, options).time for one in (graph, graph.coalesced))
     assert together < apart
     assert best_slices(graph, 0, options).simulation.time == together
 
@@ -87,8 +87,8 @@ def test_all_bytes_of_a_bundle_cross_however_links_are_shared(sharing: Sharing) 
     """48 bytes on every link of a ring of four, in one message of many parts or in several."""
     plan = solve("hypercube:2", "allreduce", algorithm="bfb").plan
     graph = task_graph(plan.topology, program_of(plan, 64))
-    assert graph.bundled is not graph
-    for form in (graph, graph.bundled):
+    assert graph.coalesced is not graph
+    for form in (graph, graph.coalesced):
         assert float(simulate_graph(form, 64, SimulationOptions(sharing=sharing)).time) == pytest.approx(48)
 
 
@@ -102,7 +102,7 @@ def test_random_programs_end(seed: int, kind: CollectiveKind, has_steps: bool) -
     if not has_steps:
         program = replace(program, step=np.zeros_like(program.step))
     graph = task_graph(topology, program)
-    joined = bundled(graph)
+    joined = coalesced(graph)
     assert bytes_on(joined) == bytes_on(graph)
     assert simulate_graph(joined, 1000, SimulationOptions()).time >= 0
 
@@ -110,4 +110,4 @@ def test_random_programs_end(seed: int, kind: CollectiveKind, has_steps: bool) -
 def test_copies_in_the_network_stay_one_by_one() -> None:
     plan = solve("dgx_h100(1, gpus_per_box=4, nvls=True)", "allgather", algorithm="nvls").plan
     graph = task_graph(plan.topology, program_of(plan, 2**20))
-    assert bundled(graph) is graph
+    assert coalesced(graph) is graph

@@ -15,16 +15,16 @@ from treadle.schedules.collective import CollectiveKind
 from treadle.simulation.clock import Clock, timed_graph
 from treadle.simulation.costs.cost_model import ClassCost, Protocol
 from treadle.simulation.critical_path import CriticalStep, critical_path, describe_path
+from treadle.simulation.deadlock import deadlock_error
 from treadle.simulation.messages import seconds_below, simulate_messages
-from treadle.simulation.picture import utilisation_over_time
 from treadle.simulation.result import Simulation
 from treadle.simulation.simulate import MAX_TASKS, simulate_graph
 from treadle.simulation.simulation_options import Forwarding, LatencyModel, Sharing, SimulationOptions
 from treadle.simulation.slice_limits import SliceLimit, slice_limit, slices_at_most
 from treadle.simulation.slice_search import SliceSearch, Trial
-from treadle.simulation.stuck import deadlock_error
 from treadle.simulation.tasks import TaskGraph, task_graph
 from treadle.simulation.trace import simulation_trace
+from treadle.simulation.utilization_drawing import utilisation_over_time
 from treadle.traces.timed_lanes import TraceSpan
 
 NS = Fraction(1, 10**9)

@@ -6,7 +6,7 @@ import pytest
 
 from samples.simulation_samples import star
 from treadle.errors import ScheduleError
-from treadle.inputs.problem import Problem, pose
+from treadle.inputs.problem import Problem, make_problem
 from treadle.program.any_schedule import lower
 from treadle.program.trees.box_program import lower_box
 from treadle.schedulers.generation import generate
@@ -20,7 +20,7 @@ from treadle.topologies.topology import Topology
 
 
 def made(fabric: str | Topology, kind: str, algorithm: str) -> tuple[Problem, Schedule]:
-    problem = pose(fabric, kind)
+    problem = make_problem(fabric, kind)
     return problem, generate(problem, find_scheduler(algorithm)).schedule
 
 

@@ -19,9 +19,9 @@ from shortcuts.simulated import simulate_program
 from treadle import planning
 from treadle.errors import InfeasibleError, MissingDependencyError, ScheduleError
 from treadle.program.program import Operation, OperationKind, Program, program_from_operations
-from treadle.program.program_text import program_text
+from treadle.program.program_format import format_program
 from treadle.schedules.collective import CollectiveKind
-from treadle.simulation.calibration.referee import Referee, require_referee
+from treadle.simulation.calibration.cross_check import CrossCheck, require_cross_check
 from treadle.simulation.simgrid import find_simgrid, platform_xml, simulate_with_simgrid
 from treadle.simulation.simulation_options import Sharing, SimulationOptions
 from treadle.topologies.topology import Topology, TopologyBuilder
@@ -94,7 +94,7 @@ def test_host_caps_count() -> None:
 def mutants() -> dict[str, str]:
     """Texts of the ring's program with a fault that leaves some rank waiting."""
     _, program = ring_program()
-    lines = program_text(program).splitlines()
+    lines = format_program(program).splitlines()
     receive = int(OperationKind.RECEIVE)
     headed = [i for i, line in enumerate(lines) if line.startswith("operations ")]
     body = range(headed[0] + 1, headed[0] + 1 + int(lines[headed[0]].split()[1]))
@@ -202,4 +202,4 @@ def test_without_simgrid_the_message_names_the_package(
     with pytest.raises(MissingDependencyError, match="libsimgrid-dev"):
         find_simgrid()
     with pytest.raises(MissingDependencyError, match="libsimgrid-dev"):
-        require_referee(Referee.SIMGRID, 2, [1024])
+        require_cross_check(CrossCheck.SIMGRID, 2, [1024])

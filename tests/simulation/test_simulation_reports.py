@@ -23,12 +23,12 @@ from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest_cost import algbw
 from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.simulation.critical_path import critical_path, describe_path
-from treadle.simulation.picture import utilisation_over_time, utilisation_picture
 from treadle.simulation.simulated_sizes import best_slices
 from treadle.simulation.simulation_options import Forwarding, LatencyModel, Sharing, SimulationOptions
 from treadle.simulation.slice_limits import SliceLimit
 from treadle.simulation.tasks import task_graph
 from treadle.simulation.trace import simulation_trace
+from treadle.simulation.utilization_drawing import draw_utilization, utilisation_over_time
 from treadle.traces.chrome_json import chrome_json
 
 NS = Fraction(1, 10**9)
@@ -213,9 +213,9 @@ def test_utilisation_of_a_relay() -> None:
 def test_pictures() -> None:
     pytest.importorskip("matplotlib")
     result = simulate_program(chain(3), relay(3), 1200, SimulationOptions(slices=2))
-    assert utilisation_picture(result).startswith(b"\x89PNG")
-    assert b"<svg" in utilisation_picture(result, file_format="svg")
+    assert draw_utilization(result).startswith(b"\x89PNG")
+    assert b"<svg" in draw_utilization(result, file_format="svg")
     with pytest.raises(ScheduleError, match="expected png, svg or pdf"):
-        utilisation_picture(result, file_format="bmp")
+        draw_utilization(result, file_format="bmp")
     nothing = simulate_program(chain(3), relay(3), 0)
-    assert utilisation_picture(nothing).startswith(b"\x89PNG")
+    assert draw_utilization(nothing).startswith(b"\x89PNG")

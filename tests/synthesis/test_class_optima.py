@@ -6,7 +6,7 @@ import pytest
 
 import treadle
 from treadle.errors import InfeasibleError
-from treadle.inputs.problem import pose
+from treadle.inputs.problem import make_problem
 from treadle.synthesis.class_optima import class_problem
 from treadle.topologies.families import Families, LinkFamily, NodeFamily
 
@@ -28,7 +28,7 @@ FABRICS = (
 @pytest.mark.parametrize("kind", ["allgather", "reduce-scatter", "broadcast", "reduce"])
 def test_cuts_by_classes_are_the_optimum(fabric, kind) -> None:
     root = {"root": 1} if kind in ("broadcast", "reduce") else {}
-    problem = pose(fabric, kind, **root)
+    problem = make_problem(fabric, kind, **root)
     found = class_problem(problem.topology, problem.collective).cut_optimum()
     assert found.algbw == treadle.bound(fabric, kind, **root).algbw
     assert found.witness.bound(problem.topology, problem.collective) == found.algbw
@@ -36,7 +36,7 @@ def test_cuts_by_classes_are_the_optimum(fabric, kind) -> None:
 
 @pytest.mark.parametrize("fabric", FABRICS)
 def test_lengths_by_classes_are_the_optimum_of_an_allreduce(fabric) -> None:
-    problem = pose(fabric, "allreduce")
+    problem = make_problem(fabric, "allreduce")
     algbw, witness = class_problem(problem.topology, problem.collective).allreduce_bound()
     assert algbw == treadle.bound(fabric, "allreduce").algbw
     assert witness.bound(problem.topology, problem.collective) == algbw
@@ -44,11 +44,11 @@ def test_lengths_by_classes_are_the_optimum_of_an_allreduce(fabric) -> None:
 
 @pytest.mark.parametrize("fabric", FABRICS)
 def test_flows_by_classes_are_the_optimum_of_an_alltoall(fabric) -> None:
-    problem = pose(fabric, "alltoall")
+    problem = make_problem(fabric, "alltoall")
     found = class_problem(problem.topology, problem.collective).alltoall_rate()
     expected = treadle.bound(fabric, "alltoall").rate
     assert found.exact == expected.exact
-    assert found.witness.pair_rate_bound(problem.topology, problem.collective) == found.exact
+    assert found.certificate.pair_rate_bound(problem.topology, problem.collective) == found.exact
     # some flow at this rate loads no link beyond its bandwidth, and fills one
     fullness = found.rate * found.loads / problem.topology.bandwidths
     assert fullness.max() == pytest.approx(1)
@@ -64,7 +64,7 @@ def test_flows_by_classes_are_the_optimum_of_an_alltoall(fabric) -> None:
     ],
 )
 def test_unequal_ranks_have_no_classes(collective, options) -> None:
-    problem = pose("dgx_h100(2, 3)", collective, **options)
+    problem = make_problem("dgx_h100(2, 3)", collective, **options)
     assert class_problem(problem.topology, problem.collective) is None
 
 
@@ -78,7 +78,7 @@ def test_fabrics_in_parts_or_of_many_indices_have_no_classes() -> None:
     hub = NodeFamily("hub")
     wide = Families(dict.fromkeys("abcdefg", 2), (many, hub), (LinkFamily(many, hub, 1),)).build("wide")
     for fabric in (apart, wide):
-        assert class_problem(fabric, pose(fabric, "allreduce").collective) is None
+        assert class_problem(fabric, make_problem(fabric, "allreduce").collective) is None
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from treadle.synthesis.scheduler_options import (
     SizeRequest,
     StepOptions,
     TreeOptions,
-    asked_of,
     flag_of,
+    given_of,
 )
 
 MOST_CHUNKS = 2**24
@@ -56,14 +56,14 @@ def test_what_is_not_said() -> None:
 
 
 def test_what_is_asked_for() -> None:
-    assert TreeOptions(trees=1, exact=True).asked() == {"trees": 1, "exact": True}
-    assert StepOptions(symmetric=True, chunks=2, seed=3).asked() == {
+    assert TreeOptions(trees=1, exact=True).given() == {"trees": 1, "exact": True}
+    assert StepOptions(symmetric=True, chunks=2, seed=3).given() == {
         "symmetric": True,
         "chunks": 2,
         "seed": 3,
     }
-    assert RouteOptions().asked() == {}
-    assert asked_of({"trees": None, "seed": 4, "exact": False, "layer_changes": True}) == {
+    assert RouteOptions().given() == {}
+    assert given_of({"trees": None, "seed": 4, "exact": False, "layer_changes": True}) == {
         "seed": 4,
         "layer_changes": True,
     }

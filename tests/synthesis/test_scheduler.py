@@ -10,20 +10,20 @@ import pytest
 from treadle.context import Context, under
 from treadle.errors import FormatError, ScheduleError
 from treadle.options.keywords import OptionKeywords
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
-from treadle.synthesis.scheduler import Scheduler, SchedulerTable, refusal_of, scheduler, tried_with
+from treadle.synthesis.scheduler import Scheduler, SchedulerTable, scheduler, tried_with, unsupported_reason
 from treadle.synthesis.scheduler_options import (
     OPTIONS_OF,
     AlltoallOptions,
     RouteOptions,
     ScheduleForm,
     TreeOptions,
-    asked_of,
     flag_of,
+    given_of,
 )
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
+from treadle.unsupported import Unsupported
 
 ALLGATHER = (CollectiveKind.ALLGATHER,)
 
@@ -32,8 +32,8 @@ def idle(topology: Topology, collective: Collective, *, trees: int = 1) -> None:
     return None
 
 
-def six_ranks(topology: Topology, collective: Collective) -> Refusal | None:
-    return None if collective.n_ranks == 6 else Refusal(f"expected 6 ranks, found {collective.n_ranks}")
+def six_ranks(topology: Topology, collective: Collective) -> Unsupported | None:
+    return None if collective.n_ranks == 6 else Unsupported(f"expected 6 ranks, found {collective.n_ranks}")
 
 
 def test_a_name_is_given_once() -> None:
@@ -84,12 +84,12 @@ def test_unknown_forms_and_collectives_are_refused(values: dict[str, Any]) -> No
 def test_records_tell_what_they_do_not_serve() -> None:
     record = Scheduler("idle", ScheduleForm.TREES, ALLGATHER, idle, needs=(six_ranks,))
     four, six = parse("ring:4"), parse("ring:6")
-    assert record.needs_in_words == ("six ranks",)
-    assert record.refusal(six, on_all_ranks(six, CollectiveKind.ALLGATHER)) is None
-    assert str(record.refusal(four, on_all_ranks(four, CollectiveKind.ALLGATHER))) == (
+    assert record.format_requirements == ("six ranks",)
+    assert record.unsupported(six, on_all_ranks(six, CollectiveKind.ALLGATHER)) is None
+    assert str(record.unsupported(four, on_all_ranks(four, CollectiveKind.ALLGATHER))) == (
         "expected 6 ranks, found 4"
     )
-    assert str(record.refusal(six, on_all_ranks(six, CollectiveKind.ALLTOALL))) == (
+    assert str(record.unsupported(six, on_all_ranks(six, CollectiveKind.ALLTOALL))) == (
         "alltoall is not supported; it knows allgather"
     )
 
@@ -122,14 +122,14 @@ def test_checks_become_refusals() -> None:
         if text:
             raise ScheduleError(text)
 
-    assert refusal_of(check, "") is None
-    assert refusal_of(check, "some-name: wrong: twice") == Refusal("wrong: twice")
-    assert refusal_of(check, "Wrong: for once") == Refusal("Wrong: for once")
+    assert unsupported_reason(check, "") is None
+    assert unsupported_reason(check, "some-name: wrong: twice") == Unsupported("wrong: twice")
+    assert unsupported_reason(check, "Wrong: for once") == Unsupported("Wrong: for once")
 
 
 def test_options_know_what_was_asked_for() -> None:
-    assert TreeOptions(trees=4, form="auto", seed=2).asked() == {"seed": 2, "trees": 4}
-    assert asked_of({"trees": None, "trim": False, "form": "auto", "seed": 0, "chunks": 2}) == {"chunks": 2}
+    assert TreeOptions(trees=4, form="auto", seed=2).given() == {"seed": 2, "trees": 4}
+    assert given_of({"trees": None, "trim": False, "form": "auto", "seed": 0, "chunks": 2}) == {"chunks": 2}
     for wrong in (0, 2**24 + 1):
         for options in (AlltoallOptions, RouteOptions):
             with pytest.raises(ScheduleError, match=f"chunks: {wrong} per shard, expected 1 to"):

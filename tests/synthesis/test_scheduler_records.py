@@ -63,13 +63,13 @@ def test_what_is_registered() -> None:
     assert (record.function, record.needs, record.options) == (taker, (some_need,), ("chunks", "seed"))
     assert (record.source, record.origin, record.comparing) == ("a paper", __name__, Comparing.SMALL)
     assert record.is_peer is record.in_groups is True
-    assert record.heeded == ("chunks", "seed", "multicast")
-    assert record.needs_in_words == ("some need",)
+    assert record.supported_options == ("chunks", "seed", "multicast")
+    assert record.format_requirements == ("some need",)
     plain = Scheduler("idle", ScheduleForm.ROUTES, (K.ALLTOALL,), "package.module:name")
     assert (plain.needs, plain.options, plain.source, plain.origin) == ((), (), "", "")
     assert plain.comparing is Comparing.ALWAYS
     assert plain.is_peer is plain.in_groups is False
-    assert plain.heeded == ("max_layers", "max_routes", "max_hops", "max_flows")
+    assert plain.supported_options == ("max_layers", "max_routes", "max_hops", "max_flows")
     quiet = SchedulerTable()
     scheduler("idle", form="trees", collectives=["reduce"], table=quiet)(idle)
     assert quiet["idle"].is_peer is quiet["idle"].in_groups is False
@@ -126,7 +126,7 @@ def test_groups_of_ranks() -> None:
     grouped = Collective(K.ALLREDUCE, (0, 1, 2, 3), groups=((0, 2), (1, 3)))
 
     def refusal(form: ScheduleForm, **values: Any) -> str:
-        return str(Scheduler("one", form, (K.ALLREDUCE,), idle, **values).refusal(ring, grouped))
+        return str(Scheduler("one", form, (K.ALLREDUCE,), idle, **values).unsupported(ring, grouped))
 
     assert refusal(ScheduleForm.TREES) == "None"
     assert refusal(ScheduleForm.STEPS) == (

@@ -12,7 +12,7 @@ from treadle.topologies.catalogue.clusters import fat_tree, leaf_spine, pods
 from treadle.topologies.catalogue.platforms import dgx_h100
 from treadle.topologies.families import Each, Families, LinkFamily, NodeFamily, families_of
 from treadle.topologies.family_files import dump_families
-from treadle.topologies.files import topology_from_text
+from treadle.topologies.files import parse_topology_file
 from treadle.topologies.transforms.failures import without_failures
 
 BY_FAMILIES = (dgx_h100(3), fat_tree(4), leaf_spine(3, 2, gpus_per_leaf=2), pods(2, 3, gpus_per_box=2))
@@ -24,7 +24,7 @@ def test_every_permutation_of_an_index_is_an_automorphism(fabric) -> None:
     links = sorted(zip(fabric.tails.tolist(), fabric.heads.tolist(), fabric.bandwidths.tolist(), strict=True))
     for index, size in families.sizes.items():
         image = np.arange(fabric.n_nodes)
-        for family, places in families.node_places().items():
+        for family, places in families.node_positions().items():
             if index in family.indices:
                 image[places] = np.roll(places, 1, axis=family.indices.index(index))
         assert size == 1 or (image != np.arange(fabric.n_nodes)).any()
@@ -39,7 +39,7 @@ def test_classes_count_nodes_and_links_of_the_fabric(fabric) -> None:
     classes = families.classes({index: [1, n - 1] if n > 1 else [1] for index, n in families.sizes.items()})
     of_node = np.empty(fabric.n_nodes, dtype=int)
     for number, (family, choice) in enumerate(classes.members):
-        places = families.node_places()[family]
+        places = families.node_positions()[family]
         for values in product(*map(range, places.shape)):
             if tuple(int(value > 0) for value in values) == choice:
                 of_node[places[values]] = number
@@ -61,7 +61,7 @@ def test_the_description_belongs_to_the_very_fabric() -> None:
 def test_families_round_trip_as_json(fabric) -> None:
     text = dump_families(fabric.name, families_of(fabric))
     charged = []
-    read = topology_from_text(text, charge=charged.append)
+    read = parse_topology_file(text, charge=charged.append)
     assert (read, read.name, topology_hash(read)) == (fabric, fabric.name, topology_hash(fabric))
     assert dump_topology(read) == dump_topology(fabric)
     assert families_of(read) == families_of(fabric)
@@ -101,7 +101,7 @@ def test_bad_families_are_one_line_errors(change, message) -> None:
     families = {"sizes": {"i": 3}, "nodes": [GPU, SWITCH], "links": [LINK], **change}
     file = {"treadle": "topology", "version": 2, "name": "x", "families": families}
     with pytest.raises(FormatError, match=message) as caught:
-        topology_from_text(json.dumps(file), source="x.json")
+        parse_topology_file(json.dumps(file), source="x.json")
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith("x.json")
 
@@ -110,7 +110,7 @@ def test_bad_families_are_one_line_errors(change, message) -> None:
 def test_layout_of_the_text_does_not_matter(layout) -> None:
     families = {"links": [LINK], "nodes": [GPU, SWITCH], "sizes": {"i": 3, "unused": 2**21}}
     file = {"families": families, "name": "x", "version": 2, "treadle": "topology"}
-    read = topology_from_text(json.dumps(file, **layout))
+    read = parse_topology_file(json.dumps(file, **layout))
     assert (read.n_nodes, families_of(read).indices) == (4, {"i": 3})
 
 

@@ -23,7 +23,7 @@ from treadle.topologies import (
     topology_hash,
     with_failed_nodes,
 )
-from treadle.topologies.files import topology_from_text
+from treadle.topologies.files import parse_topology_file
 
 EXAMPLE = """{"treadle": "topology", "version": 1, "name": "example",
  "nodes": [{"name": "gpu0", "kind": "compute", "injection_bytes_per_s": 5},
@@ -70,7 +70,7 @@ def test_text_round_trip(topology):
     assert back == topology
     assert back.name == topology.name
     assert dump_topology(back) == text
-    assert topology_from_text(text) == topology
+    assert parse_topology_file(text) == topology
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_nearly_canonical_texts_are_refused(old, new):
     text = dump_topology(ring(3))
     assert old in text
     with pytest.raises(FormatError):
-        topology_from_text(text.replace(old, new, 1))
+        parse_topology_file(text.replace(old, new, 1))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_nearly_canonical_texts_are_refused(old, new):
 def test_other_spellings_are_the_same_fabric(old, new):
     text = dump_topology(ring(3))
     assert old in text
-    assert topology_from_text(text.replace(old, new, 1)) == ring(3)
+    assert parse_topology_file(text.replace(old, new, 1)) == ring(3)
 
 
 def test_optional_keys_and_extensions():
@@ -217,7 +217,7 @@ def test_wrong_values_name_their_place(path, value, message, tmp_path):
 )
 def test_names_of_nodes_are_distinct_lines(name, message):
     with pytest.raises(FormatError, match=message):
-        topology_from_text(EXAMPLE.replace('"gpu0"', json.dumps(name)))
+        parse_topology_file(EXAMPLE.replace('"gpu0"', json.dumps(name)))
 
 
 @pytest.mark.parametrize(

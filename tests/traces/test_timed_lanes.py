@@ -18,7 +18,7 @@ from treadle.simulation.simulation_options import Sharing, SimulationOptions
 from treadle.simulation.trace import simulation_trace
 from treadle.traces import track_events as track_events_module
 from treadle.traces.chrome_json import chrome_json
-from treadle.traces.timed_lanes import Trace, TraceCounter, TraceLane, TraceSpan, lanes_apart
+from treadle.traces.timed_lanes import Trace, TraceCounter, TraceSpan, Track, lanes_apart
 from treadle.traces.trace_files import check_event_count, check_trace_name, trace_bytes, write_trace
 from treadle.traces.track_events import track_events
 
@@ -105,8 +105,8 @@ def test_the_counter_tells_how_busy_links_are() -> None:
 NOTED = TraceSpan("z", 1_499, 3_000_000, {"slice": 1, "of": "a", "s": 0.5}, "send")
 SAMPLE = Trace(
     (
-        TraceLane("links", "0: a->b", (TraceSpan("x", 0, 2_000_500), TraceSpan("y", 2_000_500, 2_000_500))),
-        TraceLane("ranks", "rank 0", (NOTED,)),
+        Track("links", "0: a->b", (TraceSpan("x", 0, 2_000_500), TraceSpan("y", 2_000_500, 2_000_500))),
+        Track("ranks", "rank 0", (NOTED,)),
     ),
     (TraceCounter("links", "links busy", "%", ((0, 100.0), (1_000_000, 12.5))),),
     {"fabric": "two"},

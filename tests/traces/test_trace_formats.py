@@ -10,15 +10,15 @@ import pytest
 
 from treadle.errors import FormatError, ScheduleError
 from treadle.traces.chrome_json import chrome_json
-from treadle.traces.timed_lanes import Trace, TraceCounter, TraceLane, TraceSpan, lanes_apart, ticks
+from treadle.traces.timed_lanes import Trace, TraceCounter, TraceSpan, Track, lanes_apart, ticks
 from treadle.traces.trace_files import MOST_EVENTS, check_event_count, trace_bytes, write_trace
 from treadle.traces.track_events import track_events
 
 SAMPLE = Trace(
     (
-        TraceLane("links", "0: a->b", (TraceSpan("x", 0, 2_000_500),)),
-        TraceLane("ranks", "rank 0", (TraceSpan("z", 1_499, 3_000_000, {"of": "a", "s": 0.5}, "send"),)),
-        TraceLane("links", "1: b->a", ()),
+        Track("links", "0: a->b", (TraceSpan("x", 0, 2_000_500),)),
+        Track("ranks", "rank 0", (TraceSpan("z", 1_499, 3_000_000, {"of": "a", "s": 0.5}, "send"),)),
+        Track("links", "1: b->a", ()),
     ),
     (TraceCounter("host", "load", "%", ((0, 100.0), (1_500_000, 12.5))),),
     {"fabric": "two"},
@@ -114,7 +114,7 @@ def numbers(data: bytes) -> dict[int, bytes]:
 def test_numbers_of_perfettos_fields() -> None:
     """As in its protos/perfetto/trace: TracePacket 8, 10, 11, 60; TrackDescriptor 1 to 12; TrackEvent 44."""
     pytest.importorskip("google.protobuf")
-    lane = TraceLane(
+    lane = Track(
         "p", "l", (TraceSpan("s", 5000, 6000, {"i": 7}, "c"), TraceSpan("t", 6000, 7000, {"v": 0.5}))
     )
     counter = TraceCounter("p", "n", "u", ((0, 2.0),))
@@ -162,7 +162,7 @@ def test_spans_take_the_first_lane_that_is_idle() -> None:
         ("p", "lane (3)", ["next"]),
         ("p", "lane (4)", ["third"]),
     ]
-    assert lanes_apart("p", "lane", []) == (TraceLane("p", "lane", ()),)
+    assert lanes_apart("p", "lane", []) == (Track("p", "lane", ()),)
 
 
 def test_names_and_counts_at_their_limits(tmp_path: Path) -> None:

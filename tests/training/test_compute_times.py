@@ -83,10 +83,10 @@ def test_attention_has_an_efficiency_of_its_own() -> None:
     assert after == pytest.approx([before[0], before[1], 2 * before[2], before[3]])
     assert own.with_efficiency(0.25).attention_efficiency == pytest.approx(0.125)
     assert replace(own, efficiency=0.1).with_efficiency(0.8).attention_efficiency == 1.0
-    assert own.words == (
+    assert own.summary == (
         "roofline: plain bf16: products 50.0%, attention 25.0% of the peak, 0.8 of its memory's bandwidth"
     )
-    assert replace(own, source="why").words.endswith("bandwidth\nwhy")
+    assert replace(own, source="why").summary.endswith("bandwidth\nwhy")
     assert own.with_efficiency(0.25).source == ""
 
 
@@ -205,7 +205,7 @@ def test_weights_of_blocks_may_be_read_narrower() -> None:
 
 def test_the_optimizer_is_bound_by_memory() -> None:
     assert ROOFLINE.optimizer_s(1e9) == pytest.approx(1e9 * ADAM_BYTES_PER_PARAMETER / 0.8e9)
-    assert "0.5 of plain's bf16 peak" in ROOFLINE.words
+    assert "0.5 of plain's bf16 peak" in ROOFLINE.summary
 
 
 @pytest.mark.parametrize(("precision", "moved"), [("bf16", 30), ("fp8", 30), ("tf32", 28), ("fp32", 28)])
@@ -285,9 +285,9 @@ def test_layer_times_that_cannot_be(text: str, message: str) -> None:
 
 def test_rooflines_and_layer_times_at_their_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     best = RooflineTimes(DEVICE, "bf16", 1.0, memory_efficiency=1.0, kernel_s=0.75)
-    assert best.words == "roofline: 1 of plain's bf16 peak, 1 of its memory's bandwidth"
+    assert best.summary == "roofline: 1 of plain's bf16 peak, 1 of its memory's bandwidth"
     free = replace(ROOFLINE, memory_efficiency=None)
-    assert free.words == "roofline: 0.5 of plain's bf16 peak"
+    assert free.summary == "roofline: 0.5 of plain's bf16 peak"
     assert (free.optimizer_s(1e9), best.optimizer_s(1e9)) == (0, ADAM_BYTES_PER_PARAMETER)
     assert (ROOFLINE.kernel_s, ROOFLINE.fused_attention) == (0.0, True)
     head = "layer,forward_s,backward_s,tokens\n"
@@ -305,7 +305,7 @@ def test_rooflines_and_layer_times_at_their_limits(monkeypatch: pytest.MonkeyPat
 
 def test_the_first_row_that_matches_counts_and_says_for_how_many_tokens() -> None:
     times = read_layer_times("layer,forward_s,backward_s,tokens\nbl*,1,3,0\nblock,5,7,\n")
-    assert times.words == "measured: 2 rows of layer times"
+    assert times.summary == "measured: 2 rows of layer times"
     assert times.optimizer_s(9) == 0.0
     found = times.work_times(LAYER, LOCAL)
     assert [sum(one.forward_s for one in found), sum(one.backward_s for one in found)] == [

@@ -59,10 +59,10 @@ def test_costs_are_asked_once_for_the_same() -> None:
             asked.append(running)
             return (len(asked),)
 
-    costs = RememberedCosts(Told(0, {}, words="told", is_bound=True))
+    costs = RememberedCosts(Told(0, {}, summary="told", is_bound=True))
     kind = CollectiveKind.ALLGATHER
     assert [costs.time_s(kind, ("a",), size) for size in (1, 2, 1)] == [1, 2, 1]
     assert [costs.send_s("a", size) for size in (1, 2, 1)] == [3, 4, 3]
     assert [costs.slowdowns(one) for one in ((SEND,), (GATHER,), (SEND,))] == [(5,), (6,), (5,)]
-    assert (costs.words, costs.is_bound) == ("told", True)
-    assert (AlphaBetaCosts(0, {}).words, AlphaBetaCosts(0, {}).is_bound) == ("alpha and rate", False)
+    assert (costs.summary, costs.is_bound) == ("told", True)
+    assert (AlphaBetaCosts(0, {}).summary, AlphaBetaCosts(0, {}).is_bound) == ("alpha and rate", False)

@@ -66,7 +66,7 @@ def test_how_a_step_keeps_things() -> None:
         optimizer_bytes=11,
         reshard_after_forward=False,
     )
-    keeping = setup(mesh=mesh_of(fsdp=3), options=options).keeping
+    keeping = setup(mesh=mesh_of(fsdp=3), options=options).activation_policy
     assert (keeping.weight_shards, keeping.expert_shards, keeping.prefetch, keeping.recompute) == (
         3,
         3,
@@ -82,7 +82,9 @@ def test_how_a_step_keeps_things() -> None:
     assert not keeping.reshard_after_forward
     assert keeping.keeps_whole_gradients
     assert not keeping.fused_attention
-    once = setup(mesh=mesh_of(fsdp=3), options=replace(options, micro_batches=1, has_optimizer=False)).keeping
+    once = setup(
+        mesh=mesh_of(fsdp=3), options=replace(options, micro_batches=1, has_optimizer=False)
+    ).activation_policy
     assert not once.keeps_whole_gradients
     assert once.optimizer_bytes == 0
     local = setup().local

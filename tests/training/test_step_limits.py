@@ -21,11 +21,11 @@ from treadle.training.compute_times import (
     RooflineTimes,
     read_layer_times,
 )
-from treadle.training.costs import AlphaBetaCosts, RememberedCosts, exact, traffic_words
-from treadle.training.device_memory import Keeping, MemoryParts, memory_parts, shortfall
+from treadle.training.costs import AlphaBetaCosts, RememberedCosts, exact, format_traffic
+from treadle.training.device_memory import ActivationPolicy, MemoryParts, memory_parts, missing_bytes
 from treadle.training.devices import Accelerator, read_accelerator
 from treadle.training.forms.axes import ParallelLayout
-from treadle.training.forms.share import share_of
+from treadle.training.forms.rank_part import rank_part
 from treadle.training.models.model_layer import ModelLayer, Saved, Weight, Work, WorkKind
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.timeline.contention import Contention
@@ -101,8 +101,8 @@ def test_kappa_is_one_to_two() -> None:
 def test_costs_say_which_number_is_wrong() -> None:
     send = (None, ("pp",))
     both = (GATHER, ("dp", "ep"))
-    assert traffic_words(both) == "allgather along dp,ep"
-    assert AlphaBetaCosts(0, {}).words == "alpha and rate"
+    assert format_traffic(both) == "allgather along dp,ep"
+    assert AlphaBetaCosts(0, {}).summary == "alpha and rate"
     assert not AlphaBetaCosts(0, {}).is_bound
     for fields, message in (
         ((Fraction(-1, 2), {}), "costs: alpha of -1/2 s; expected 0 or more"),
@@ -132,19 +132,19 @@ def test_the_same_is_asked_once() -> None:
             asked.append((kind, axes, size_bytes))
             return Fraction(7)
 
-    costs = RememberedCosts(Told(0, {(None, ("pp",)): 2}, words="told", is_bound=True))
+    costs = RememberedCosts(Told(0, {(None, ("pp",)): 2}, summary="told", is_bound=True))
     assert [costs.time_s(GATHER, ("dp",), size) for size in (1, 1, 2)] == [7, 7, 7]
     assert asked == [(GATHER, ("dp",), 1), (GATHER, ("dp",), 2)]
     assert costs.send_s("pp", 3) == Fraction(3, 2)
     assert costs.slowdowns(((GATHER, ("dp",)),)) == (1,)
-    assert (costs.words, costs.is_bound) == ("told", True)
+    assert (costs.summary, costs.is_bound) == ("told", True)
 
 
 def test_what_a_roofline_says_of_itself() -> None:
     times = RooflineTimes(PLAIN, "bf16", 0.12345, 0.5)
-    assert times.words == "roofline: 0.123 of plain's bf16 peak, 0.5 of its memory's bandwidth"
+    assert times.summary == "roofline: 0.123 of plain's bf16 peak, 0.5 of its memory's bandwidth"
     bare = replace(times, memory_efficiency=None)
-    assert bare.words == "roofline: 0.123 of plain's bf16 peak"
+    assert bare.summary == "roofline: 0.123 of plain's bf16 peak"
     assert (times.kernel_s, times.fused_attention) == (0.0, True)
     assert RooflineTimes(PLAIN, "bf16", 1.0).memory_efficiency == 0.8
     assert bare.optimizer_s(1e9) == 0
@@ -195,7 +195,7 @@ def test_experts_that_few_tokens_visit() -> None:
 
 def test_measured_layers_are_told_and_found_in_order() -> None:
     times = MeasuredTimes((MeasuredLayer("b*", 1.0, 2.0), MeasuredLayer("*", 3.0, 4.0, 10)), 0.5)
-    assert times.words == "measured: 2 rows of layer times"
+    assert times.summary == "measured: 2 rows of layer times"
     assert times.optimizer_s(1e9) == 0.5
     layers = [ModelLayer(name, works=(Work("w", WorkKind.MATMUL, flops=1),)) for name in ("block", "head")]
     local = LocalWork(2, {"": 10})
@@ -277,8 +277,8 @@ def test_devices_at_their_limits() -> None:
 def test_what_does_not_fit_is_said_of_the_worst_stage() -> None:
     giga = 2**30
     small, large = MemoryParts(giga, 0, 0, 0, 0, 0, 0, 0), MemoryParts(giga, 0, 2 * giga, 0, 0, 0, 0, 0)
-    assert shortfall([small, large], 3 * giga) == ""
-    assert shortfall([small, large, small], 3 * giga - 1) == (
+    assert missing_bytes([small, large], 3 * giga) == ""
+    assert missing_bytes([small, large, small], 3 * giga - 1) == (
         "a device needs 3.0 GB and has 3.0 GB; most of it: optimizer, 2.0 GB"
     )
     assert list(large.by_part) == [
@@ -303,7 +303,7 @@ def test_memory_of_serving_with_a_window_and_pieces() -> None:
         kv_pieces=2,
         cache_window=30,
     )
-    keeping = Keeping(is_training=False, element_bytes=3)
+    keeping = ActivationPolicy(is_training=False, element_bytes=3)
     local = LocalWork(2, {"": 100}, tp=4)
     parts = memory_parts([[layer, replace(layer, name="m", cache_window=0)]], (), local, keeping)
     assert parts.cache_bytes == 2 * 12 / 2 * 3 * (30 + 100)
@@ -316,7 +316,7 @@ def test_memory_of_serving_with_a_window_and_pieces() -> None:
 
 
 def test_keeping_by_default() -> None:
-    keeping = Keeping()
+    keeping = ActivationPolicy()
     assert (keeping.weight_shards, keeping.expert_shards, keeping.prefetch) == (1, 1, 1)
     assert (keeping.weight_bytes, keeping.element_bytes, keeping.gradient_bytes) == (2, 2, 2)
     assert (keeping.optimizer_bytes, keeping.recompute) == (12, "none")
@@ -335,12 +335,12 @@ def test_shares_say_what_is_no_multiple() -> None:
             "micro-batches)"
         )
         with pytest.raises(ScheduleError, match=f"^{re.escape(message)}$"):
-            share_of(layout, options, batch, {"": 4})
+            rank_part(layout, options, batch, {"": 4})
     for tokens in (0, 3):
         message = f"sequences of {tokens} tokens (encoder): expected a multiple of cp, 2"
         with pytest.raises(ScheduleError, match=f"^{re.escape(message)}$"):
-            share_of(layout, options, 30, {"decoder": 4, "encoder": tokens})
-    share = share_of(layout, options, 60, {"": 4})
+            rank_part(layout, options, 30, {"decoder": 4, "encoder": tokens})
+    share = rank_part(layout, options, 60, {"": 4})
     layer = ModelLayer("l", weights=(Weight("w", 36), Weight("e", 18, expert=True)), experts=1)
     assert share.sequences == 2
     assert share.rank_tokens("") == 4
@@ -349,7 +349,7 @@ def test_shares_say_what_is_no_multiple() -> None:
     assert layout.replica_axes(expert=True) == ("dp",)
     assert share.held_elements(layer) == 6 + 3
     assert share.reshards
-    assert not share_of(layout, replace(options, reshard_after_forward=False), 60, {"": 4}).reshards
+    assert not rank_part(layout, replace(options, reshard_after_forward=False), 60, {"": 4}).reshards
     staged = ParallelLayout(mesh_of(pp=2, fsdp=3))
-    assert not share_of(staged, TrainingOptions(kappa=1), 3, {"": 1}).reshards
-    assert share_of(staged, TrainingOptions(kappa=1, reshard_after_forward=True), 3, {"": 1}).reshards
+    assert not rank_part(staged, TrainingOptions(kappa=1), 3, {"": 1}).reshards
+    assert rank_part(staged, TrainingOptions(kappa=1, reshard_after_forward=True), 3, {"": 1}).reshards

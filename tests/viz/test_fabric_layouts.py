@@ -12,9 +12,9 @@ from treadle.topologies.expressions import parse as build_topology
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.topologies.transforms.failures import without_failures
 from treadle.viz.box_inside import text_width
+from treadle.viz.drawing_layout import DrawingLayout, Mark, Point, Shape
 from treadle.viz.fabric_layout import fabric_layout
 from treadle.viz.painting import Painting
-from treadle.viz.picture_layout import Mark, PictureLayout, Point, Shape
 from treadle.viz.svg import svg
 
 FABRICS = (
@@ -66,7 +66,7 @@ def crosses(start: Point, end: Point, box: Box) -> bool:
     return high - low > 1e-6
 
 
-def crossings(layout: PictureLayout) -> list[str]:
+def crossings(layout: DrawingLayout) -> list[str]:
     found = []
     frames = [(f.x, f.y, f.x + f.width, f.y + f.height) for f in layout.frames]
     inside = [
@@ -84,7 +84,7 @@ def crossings(layout: PictureLayout) -> list[str]:
     return found
 
 
-def texts(layout: PictureLayout) -> list[Box]:
+def texts(layout: DrawingLayout) -> list[Box]:
     found = []
     for mark in layout.marks:
         if mark.label and mark.shape is not Shape.MORE:
@@ -101,7 +101,7 @@ def overlap(one: Box, other: Box) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
-def check(layout: PictureLayout) -> None:
+def check(layout: DrawingLayout) -> None:
     assert crossings(layout) == []
     assert not any(overlap(one, other) for one, other in combinations(texts(layout), 2))
     assert not any(overlap(box_of(a), box_of(b)) for a, b in combinations(layout.marks, 2))

@@ -61,7 +61,7 @@ def test_any_two_kinds_of_tasks_differ(theme: str, sight: str) -> None:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_letters_on_tasks_stand_out(theme: str) -> None:
     for style in TASKS:
-        assert contrast(getattr(style, theme), style.letters(theme)) >= 4.5, style.name
+        assert contrast(getattr(style, theme), style.label_colour(theme)) >= 4.5, style.name
 
 
 def contrast(one: str, other: str) -> float:

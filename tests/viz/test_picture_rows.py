@@ -9,7 +9,7 @@ import pytest
 from treadle.topologies.expressions import parse as build_topology
 from treadle.topologies.topology import TopologyBuilder
 from treadle.viz.fabric_layout import fabric_layout
-from treadle.viz.rows import Row, spread, way
+from treadle.viz.rows import Row, polyline, spread
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_gap_of_two_margins_is_one() -> None:
 def test_ways_go_straight_through_each_row() -> None:
     rows = [Row(10.0, 20.0, ((-5.0, 9.0),)), Row(40.0, 50.0, ())]
     # a quarter of the way is 2.5, which the first row takes; the nearest gap is at 13
-    assert way((0.0, 0.0), (10.0, 60.0), rows) == [
+    assert polyline((0.0, 0.0), (10.0, 60.0), rows) == [
         (0.0, 0.0),
         (13.0, 10.0),
         (13.0, 20.0),
@@ -45,10 +45,14 @@ def test_ways_go_straight_through_each_row() -> None:
         (13.0 - 3 * 25 / 40, 50.0),
         (10.0, 60.0),
     ]
-    assert way((0.0, 60.0), (10.0, 0.0), [rows[1], rows[0]])[:3] == [(0.0, 60.0), (2.5, 50.0), (2.5, 40.0)]
-    assert way((3.0, 0.0), (3.0, 60.0), rows[1:]) == [(3.0, 0.0), (3.0, 60.0)]
-    assert way((3.0, 5.0), (3.0, 5.0), []) == [(3.0, 5.0)]
-    assert way((0.0, 45.0), (8.0, 45.0), rows[1:])[0] == (0.0, 45.0)
+    assert polyline((0.0, 60.0), (10.0, 0.0), [rows[1], rows[0]])[:3] == [
+        (0.0, 60.0),
+        (2.5, 50.0),
+        (2.5, 40.0),
+    ]
+    assert polyline((3.0, 0.0), (3.0, 60.0), rows[1:]) == [(3.0, 0.0), (3.0, 60.0)]
+    assert polyline((3.0, 5.0), (3.0, 5.0), []) == [(3.0, 5.0)]
+    assert polyline((0.0, 45.0), (8.0, 45.0), rows[1:])[0] == (0.0, 45.0)
 
 
 @pytest.mark.parametrize(

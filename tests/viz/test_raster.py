@@ -8,13 +8,13 @@ import pytest
 
 from treadle.errors import ScheduleError
 from treadle.viz import raster
-from treadle.viz.matplotlib_figures import check_figure_name, figure_bytes, new_figure
+from treadle.viz.drawing_layout import BoxFrame, DrawingLayout, Line, Mark, Shape
+from treadle.viz.matplotlib_plots import check_plot_name, new_plot, plot_bytes
 from treadle.viz.painting import CUT, HOPS, Painting
-from treadle.viz.picture_layout import BoxFrame, Line, Mark, PictureLayout, Shape
 
 pytest.importorskip("matplotlib")
 
-LAYOUT = PictureLayout(
+LAYOUT = DrawingLayout(
     width=200.0,
     height=90.0,
     marks=(
@@ -55,7 +55,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Any:
         kept.append(figure)
         return file_format.encode()
 
-    monkeypatch.setattr(raster, "figure_bytes", keep)
+    monkeypatch.setattr(raster, "plot_bytes", keep)
     assert raster.raster(PAINTING, "pdf") == b"pdf"
     (figure,) = kept
     return figure
@@ -161,17 +161,17 @@ def test_marks_and_frames_are_rounded(drawn: Any) -> None:
 
 def test_figures_are_written_in_three_formats() -> None:
     for name, start in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")):
-        figure = new_figure(2, 1, name)
+        figure = new_plot(2, 1, name)
         assert figure.get_size_inches().tolist() == [2, 1]
         assert figure.get_layout_engine().__class__.__name__ == "ConstrainedLayoutEngine"
-        assert figure_bytes(figure, name).startswith(start)
-        check_figure_name(f"a.b.{name.upper()}")
-    width = int.from_bytes(figure_bytes(new_figure(2, 1, "png"), "png")[16:20], "big")
+        assert plot_bytes(figure, name).startswith(start)
+        check_plot_name(f"a.b.{name.upper()}")
+    width = int.from_bytes(plot_bytes(new_plot(2, 1, "png"), "png")[16:20], "big")
     assert width == 300  # 2 inches of 150 dots
 
 
 @pytest.mark.parametrize(("name", "said"), [("a.jpeg", "jpeg"), ("png", ""), ("a." + "x" * 30, "x" * 20)])
 def test_other_formats_are_refused(name: str, said: str) -> None:
     with pytest.raises(ScheduleError) as caught:
-        check_figure_name(name)
+        check_plot_name(name)
     assert str(caught.value) == f"picture: format {said!r}, expected png, svg or pdf"

@@ -14,9 +14,9 @@ from places import GOLDEN
 from treadle.topologies.expressions import parse as build_topology
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.topologies.transforms.failures import without_failures
+from treadle.viz.drawing_layout import DrawingLayout
 from treadle.viz.fabric_layout import fabric_layout
 from treadle.viz.painting import Painting, by_cut, by_hop, by_load
-from treadle.viz.picture_layout import PictureLayout
 from treadle.viz.svg import svg
 
 PICTURES = GOLDEN / "pictures"
@@ -222,7 +222,7 @@ def test_a_layout_moves_as_a_whole() -> None:
     assert (moved.width, moved.height) == (layout.width, layout.height)
 
 
-def strokes_of(layout: PictureLayout) -> list[list[tuple[float, float]]]:
+def strokes_of(layout: DrawingLayout) -> list[list[tuple[float, float]]]:
     """All polylines."""
     return [list(stroke) for line in layout.lines for stroke in line.strokes]
 

@@ -14,7 +14,7 @@ from math import lcm
 from pathlib import Path
 
 from treadle.atomic import write_bytes
-from treadle.finder.measure import figures_of
+from treadle.finder.measure import measure_graph
 from treadle.topologies import Topology, de_bruijn, generalized_kautz, jellyfish
 
 MAX_NODES = 2000
@@ -25,7 +25,7 @@ JELLYFISH_SEED = 0
 
 def _row(topology: Topology, n: int, d: int) -> tuple[int, int, int, int]:
     """Nodes, steps, and T_B both ways as integers over n * lcm(1..d): loads have denominators up to d."""
-    steps, gather, reduce = figures_of(topology)
+    steps, gather, reduce = measure_graph(topology)
     scale = n * lcm(*range(1, d + 1))
     assert (gather * scale).denominator == (reduce * scale).denominator == 1, "denominators are at most d"
     return n, steps, int(gather * scale), int(reduce * scale)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from treadle.atomic import write_bytes
 from treadle.finder.catalogue_bases import MOST_DEGREE, CatalogueGraph
-from treadle.finder.measure import figures_of
+from treadle.finder.measure import measure_graph
 from treadle.synthesis.steps.bfb import bfb_value
 from treadle.topologies import parse
 from treadle.topologies.catalogue.finite_field import prime_power
@@ -58,7 +58,7 @@ def figure_rows(max_nodes: int) -> list[list[int | str]]:
             value = bfb_value(topology)
             steps, gather, reduce = value.diameter, value.t_b, value.t_b
         else:
-            steps, gather, reduce = figures_of(topology)
+            steps, gather, reduce = measure_graph(topology)
         rows.append([graph.expression, graph.nodes, graph.degree, steps, str(gather), str(reduce)])
     return rows
 

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found += search_cayley(
                 n, given.degree, trials=given.trials, seed=given.seed, bidirectional=given.bidirectional
             ).entries
-        sys.stdout.write(cayley_text([entry.made_with(command) for entry in found]))
+        sys.stdout.write(cayley_text([entry.generator_command(command) for entry in found]))
     except (TopologyError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 2

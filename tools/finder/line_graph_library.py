@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found += search_line_graphs(
                 n, given.degree, trials=given.trials, seed=given.seed, power=given.power
             ).entries
-        sys.stdout.write(line_graph_text(entry.made_with(command) for entry in found))
+        sys.stdout.write(line_graph_text(entry.generator_command(command) for entry in found))
     except (TreadleError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -1,4 +1,4 @@
-// Routes by local search, their layers, steps of their hops: treadle/synthesis/core_values/lane_values.py.
+// Routes by local search, their layers, steps of their hops: treadle/synthesis/core_values/column_values.py.
 #include "bindings/arrays.hpp"
 #include "routes/hop_steps.hpp"
 #include "routes/layer_orders.hpp"

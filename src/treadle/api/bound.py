@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from treadle.checking import checked, unexpected
 from treadle.context import Progress, context, in_context
 from treadle.inputs.fabrics_and_plans import FabricLike, as_sizes
-from treadle.inputs.problem import pose, pose_forwarding
+from treadle.inputs.problem import make_forwarding_problem, make_problem
 from treadle.options.keywords import BoundOptions, ProblemOptions
 from treadle.schedulers.bound_results import BoundResult, bound_problem, naming_cut_off
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -42,7 +42,7 @@ def bound(
     Parameters
     ----------
     topology, collective, **options
-        See `treadle.inputs.problem.pose`.
+        See `treadle.inputs.problem.make_problem`.
     method : RateMethod or str, optional
         Of an all-to-all: a published method, to compare with; default the quickest and closest, ours. Cuts
         are upper bounds only.
@@ -80,8 +80,8 @@ def bound(
     names = ("sizes", "cost_model")
     posed = cast(ProblemOptions, {name: one for name, one in options.items() if name not in names})
     with context().stage("fabric"):
-        problem = pose(topology, collective, **posed)
-    with naming_cut_off(problem, lambda: pose_forwarding(topology, collective, posed)):
+        problem = make_problem(topology, collective, **posed)
+    with naming_cut_off(problem, lambda: make_forwarding_problem(topology, collective, posed)):
         result = bound_problem(problem, method=method, gap=gap, seed=seed)
     if not at:
         return result

@@ -12,7 +12,7 @@ from treadle.checking import checked, left_alone
 from treadle.context import Context, Progress, TimeLimitError, context, start, under
 from treadle.errors import TreadleError
 from treadle.inputs.fabrics_and_plans import FabricLike, SizesLike, as_sizes
-from treadle.inputs.problem import Problem, pose, pose_forwarding
+from treadle.inputs.problem import Problem, make_forwarding_problem, make_problem
 from treadle.options.keywords import ComparisonOptions, ProblemOptions
 from treadle.program.any_schedule import lower_groups
 from treadle.program.group_lists import ProgramGroups
@@ -20,12 +20,12 @@ from treadle.schedulers.alone_rates import alltoalls_alone
 from treadle.schedulers.bound_results import bound_problem, naming_cut_off
 from treadle.schedulers.bounds import find_bound
 from treadle.schedulers.comparison import Comparison, ComparisonRow, InNetwork, RowMeasures
-from treadle.schedulers.expectations import NVLS, summing_twin
+from treadle.schedulers.expectations import NVLS, reducing_counterpart
 from treadle.schedulers.generation import generate
 from treadle.schedulers.schedulers import find_scheduler
 from treadle.schedulers.shared_rates import SharedRates, bottleneck, shared_rates
 from treadle.schedulers.sizes.fitting import fitting
-from treadle.schedulers.third_party.placed_schedules import ForeignSchedule, PlacedSchedule, place_schedules
+from treadle.schedulers.third_party.placed_schedules import ForeignSchedule, PlacedSchedule, route_schedules
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.schedule import Schedule, unit_trees
 from treadle.simulation.congestion import congestion
@@ -34,7 +34,7 @@ from treadle.simulation.costs.cost_model import CostModel
 from treadle.simulation.simulated_plans import SimulatedRow, SimulatedSubject, simulated
 from treadle.simulation.simulation_options import SimulationOptions
 from treadle.simulation.size_bounds.problem_bounds import size_bounds
-from treadle.simulation.size_bounds.size_witness import SizeBound
+from treadle.simulation.size_bounds.size_certificate import SizeBound
 from treadle.simulation.tasks import task_graph
 from treadle.synthesis.parallel import map_blocks, runs_apart
 from treadle.synthesis.result import Bound
@@ -67,13 +67,13 @@ def compare(
     Parameters
     ----------
     topology, collective, **problem_options
-        See `treadle.inputs.problem.pose`.
+        See `treadle.inputs.problem.make_problem`.
     algorithms : sequence of str, optional
         Default: all for such a collective but those that have to be named (exact synthesis), slow ones where
         there are many ranks, and step schedules where there are switches.
     beside : list of Plan, result, schedule, Program, Path or str, or one of them
         Schedules that are there already: values, plans and files of others; see
-        `treadle.schedulers.third_party.placed_schedules.place_schedule`.
+        `treadle.schedulers.third_party.placed_schedules.route_schedule`.
     sizes : sequence of int or str
         Bytes of the larger per-rank buffer at which each is simulated.
     cost_model : CostModel, str or Path, optional
@@ -110,14 +110,14 @@ def compare(
     cost_model = problem_options.get("cost_model")
     posed = cast(ProblemOptions, {name: one for name, one in problem_options.items() if name != "cost_model"})
     named = [find_scheduler(name) for name in algorithms or ()]
-    problem = pose(topology, collective, **posed)
+    problem = make_problem(topology, collective, **posed)
     model = cost_model_of(problem.topology, cost_model)
     several = beside if isinstance(beside, list | tuple) else [beside]
-    brought = place_schedules(several, problem)
+    brought = route_schedules(several, problem)
     shared: SharedRates | None = None
     with start(progress, time_limit_s) as running:
         if problem.collective.groups is not None:
-            with naming_cut_off(problem, lambda: pose_forwarding(topology, collective, posed)):
+            with naming_cut_off(problem, lambda: make_forwarding_problem(topology, collective, posed)):
                 told = bound_problem(problem)
             bound, shared = told.bound, shared_rates(told)
         else:
@@ -146,7 +146,7 @@ def compare(
 
 def _in_network(problem: Problem, asked: _Asked) -> InNetwork | None:
     """NCCL's NVLS on switches that sum; None where that is no question, or time ran out."""
-    twin = summing_twin(problem)
+    twin = reducing_counterpart(problem)
     if twin is None or problem.collective.n_ranks > _MOST_SUMMING:
         return None
     try:
@@ -232,7 +232,7 @@ def _times(
 
 def _options(scheduler: Scheduler, *, trim: bool, seed: int) -> SchedulerOptions:
     """Trimming for those that heed it; the others need no such thing."""
-    if trim and "trim" in scheduler.heeded:
+    if trim and "trim" in scheduler.supported_options:
         return TreeOptions(trim=True, seed=seed)
     return OPTIONS_OF[scheduler.form](seed=seed)
 

@@ -12,18 +12,18 @@ from treadle.checking import checked
 from treadle.context import Progress, context, in_context
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.finder.designing.candidates import check_pairs, frontier_options
-from treadle.finder.designing.design_flow import AlltoallFigures, with_flow, with_flows
+from treadle.finder.designing.design_flow import AlltoallRates, with_flow, with_flows
 from treadle.finder.designing.design_limits import design_limits
 from treadle.finder.designing.design_options import DesignOptions
 from treadle.finder.designing.design_result import DesignResult, DesignRow
 from treadle.finder.designing.design_rows import (
     MAX_DEGREE,
     MAX_NODES,
+    format_sizes,
     others_of,
     plan_of,
     reconfigured,
     row_of,
-    shown_bytes,
     size_of,
     worthwhile,
 )
@@ -105,10 +105,10 @@ def design(
             f"design: no fabric with {nodes} nodes of degree {degree} is known with links in opposite pairs; "
             f"drop --bidirectional or change a number"
         )
-    if asked.alltoall is AlltoallFigures.FLOW:
+    if asked.alltoall is AlltoallRates.FLOW:
         with context().stage("all-to-all"):
             fabrics = with_flows(fabrics, workload, directory=directory, progress=progress)
-    shown = shown_bytes(workload)
+    shown = format_sizes(workload)
     with context().stage("workload"):
         hybrids: tuple[HybridOption, ...] = ()
         if asked.topology is None:
@@ -117,7 +117,7 @@ def design(
         best_s = min((one.seconds for one in hybrids), default=inf)
         priced = priced_fabrics(fabrics, workload, network, pace, best_s=best_s)
         for one in hybrids:
-            whole = one.option.parts == 1 and asked.alltoall is AlltoallFigures.FLOW
+            whole = one.option.parts == 1 and asked.alltoall is AlltoallRates.FLOW
             option = with_flow(one.option) if whole else one.option
             priced.append(PricedFabric(option, with_exact_rates(option, one.shared, workload, nodes)))
         costs = [

@@ -17,10 +17,10 @@ from treadle.inputs.fabrics_and_plans import FabricLike, as_fabric
 from treadle.inputs.importing import import_options
 from treadle.inputs.problem import resolve_kind
 from treadle.options.keywords import ImportKeywords
-from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies.expressions import parse_imported
 from treadle.topologies.topology import Topology
+from treadle.unsupported import Unsupported
 
 
 @checked()
@@ -68,7 +68,7 @@ def diagnose(
     >>> log += "  1073741824     268435456     float     sum      -1   5000.0  214.7  375.8      0\\n"
     >>> _ = Path("nccl.log").write_text(log)
     >>> found = treadle.diagnose("nccl.log", topology="dgx_h100:1", collective="allreduce")
-    >>> found.judgements[0].yardstick("ring"), found.suspects
+    >>> found.judgements[0].reference("ring"), found.suspects
     (<Yardstick ring, share 0.8351, the GPUs' links within a box>, ())
     """
     fabric_given = None if topology is None else as_fabric(topology, "diagnose: topology")
@@ -81,7 +81,7 @@ def diagnose(
         return Examination(read, fabric, kind).diagnosis()
 
 
-def _fabric(log: Log, topology: Topology | str | None, keywords: ImportKeywords) -> LogFabric | Refusal:
+def _fabric(log: Log, topology: Topology | str | None, keywords: ImportKeywords) -> LogFabric | Unsupported:
     if topology is None:
         return fabric_of_log(log, import_options(**keywords))
     if isinstance(topology, Topology):

@@ -27,13 +27,13 @@ from treadle.parallelism.execution.rank_step import RankTask
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.plan.plan_json import read_plan
 from treadle.parallelism.state.sharding import axis_sizes
-from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import AlphaBetaCosts, Costs, Seconds, Traffic
 from treadle.training.prices.fabric_costs import FabricCosts, scheduler_named
 from treadle.training.prices.message_costs import message_costs
 from treadle.units import format_size
+from treadle.unsupported import Unsupported
 
 BACKENDS = ("gloo", "treadle")
 _EVEN_RATE = 10**10
@@ -71,7 +71,7 @@ class PlanExecution:
     prediction: Prediction
 
     @cached_property
-    def faults(self) -> tuple[Refusal, ...]:
+    def faults(self) -> tuple[Unsupported, ...]:
         """Outputs and gradients off by more than `tolerance`, and collectives that were not predicted; none:
         all is well.
         """
@@ -220,4 +220,4 @@ def _even_costs(mesh: Mesh) -> AlphaBetaCosts:
         for kind in CollectiveKind
         for axes in subsets
     }
-    return AlphaBetaCosts(1e-6, rates, words="even prices")
+    return AlphaBetaCosts(1e-6, rates, summary="even prices")

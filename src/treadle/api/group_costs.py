@@ -16,7 +16,7 @@ from treadle.errors import ScheduleError
 from treadle.inputs.fabrics_and_plans import FabricLike
 from treadle.inputs.meshes import AxesLike, as_axes, as_mesh
 from treadle.inputs.problem import resolve_kind, resolve_topology
-from treadle.notebook import own_words, shown
+from treadle.notebook import displayed, own_repr
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.simulation.cost_models import CostModelLike
@@ -74,7 +74,7 @@ class GroupCost:
     is_exact: bool
 
 
-@shown(own_words)
+@displayed(own_repr)
 class GroupCosts:
     """Rates and times of collectives in the groups of a mesh; each is worked out when it is first asked for.
 
@@ -104,13 +104,13 @@ class GroupCosts:
         n = len(topology.compute_nodes)
         if mesh.n_ranks != n:
             raise ScheduleError(
-                f"mesh {mesh.text}: it lays out {mesh.n_ranks} ranks, and {topology.name} has {n}"
+                f"mesh {mesh.notation}: it lays out {mesh.n_ranks} ranks, and {topology.name} has {n}"
             )
         self.topology, self.mesh, self.forward, self.messages = topology, mesh, forward, messages
         self._curves: dict[tuple[CollectiveKind, tuple[str, ...]], tuple[float, ...]] = {}
 
     def __repr__(self) -> str:
-        return f"<GroupCosts {self.topology.name}, {self.mesh.text}{', forwarding' * self.forward}>"
+        return f"<GroupCosts {self.topology.name}, {self.mesh.notation}{', forwarding' * self.forward}>"
 
     def fabric_to_draw(self) -> Topology:
         """For notebooks."""

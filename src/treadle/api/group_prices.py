@@ -18,13 +18,13 @@ from treadle.inputs.problem import resolve_kind, resolve_topology, select_ranks
 from treadle.machines.achievable import Achievable, achievable
 from treadle.machines.libraries import library_of, scaled_time
 from treadle.machines.system import System, system_of, system_of_groups
-from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.spelling import known_name
 from treadle.topologies import subset
 from treadle.topologies.expressions import names_fabric
 from treadle.topologies.topology import Topology
+from treadle.unsupported import Unsupported
 
 if TYPE_CHECKING:
     from treadle.api.group_costs import GroupCosts
@@ -145,7 +145,7 @@ def _pricer(
     system = system_of_groups(topology, groups)
     for kind in PriceKind if chosen is None else (chosen,):
         found = _time_of(kind, topology, system, group)
-        if not isinstance(found, Refusal):
+        if not isinstance(found, Unsupported):
             break
     else:
         raise ScheduleError(f"{chosen}: no price of {collective} on {topology.name}: {found}")
@@ -201,8 +201,8 @@ def mesh_around(ranks: Sequence[int], n_ranks: int) -> tuple[Mesh, tuple[str, ..
 
 
 def _time_of(
-    kind: PriceKind, topology: Topology, system: System | Refusal, group: PricedGroup
-) -> TimeOf | Refusal:
+    kind: PriceKind, topology: Topology, system: System | Unsupported, group: PricedGroup
+) -> TimeOf | Unsupported:
     """Return the function that gives times of this kind, or why none exists."""
     collective, axes, others = group.collective, group.axes, ", other ranks idle" if group.is_alone else ""
     if kind is PriceKind.SIMULATED:
@@ -215,7 +215,7 @@ def _time_of(
         source = f"{'optimum' if cost.is_exact else 'upper bound'} of nominal links, no latency{others}"
         algbw = float(cost.algbw)
         return lambda size: (size / algbw, None, None, source)
-    if isinstance(system, Refusal):
+    if isinstance(system, Unsupported):
         return system
     n_ranks = system.boxes * system.gpus_per_box
     if kind is PriceKind.MEASURED_FIT:
@@ -224,11 +224,11 @@ def _time_of(
         if isinstance(whole, System) and system.boxes == 1 and whole.has_switch:
             system = whole.group(1, whole.gpus_per_box)
         box, found = system, achievable(system, collective, 1, n_ranks)
-        if isinstance(found, Refusal):
+        if isinstance(found, Unsupported):
             return found
         return lambda size: _banded(achievable(box, collective, size, n_ranks))
     if collective is CollectiveKind.ALLTOALL:
-        return Refusal("libraries send it point to point and have no model of it")
+        return Unsupported("libraries send it point to point and have no model of it")
     library = library_of(system).tabulated(collective)
     name = str(library)
 
@@ -239,7 +239,7 @@ def _time_of(
     return predicted
 
 
-def _banded(found: Achievable | Refusal, how: str = "") -> Timed:
+def _banded(found: Achievable | Unsupported, how: str = "") -> Timed:
     assert isinstance(found, Achievable), found
     return found.time_s, found.low_s, found.high_s, how + found.source
 

@@ -11,7 +11,7 @@ from treadle.errors import ScheduleError
 from treadle.formats.msccl.profile import Profile
 from treadle.inputs.fabrics_and_plans import PlanLike, as_plan, as_size
 from treadle.inputs.group_plans import plan_of_group
-from treadle.lowering.lower import checked_text, lowered_part
+from treadle.lowering.lower import checked_file, lowered_part
 from treadle.lowering.lower_set import LoweredSet, write_set
 from treadle.lowering.lowered import Lowered, TargetFormat
 from treadle.lowering.ranges import narrowed_plan
@@ -48,7 +48,7 @@ def lower(
     group : int, optional
         Of a plan of several groups at once, whose text it is; needed there. `lower_groups` writes all.
     **options
-        The other fields of `treadle.formats.text_options.TextOptions`. Which of them a format heeds, and
+        The other fields of `treadle.formats.file_options.FileOptions`. Which of them a format heeds, and
         what they mean there, is in docs/reference/formats.md.
 
     Raises
@@ -75,7 +75,7 @@ def lower(
             f"the plan is of {len(numbers)} groups at once, and a text is for one; expected group 0 to "
             f"{len(numbers) - 1}, or lower_groups"
         )
-    record, asked = checked_text(plan, to, profile, options)
+    record, asked = checked_file(plan, to, profile, options)
     chosen = numbers[0] if group is None else group
     return lowered_part(plan, record, asked, (path, in_own_folder), chosen)
 
@@ -114,7 +114,7 @@ def lower_groups(
     ['group0-ranks0-1-2-3', 'group1-ranks4-5-6-7']
     """
     plan = as_plan(plan, "lower_groups: plan")
-    record, asked = checked_text(plan, to, profile, options)
+    record, asked = checked_file(plan, to, profile, options)
     numbers = _group_numbers(plan)
     if paths and len(paths) != len(numbers):
         raise ScheduleError(
@@ -185,7 +185,7 @@ def lower_set(
     (['texts/ours.01.0B-.json'], ())
     """
     plan = as_plan(plan, "lower_set: plan")
-    record, asked = checked_text(plan, to, profile, options)
+    record, asked = checked_file(plan, to, profile, options)
     if not record.deliver:
         raise ScheduleError(
             f"{record.name}: no runtime chooses from several such texts by size; lower one (--size)"

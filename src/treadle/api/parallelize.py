@@ -125,7 +125,7 @@ def parallelize(
         staged = {"mesh": mesh if stages > 1 else None, "micro-batches": asked, "interleave": pieces}
         for name, value in staged.items():
             if value is not None:
-                text = value.text if isinstance(value, Mesh) else value
+                text = value.notation if isinstance(value, Mesh) else value
                 raise FormatError(
                     f"--{name} {text}: the graph of {graph.name} is that of a whole step; name a model of "
                     f"the zoo instead"

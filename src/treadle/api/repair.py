@@ -16,19 +16,19 @@ from treadle.arrays import BoolArray, Int64Array, mask_of
 from treadle.checking import checked
 from treadle.context import Progress, context, in_context
 from treadle.errors import InfeasibleError, ScheduleError, TopologyError
+from treadle.format_choice import format_choice
 from treadle.inputs.fabrics_and_plans import PlanLike, as_plan, as_size
 from treadle.options.keywords import OptionKeywords
-from treadle.schedulers.asked_options import asked_options
-from treadle.schedulers.repairing.repair_candidates import DEFAULT_SIZE, JUDGED_AT, Contest, best_for
+from treadle.schedulers.given_options import given_options
+from treadle.schedulers.repairing.repair_candidates import DEFAULT_SIZE, JUDGED_AT, CandidateSet, best_for
 from treadle.schedulers.schedulers import algorithm_names, find_scheduler, is_scheduler
 from treadle.schedulers.solving import SolveResult
 from treadle.schedules.alltoall.demands import Demands
+from treadle.schedules.certificate import BottleneckCut
 from treadle.schedules.collective import Collective, CollectiveKind, busbw_factor
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan import Plan
-from treadle.schedules.witness import CutWitness
 from treadle.synthesis.scheduler_options import Form
-from treadle.told_by import told_by
 from treadle.topologies import reached
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.failures import named_links, named_nodes, without_links_and_nodes
@@ -40,7 +40,7 @@ _SHOWN = 3
 _DEAR = Fraction(1, 4)
 
 
-@told_by("treadle.render.solving:repair_rows")
+@format_choice("treadle.render.solving:repair_rows")
 @dataclass(frozen=True)
 class RepairResult:
     """A plan for what is left of a fabric, beside the one it replaces.
@@ -76,7 +76,7 @@ class RepairResult:
     lost_links: int
     lost_ranks: tuple[str, ...]
     seconds: Mapping[str, float]
-    contest: Contest | None = None
+    contest: CandidateSet | None = None
 
     @property
     def plan(self) -> Plan:
@@ -117,14 +117,14 @@ class RepairResult:
         Without it the others may do much better.
         """
         cut, loss = self.new.witness, self.optimum_loss
-        if not isinstance(cut, CutWitness) or loss is None or loss < _DEAR:
+        if not isinstance(cut, BottleneckCut) or loss is None or loss < _DEAR:
             return None
         ranks = np.array(self.new.collective.ranks)
         outside = ranks[~np.isin(ranks, cut.nodes)]
         return self.new.topology.node_names[outside[0]] if len(outside) == 1 else None
 
     @property
-    def piece_kinds(self) -> tuple[int | None, int | None]:
+    def subproblem_classes(self) -> tuple[int | None, int | None]:
         """Kinds of pieces before and after; None where trees are written out or there are none."""
         return _kinds(self.old), _kinds(self.new)
 
@@ -209,7 +209,7 @@ def repair(
         if collective.groups is None:  # those that are cut off are named with what forwarding would give
             _check_connected(fabric, collective)
     at_bytes = _judged_at(plan, algorithm, form, trim=trim, size_bytes=size_bytes)
-    contest: Contest | None = None
+    contest: CandidateSet | None = None
     if at_bytes is not None:
         solved, contest = best_for(
             fabric, collective, plan, at_bytes, time_limit_s=time_limit_s, progress=progress
@@ -298,7 +298,7 @@ def _solved(
     )
 
 
-def _ranges_note(plan: Plan, failed: Sequence[str], contest: Contest | None) -> str:
+def _ranges_note(plan: Plan, failed: Sequence[str], contest: CandidateSet | None) -> str:
     """That one schedule replaces those of a plan by size, and how to have them again."""
     without = ",".join(failed) if len(failed) <= _SHOWN else "NAMES"
     at = "" if contest is None else f", chosen at {format_size(contest.size_bytes)}"
@@ -439,8 +439,8 @@ def _how(
             f"algorithm {name[:60]!r}: there is none; name one that can be run (--algorithm), of "
             f"{', '.join(algorithm_names())}"
         )
-    heeded = (*find_scheduler(name).heeded, "seed")
-    options = asked_options(plan) if name == plan.algorithm else OptionKeywords()
+    heeded = (*find_scheduler(name).supported_options, "seed")
+    options = given_options(plan) if name == plan.algorithm else OptionKeywords()
     # plans of before schedulers refused what they do not heed may record such options
     options = cast(OptionKeywords, {key: value for key, value in options.items() if key in heeded})
     if form is not None:

@@ -11,12 +11,12 @@ from treadle.drawing.page import page
 from treadle.drawing.pages.drawn_fabric import DrawnFabric
 from treadle.drawing.pages.plan_page import (
     SHOWN_SIZE,
-    check_alike,
+    check_same_problem,
     course_values,
+    display_names,
+    display_sizes,
     page_of_result,
     scenes,
-    shown_names,
-    shown_sizes,
     size_curves,
     static_values,
     tiles,
@@ -73,7 +73,7 @@ def report(
     beside = [as_plan(other, "report: others") for other in others]
     (shown,) = as_sizes([size], "report: size")
     for other in beside:
-        check_alike(own, other)
+        check_same_problem(own, other)
     with under(Context(progress)):
         context().announce("verifying")
         for one in (own, *beside):
@@ -83,13 +83,13 @@ def report(
         if own.collective.n_ranks <= MOST_COLLAPSED:
             values["scenes"] = scenes(own, fabric)
             context().announce("simulating")
-            sizes = shown_sizes(own)
+            sizes = display_sizes(own)
             run = simulate_plan(
                 own, [*sizes, shown], progress=progress
             )  # the last is that of the course in time
             values |= {**course_values(own, fabric, shown, run), "tiles": tiles(own, run.rows)}
             values["curves"] = size_curves(
-                own, sizes, run, beside, shown_names(own, beside), progress=progress
+                own, sizes, run, beside, display_names(own, beside), progress=progress
             )
         elif beside:
             raise FormatError(

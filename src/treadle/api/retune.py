@@ -9,8 +9,8 @@ from treadle.inputs.fabrics_and_plans import PlanLike, SizesLike, as_plan, as_si
 from treadle.inputs.problem import Problem, model_of
 from treadle.inputs.verification import UnverifiedPlanError, check_plan
 from treadle.schedulers.schedulers import find_scheduler, is_scheduler
-from treadle.schedulers.sizes.model_corners import doubts_of
-from treadle.schedulers.sizes.race import Racer, RaceRules, race
+from treadle.schedulers.sizes.cost_ranges import uncertain_choices
+from treadle.schedulers.sizes.selection import SelectionRules, SizeCandidate, select
 from treadle.schedulers.sizes.size_sets import MOST_RANGES, SizeSet, half_octaves, size_set
 from treadle.simulation.cost_models import CostModelLike, as_cost_model
 from treadle.synthesis.result import Bound
@@ -69,17 +69,17 @@ def retune(
         judged = check_plan(old)
         if not judged.is_ok:
             raise UnverifiedPlanError(judged)
-    rules = RaceRules(Problem(old.topology, old.collective), model)
-    racers: list[Racer] = []
+    rules = SelectionRules(Problem(old.topology, old.collective), model)
+    racers: list[SizeCandidate] = []
     for entry, report in zip(old.entries, verify_plan(old), strict=True):
         name = entry.algorithm or old.algorithm
         if any(entry.schedule == other.schedule for other in racers):
             continue
         is_known = is_scheduler(name) and find_scheduler(name).is_baseline
         baseline = f"{name} {entry.options}".strip() if is_known else ""
-        racers.append(Racer(rules, name, entry.options, entry.schedule, report, baseline=baseline))
+        racers.append(SizeCandidate(rules, name, entry.options, entry.schedule, report, baseline=baseline))
     with context().stage("race"):
-        race(racers, at)
+        select(racers, at)
     bound = None
     if old.optimal_algbw is not None and old.witness is not None:
         bound = Bound(old.optimal_algbw, old.witness, False, model_of(old.topology, old.collective))
@@ -89,7 +89,7 @@ def retune(
         *found,
         bound,
         model,
-        doubts_of(rules, racers, found[2]),
+        uncertain_choices(rules, racers, found[2]),
         n_candidates=len(racers),
         n_timed=sum(bool(racer.times) for racer in racers),
         seconds=context().seconds,

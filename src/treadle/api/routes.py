@@ -10,8 +10,9 @@ from typing import Unpack
 
 from treadle.api.solve import solve
 from treadle.context import Progress
+from treadle.format_choice import format_choice
+from treadle.formats.file_options import FileOptions
 from treadle.formats.format import find_format
-from treadle.formats.text_options import TextOptions
 from treadle.inputs.fabrics_and_plans import FabricLike
 from treadle.inputs.verification import UnverifiedPlanError, check_plan
 from treadle.lowering.lower import lower_verified
@@ -22,7 +23,6 @@ from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes, routes_in
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
-from treadle.told_by import told_by
 from treadle.verification.violations import Report
 
 
@@ -41,7 +41,7 @@ class RouteFormat(StrEnum):
     XML = "xml"
 
 
-@told_by("treadle.render.solving:route_rows")
+@format_choice("treadle.render.solving:route_rows")
 @dataclass(frozen=True)
 class RoutesResult:
     """Verified routes and what is known of them.
@@ -109,7 +109,7 @@ def routes(
     Parameters
     ----------
     topology, **options
-        See `treadle.inputs.problem.pose`.
+        See `treadle.inputs.problem.make_problem`.
     max_layers : int, optional
         Choose paths and layers together, with at most so many layers. Default: the best paths in the
         layers that first fit takes (LASH), or paths in fewer layers that cost at most 1% of the rate.
@@ -182,13 +182,13 @@ def routes_of(plan: Plan) -> RoutesResult:
     return RoutesResult(plan, result.report, notes=notes)
 
 
-def routes_text(result: RoutesResult, form: RouteFormat) -> str:
+def format_routes(result: RoutesResult, form: RouteFormat) -> str:
     """The routes in a text format.
 
     Examples
     --------
     >>> from treadle import planning
-    >>> text = planning.routes_text(planning.routes("ring:4"), planning.RouteFormat.CSV)
+    >>> text = planning.format_routes(planning.routes("ring:4"), planning.RouteFormat.CSV)
     >>> text.splitlines()[1]
     '0,1,n0,n1,0,0,0,1,1,0,0,,49152,3'
     """
@@ -212,4 +212,4 @@ def routes_lowered(result: RoutesResult, form: RouteFormat, *, path: str = "") -
     >>> found.judgement
     <Judgement compared, alltoall, 4 ranks>
     """
-    return lower_verified(result.plan, find_format(f"routes-{form}"), TextOptions(), path=path)
+    return lower_verified(result.plan, find_format(f"routes-{form}"), FileOptions(), path=path)

@@ -11,18 +11,18 @@ from typing import Unpack
 from treadle.brief import brief
 from treadle.checking import checked, left_alone
 from treadle.errors import MemoryLimitError, ScheduleError
-from treadle.formats.request import NOTHING_ASKED, Asked
+from treadle.formats.request import NOTHING_ASKED, Given
 from treadle.inputs.fabrics_and_plans import PlanLike, SizesLike, as_plan, as_size, as_sizes
 from treadle.inputs.verification import require_verified
 from treadle.program.plan_programs import programs_of
 from treadle.program.program import Program
 from treadle.runtime.data import ElementType as ElementType
 from treadle.runtime.data import Reduction as Reduction
+from treadle.runtime.device.block_lowering import left_to_switches
+from treadle.runtime.device.block_program import DeviceProtocol as DeviceProtocol
+from treadle.runtime.device.checked_blocks import can_switch_sum
 from treadle.runtime.device.emulated import measure_emulated
-from treadle.runtime.device.judged_lanes import can_switch_sum
-from treadle.runtime.device.lane_lowering import left_to_switches
-from treadle.runtime.device.lane_program import DeviceProtocol as DeviceProtocol
-from treadle.runtime.device.on_gpu import gpu_words, measure_on_gpu
+from treadle.runtime.device.on_gpu import describe_gpu, measure_on_gpu
 from treadle.runtime.libfabric import measure_libfabric
 from treadle.runtime.measured_sizes import SweepRow as SweepRow
 from treadle.runtime.measured_sizes import measure
@@ -33,8 +33,8 @@ from treadle.runtime.run_options import RunKeywords as RunKeywords
 from treadle.runtime.run_options import RunOptions
 from treadle.schedules.collective import busbw_factor
 from treadle.schedules.plan import Plan
-from treadle.simulation.lane_costs import lane_costs
-from treadle.simulation.point_to_point import Shortfall, shortfall
+from treadle.simulation.block_costs import block_costs
+from treadle.simulation.point_to_point import PointToPointGap, point_to_point_gap
 from treadle.tabular import Cell, Tabular, plain_row
 from treadle.topologies.topology import Topology
 from treadle.units import format_size
@@ -89,7 +89,7 @@ class RunResult(Tabular):
 
     rows: tuple[SweepRow, ...]
     is_reporter: bool
-    shortfall: Shortfall | None = None
+    shortfall: PointToPointGap | None = None
     measured_on: str = "this host"
 
     def records(self) -> list[dict[str, Cell]]:
@@ -234,16 +234,16 @@ def run(
     plan, sizes = as_plan(plan, "run: plan"), as_sizes(sizes, "run: sizes", least=0)
     _check_device_options(RuntimeName(runtime), options)
     if RuntimeName(runtime) in _DEVICE:
-        options.setdefault("lane_costs", lane_costs())
+        options.setdefault("lane_costs", block_costs())
     reporter = is_reporter(runtime)
     require_verified(plan)
     if RuntimeName(runtime).is_started_here:
         _check_memory(plan, max(sizes, default=0), _available_bytes())
     rows: list[SweepRow] = []
-    lacking: Shortfall | None = None
+    lacking: PointToPointGap | None = None
     factor = float(busbw_factor(plan.collective.kind, plan.collective.group_size))
 
-    def told(row: SweepRow) -> SweepRow:
+    def with_busbw(row: SweepRow) -> SweepRow:
         """With the busbw of a group: the program of an all-to-all in groups is one over all ranks."""
         return replace(row, busbw_bytes_per_s=row.algbw_bytes_per_s * factor)
 
@@ -255,27 +255,27 @@ def run(
         asks = RuntimeName(runtime) in _ASKING and len(programs.programs) == 1
         if len(programs.programs) == 1:  # groups leave nothing to switches
             asked = _asked(plan.topology, programs.programs[0], options) if asks else NOTHING_ASKED
-            lacking = shortfall(plan.topology, plan.collective, programs.programs[0], asked)
-        then = None if on_row is None else _after(told, on_row)
+            lacking = point_to_point_gap(plan.topology, plan.collective, programs.programs[0], asked)
+        then = None if on_row is None else _after(with_busbw, on_row)
         if asks:
             measured = _ASKING[RuntimeName(runtime)](
                 programs, served, on_row=then, switches=plan.topology, **options
             )
         else:
             measured = _MEASURES[RuntimeName(runtime)](programs, served, on_row=then, **options)
-        rows += map(told, measured)
+        rows += map(with_busbw, measured)
     if RuntimeName(runtime) is RuntimeName.DEVICE_GPU:
-        return RunResult(tuple(rows), reporter, lacking, gpu_words(max(sizes, default=1)))
+        return RunResult(tuple(rows), reporter, lacking, describe_gpu(max(sizes, default=1)))
     return RunResult(tuple(rows), reporter, lacking)
 
 
-def _asked(topology: Topology, program: Program, options: RunKeywords) -> Asked:
+def _asked(topology: Topology, program: Program, options: RunKeywords) -> Given:
     """What lanes leave to switches, those of protocol Simple where there are some."""
     asked = RunOptions(**options)
     if asked.device_protocols and DeviceProtocol.SIMPLE not in asked.device_protocols:
         return NOTHING_ASKED
     sums = can_switch_sum(asked.element, asked.reduction)
-    return Asked(*left_to_switches(program, topology, switch_sums=sums))
+    return Given(*left_to_switches(program, topology, switch_sums=sums))
 
 
 def _after(

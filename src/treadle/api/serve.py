@@ -24,7 +24,7 @@ from treadle.training.models.training_model import TrainingModel
 from treadle.training.serve_result import DEFAULT_BATCHES, ServeResult, ServeRow
 from treadle.training.serving import ServingPhase, ServingSetup, simulate_phase
 from treadle.training.step_inputs import costs_of_rows, slow_links
-from treadle.training.train_options import asked_step
+from treadle.training.train_options import step_request
 
 
 @checked(model=left_alone, fabrics=left_alone)
@@ -74,7 +74,7 @@ def serve(
     if not batches or min(batches) < 1:
         raise FormatError("batches: expected at least one, each at least 1")
     found, laid_out = as_model(model, samples=options.get("samples", False)), as_mesh(mesh)
-    asked = asked_step(found, laid_out, gpu, {**options, "batch": 1, "contention": 1.0})
+    asked = step_request(found, laid_out, gpu, {**options, "batch": 1, "contention": 1.0})
     with under(Context(progress)):
         costs = costs_of_rows(fabrics, schedules, laid_out, asked, options)
     narrow, times = SERVED_WEIGHT_BYTES.get(asked.precision), asked.times
@@ -98,7 +98,7 @@ def serve(
             )
             outcome = simulate_phase(setup, own)
             fabric, name = own.topology.name, own.scheduler.name
-            rows.append(ServeRow(fabric, name, own.words, setup.sequences, outcome, own.model_words))
+            rows.append(ServeRow(fabric, name, own.summary, setup.sequences, outcome, own.model_summary))
     notes = [*asked.notes, *slow_links(costs)]
     if narrow is not None:
         notes.append(

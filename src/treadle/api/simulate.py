@@ -10,9 +10,9 @@ from treadle.context import Progress
 from treadle.errors import FormatError
 from treadle.inputs.fabrics_and_plans import FabricLike, PlanLike, SizesLike, as_fabric, as_plan, as_sizes
 from treadle.inputs.problem import resolve_topology
-from treadle.inputs.texts import told_name
+from treadle.inputs.runtime_files import report_name
 from treadle.inputs.verification import require_verified
-from treadle.schedulers.third_party.placed_schedules import PlacedSchedule, place_file
+from treadle.schedulers.third_party.placed_schedules import PlacedSchedule, route_file
 from treadle.schedules.plan import Plan
 from treadle.simulation.cost_models import CostModelLike, cost_model_of
 from treadle.simulation.simulated_plans import (
@@ -106,7 +106,7 @@ def _subject_of(
 ) -> Plan | PlacedSchedule:
     """A plan, or a schedule of others on its fabric; TreadleError for what is neither."""
     fabric = None if topology is None else as_fabric(topology, "simulate: topology")
-    is_text = isinstance(plan, str | Path) and told_name(Path(plan)) != ""
+    is_text = isinstance(plan, str | Path) and report_name(Path(plan)) != ""
     if not is_text and fabric is not None:
         raise FormatError("simulate: topology: names the fabric of a schedule of others; a plan has its own")
     if isinstance(plan, PlacedSchedule):
@@ -115,4 +115,4 @@ def _subject_of(
         return as_plan(plan, "simulate: plan")
     if fabric is None:
         raise FormatError("a schedule of others names no fabric; expected topology=", source=str(plan))
-    return place_file(Path(plan), resolve_topology(fabric), progress=progress)
+    return route_file(Path(plan), resolve_topology(fabric), progress=progress)

@@ -7,7 +7,7 @@ from typing import Unpack, cast
 from treadle.checking import checked
 from treadle.context import Progress, context, in_context
 from treadle.inputs.fabrics_and_plans import FabricLike
-from treadle.inputs.problem import pose, pose_forwarding
+from treadle.inputs.problem import make_forwarding_problem, make_problem
 from treadle.options.keywords import OptionKeywords, ProblemOptions, SolveKeywords
 from treadle.schedulers.bound_results import naming_cut_off
 from treadle.schedulers.solving import SolveResult, solve_problem
@@ -32,7 +32,7 @@ def solve(
     Parameters
     ----------
     topology, collective
-        See `treadle.inputs.problem.pose`, also for the keywords that say which problem: `ranks`, `forward`,
+        See `treadle.inputs.problem.make_problem`, also for the keywords that say which problem: `ranks`, `forward`,
         `root`, `weights`, `file_format`, `demands`.
     algorithm : str
         A scheduler's name (`algorithm_names`); default ForestColl, for an all-to-all pipelined routes of an
@@ -67,8 +67,8 @@ def solve(
     """
     posed, asked = _apart(keywords)
     with context().stage("fabric"):
-        problem = pose(topology, collective, **posed)
-    with naming_cut_off(problem, lambda: pose_forwarding(topology, collective, posed)):
+        problem = make_problem(topology, collective, **posed)
+    with naming_cut_off(problem, lambda: make_forwarding_problem(topology, collective, posed)):
         return solve_problem(problem, algorithm, options, asked)
 
 

@@ -9,13 +9,13 @@ from treadle.checking import checked, left_alone
 from treadle.context import Progress, TimeLimitError, context, in_context, under
 from treadle.errors import FormatError, ScheduleError
 from treadle.inputs.fabrics_and_plans import FabricLike, SizesLike, as_sizes
-from treadle.inputs.problem import pose
+from treadle.inputs.problem import make_problem
 from treadle.options.keywords import ProblemOptions, SizeSetOptions
 from treadle.schedulers.bounds import find_bound
 from treadle.schedulers.schedulers import find_scheduler
 from treadle.schedulers.sizes.candidate_options import entrants, left_out
-from treadle.schedulers.sizes.model_corners import doubts_of
-from treadle.schedulers.sizes.race import RaceRules, race
+from treadle.schedulers.sizes.cost_ranges import uncertain_choices
+from treadle.schedulers.sizes.selection import SelectionRules, select
 from treadle.schedulers.sizes.size_sets import MOST_RANGES, SizeSet, half_octaves, size_set, verified_racers
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.simulation.cost_models import cost_model_of
@@ -40,7 +40,7 @@ def solve_sizes(
     Parameters
     ----------
     topology, collective, **problem_options
-        See `treadle.inputs.problem.pose`.
+        See `treadle.inputs.problem.make_problem`.
     sizes : sequence of int or str
         Bytes of the larger per-rank buffer.
     max_schedules : int, optional
@@ -80,24 +80,24 @@ def solve_sizes(
     if max_schedules is not None and max_schedules < 1:
         raise FormatError(f"solve: max_schedules {max_schedules}, expected at least 1")
     with context().stage("fabric"):
-        problem = pose(topology, collective, **posed)
+        problem = make_problem(topology, collective, **posed)
     if problem.collective.groups is not None:
         raise ScheduleError("solve: sets by size are of one group of ranks; leave out the mesh or the sizes")
     chosen = [find_scheduler(name) for name in algorithms or ()]
     with context().stage("bound"), under(context().unlimited):
         bound = find_bound(problem, cards_forward=True)
     model = cost_model_of(problem.topology, given)
-    rules = RaceRules(problem, model)
+    rules = SelectionRules(problem, model)
     with context().stage("candidates"):
         racers, is_late = verified_racers(rules, entrants(problem, rules.least_alpha_s, chosen), bound)
     with context().stage("race"):
         try:
-            race(racers, at)
+            select(racers, at)
         except TimeLimitError:
             is_late = True
     with context().stage("ranges"), under(context().unlimited):
         found = size_set(rules, racers, at, bound, max_schedules)
-        doubts = doubts_of(rules, racers, found[2])
+        doubts = uncertain_choices(rules, racers, found[2])
     return SizeSet(
         *found,
         bound,

@@ -15,7 +15,7 @@ from treadle.inputs.meshes import as_mesh
 from treadle.options.keywords import TrainKeywords
 from treadle.schedules.mesh import Mesh
 from treadle.training.compute_times import RooflineTimes
-from treadle.training.device_memory import shortfall
+from treadle.training.device_memory import missing_bytes
 from treadle.training.devices import Accelerator
 from treadle.training.fitting_settings import fitting_settings
 from treadle.training.forms.axes import ParallelLayout
@@ -25,7 +25,7 @@ from treadle.training.prices.calibrated_efficiency import CalibratedEfficiency, 
 from treadle.training.prices.fabric_costs import FabricCosts
 from treadle.training.step import TrainingSetup, simulate_step
 from treadle.training.step_inputs import costs_of_rows, slow_links
-from treadle.training.train_options import asked_step
+from treadle.training.train_options import step_request
 from treadle.training.train_result import (
     DEFAULT_SCHEDULES,
     TrainResult,
@@ -129,7 +129,7 @@ def train(
     with under(Context(progress)):
         found_model, meant = as_model(model, samples=options.get("samples", False)), as_mesh(mesh)
         ParallelLayout(meant)
-        asked = asked_step(found_model, meant, gpu, options)
+        asked = step_request(found_model, meant, gpu, options)
         costs = costs_of_rows(fabrics, schedules, meant, asked, options)
         setup = TrainingSetup(
             found_model,
@@ -149,9 +149,11 @@ def train(
             context().report("steps", place, len(costs))
             outcome = simulate_step(setup, own)
             fabric, name = own.topology.name, own.scheduler.name
-            rows.append(TrainRow(fabric, name, outcome, own.words, own.is_bound, own.priced, own.model_words))
+            rows.append(
+                TrainRow(fabric, name, outcome, own.summary, own.is_bound, own.priced, own.model_summary)
+            )
         first = rows[0].outcome
-        is_short = shortfall(first.memory, asked.device.memory_bytes)
+        is_short = missing_bytes(first.memory, asked.device.memory_bytes)
         return TrainResult(
             found_model,
             meant,

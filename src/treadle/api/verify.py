@@ -9,7 +9,7 @@ from treadle.checking import checked
 from treadle.errors import ScheduleError
 from treadle.inputs.fabrics_and_plans import FabricLike, PlanLike, as_plan
 from treadle.inputs.problem import resolve_topology
-from treadle.inputs.texts import TextVerification, read_text, verify_text
+from treadle.inputs.runtime_files import FileVerification, read_runtime_file, verify_runtime_file
 from treadle.inputs.verification import VerifyResult, check_plan
 from treadle.schedules.plan import HasPlan, Plan
 from treadle.topologies import topology_hash
@@ -27,7 +27,7 @@ def verify(plan: PlanLike, topology: FabricLike, *, root: int | None = None) -> 
 @overload
 def verify(
     plan: PlanLike, *, root: int | None = None, profile: str | None = None
-) -> VerifyResult | TextVerification: ...
+) -> VerifyResult | FileVerification: ...
 
 
 @checked()
@@ -37,7 +37,7 @@ def verify(
     *,
     root: int | None = None,
     profile: str | None = None,
-) -> VerifyResult | TextVerification:
+) -> VerifyResult | FileVerification:
     """Check a plan's schedules and claims, or a schedule of others.
 
     Parameters
@@ -57,7 +57,7 @@ def verify(
     Returns
     -------
     VerifyResult
-        Of a text without a fabric TextVerification.
+        Of a text without a fabric FileVerification.
 
     Raises
     ------
@@ -71,9 +71,9 @@ def verify(
     >>> treadle.verify(plan, "ring:4").is_ok
     True
     """
-    if isinstance(plan, str | Path) and (text := read_text(Path(plan))) is not None:
+    if isinstance(plan, str | Path) and (text := read_runtime_file(Path(plan))) is not None:
         if topology is None:
-            return verify_text(text, source=str(plan), profile=profile, root=root or 0)
+            return verify_runtime_file(text, source=str(plan), profile=profile, root=root or 0)
         if profile is not None:
             raise ScheduleError("verify: profile: is about a text without a fabric")
         return _verify_placed(Path(plan), resolve_topology(topology), root or 0)
@@ -85,8 +85,8 @@ def verify(
 
 def _verify_placed(path: Path, fabric: Topology, root: int) -> VerifyResult:
     from treadle.schedulers.third_party.placed_schedules import (
-        place_file,  # which verifies plans by this module
+        route_file,  # which verifies plans by this module
     )
 
-    placed = place_file(path, fabric, root=root)
+    placed = route_file(path, fabric, root=root)
     return VerifyResult(fabric, topology_hash(fabric), False, (placed.report,), placed=placed)

@@ -37,7 +37,7 @@ class Command(click.Command):
         """Read the arguments into the options of `ctx`."""
         # loaded here and below: the program's own help and version do without
         from treadle.cli.settings.configuration import chosen_settings
-        from treadle.cli.usage import missing, refuse_extra, refuse_swapped
+        from treadle.cli.usage import missing, reject_extra, reject_swapped
 
         words, rest = self._words(ctx, args)
         if words.keys() & {"help", "help_all"}:
@@ -50,7 +50,7 @@ class Command(click.Command):
         if fabric is not None and self._lacks_fabric(words):
             words, rest = self._words(ctx, [fabric.value, *args])
             ctx.meta["treadle.fabric"] = fabric
-        refuse_swapped(ctx.command_path, words.get("topology") or words.get("plan"), words.get("collective"))
+        reject_swapped(ctx.command_path, words.get("topology") or words.get("plan"), words.get("collective"))
         self._refuse_options_as_values(words)
         values = {name: self._value(row, words[name]) for name, row in self.rows.items() if name in words}
         values = self._set(words, chosen) | values
@@ -58,7 +58,7 @@ class Command(click.Command):
         for row in self.rows.values():
             if row.default is REQUIRED and row.name not in {*values, *spared}:
                 raise FormatError(missing(ctx.command_path, self.rows, row, words))
-        refuse_extra(ctx.command_path, self.rows, rest, words)
+        reject_extra(ctx.command_path, self.rows, rest, words)
         self._check_places(values)
         ctx.obj = self.table(dict.fromkeys(spared) | values, words)
         ctx.meta["treadle.settings"] = chosen

@@ -193,13 +193,13 @@ def _values(row: Row, word: str, typed: Sequence[str], mesh: str) -> Iterable[st
     """What an option or argument may be given."""
     if row.choices:
         return _beginning(word, row.known())
-    source = row.words or ("files" if "Path" in row.type else _SOURCES.get(row.place, ""))
+    source = row.words or ("files" if "Path" in row.type else _SOURCES.get(row.placeholder, ""))
     match source:
         case "fabrics":
             return [*_fabrics(word), *_files(word)]
         case "collectives" | "algorithms":
             head, comma, last = word.rpartition(",")
-            if comma and not row.place.endswith("..."):
+            if comma and not row.placeholder.endswith("..."):
                 return []
             known = COLLECTIVES if source == "collectives" else _algorithms(typed)
             return [f"{head}{comma}{one}" for one in _beginning(last, known)]

@@ -6,7 +6,7 @@ from treadle import planning
 from treadle.errors import FormatError
 
 
-def asked_cost_model(given: str | None, alpha: object) -> planning.CostModel | None:
+def given_cost_model(given: str | None, alpha: object) -> planning.CostModel | None:
     """The model that is asked for; FormatError if alpha is given beside it, or there is no such model."""
     if given is None:
         return None

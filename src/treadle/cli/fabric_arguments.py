@@ -47,12 +47,12 @@ def fabric_at(options: Fabric, place: str) -> Iterator[None]:
     if isinstance(text, str) and not _is_plan(text):
         found = read_fabric(text, options)
         if not getattr(options, "quiet", False):
-            tell_warnings(found)
+            print_warnings(found)
         told = findings(found) if found.format not in _OURS else None
         setattr(options, place, left_of(found.topology, options.without))
     else:
         plan = getattr(options, "plan", None)
-        refuse_fabric(options, plan if text is None and isinstance(plan, str) and _is_plan(plan) else text)
+        reject_fabric(options, plan if text is None and isinstance(plan, str) and _is_plan(plan) else text)
     token = FINDINGS.set(told)
     try:
         yield
@@ -96,7 +96,7 @@ def findings(found: Imported) -> dict[str, object]:
     }
 
 
-def tell_warnings(found: Imported) -> None:
+def print_warnings(found: Imported) -> None:
     """What an import doubts, a line each on stderr."""
     from treadle.cli.output import warn
 
@@ -110,7 +110,7 @@ def _is_plan(text: str) -> bool:
     return is_plan_file(text)
 
 
-def refuse_fabric(options: Fabric, text: str | None) -> None:
+def reject_fabric(options: Fabric, text: str | None) -> None:
     """FormatError if an option is about a fabric and none is read."""
     for row in Fabric.rows.values():
         if row.name in options.typed:

@@ -104,7 +104,7 @@ def _listed(rows: Rows, width: int) -> list[str]:
 
 
 def _argument(row: Row) -> str:
-    name = row.place + ("..." if row.is_list else "")
+    name = row.placeholder + ("..." if row.is_list else "")
     return name if row.default is REQUIRED else f"[{name}]"
 
 

@@ -9,22 +9,22 @@ from treadle.cli.memory_fence import memory_fence
 from treadle.cli.usage import is_collective, is_fabric
 from treadle.errors import FormatError
 from treadle.input_files import is_file, read_head
-from treadle.planning import told_format
+from treadle.planning import format_name
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import load_plan
 from treadle.schedules.plan_files.budget import MAX_MEMORY
-from treadle.topologies.readers.reader import told_topology
+from treadle.topologies.readers.reader import topology_name
 
 
 def read_plan(path: str | Path, max_memory: int | None) -> Plan:
     """The plan of a file that takes no more than ``--max-memory`` grants."""
-    refuse_what_is_no_plan(path)
+    require_plan_file(path)
     granted = max_memory or MAX_MEMORY
     with memory_fence(granted, str(path)):
         return load_plan(path, max_memory_bytes=granted)
 
 
-def refuse_what_is_no_plan(path: str | Path, expected: str = "a plan that solve wrote (-o)") -> None:
+def require_plan_file(path: str | Path, expected: str = "a plan that solve wrote (-o)") -> None:
     """FormatError for what users take for a plan and is something else: it says what, and what takes it.
 
     Raises
@@ -52,12 +52,12 @@ def refuse_what_is_no_plan(path: str | Path, expected: str = "a plan that solve 
     if head.startswith(_ZIP):
         return
     text = head.decode("utf-8", "replace")
-    if (form := told_format(text)) is not None:
+    if (form := format_name(text)) is not None:
         raise FormatError(
             f"this is a text for a runtime ({form.name}), not a plan; 'treadle verify' judges it",
             source=shown,
         )
-    if (told := told_topology(text)) is not None:
+    if (told := topology_name(text)) is not None:
         raise FormatError(f"this is a topology ({told.title}), not a plan; {_solved(shown)}", source=shown)
 
 

@@ -61,7 +61,7 @@ def is_fabric(text: str) -> bool:
     return names_fabric(text)
 
 
-def refuse_swapped(command: str, topology: str | None, collective: str | None) -> None:
+def reject_swapped(command: str, topology: str | None, collective: str | None) -> None:
     """FormatError for a collective in the place of the fabric, with the right order."""
     if topology is None or collective is None or not is_collective(topology) or is_collective(collective):
         return
@@ -109,14 +109,16 @@ def missing(path: str, rows: Mapping[str, Row], row: Row, words: Mapping[str, An
     """That an option or argument is missing, with a command line as an example."""
     if not row.is_argument:
         return f"{row.flag} {row.metavar} is missing: {_told(row)}"
-    is_collective = row.place == "COLLECTIVE"
+    is_collective = row.placeholder == "COLLECTIVE"
     expected = f"one of {', '.join(COLLECTIVES)}" if is_collective else _told(row)
     example = [path]
     for one in rows.values():
         if one.is_argument and one.default is REQUIRED:
             given = words.get(one.name)
-            example.append(_EXAMPLES.get(one.place, one.place) if given is None else _quoted(str(given)))
-    return f"{row.place} is missing; expected {expected}, as in: {' '.join(example)}"
+            example.append(
+                _EXAMPLES.get(one.placeholder, one.placeholder) if given is None else _quoted(str(given))
+            )
+    return f"{row.placeholder} is missing; expected {expected}, as in: {' '.join(example)}"
 
 
 def _told(row: Row) -> str:
@@ -141,12 +143,12 @@ def unknown_command(name: str, path: str, known: Sequence[str]) -> str:
     return f"no command {shown}{did_you_mean(name, known) or ';'} {_listed(path)}"
 
 
-def refuse_extra(path: str, rows: Mapping[str, Row], rest: Sequence[str], values: Mapping[str, Any]) -> None:
+def reject_extra(path: str, rows: Mapping[str, Row], rest: Sequence[str], values: Mapping[str, Any]) -> None:
     """FormatError if arguments are left over."""
     if not rest:
         return
     words = " ".join(rest)
-    takes = " ".join(one.place for one in rows.values() if one.is_argument) or "no arguments"
+    takes = " ".join(one.placeholder for one in rows.values() if one.is_argument) or "no arguments"
     text = f"{_name(path)} takes {takes}; left over: {words[:_LONGEST]}"
     given, second = (
         str(values.get("topology") or values.get("plan") or ""),

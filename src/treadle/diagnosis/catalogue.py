@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
+from treadle.diagnosis.cause import MOST_LINES, Case, Cause, Rule, make_cause
 from treadle.diagnosis.log import Log
 from treadle.diagnosis.log_lines import LogLine
 from treadle.diagnosis.network_rules import acs, crossed_rails, idle_nics, no_gdr, pcie, ports, tcp
-from treadle.diagnosis.suspect import MOST_LINES, Case, Rule, Suspect, suspect
 from treadle.diagnosis.verdict import FALLEN, fallen
 from treadle.units import format_size
 
@@ -70,10 +70,10 @@ RESTRICTIONS = (
 """Values that make NCCL slower, as its documentation of the environment describes the variables."""
 
 
-def restricting(case: Case, found: tuple[Suspect, ...]) -> list[Suspect]:
+def restricting(case: Case, found: tuple[Cause, ...]) -> list[Cause]:
     """A variable holds NCCL back, and no other suspect names it yet."""
     named = {line for one in found for line in one.lines}
-    suspects: list[Suspect] = []
+    suspects: list[Cause] = []
     for restriction in RESTRICTIONS:
         settings = (
             one
@@ -85,7 +85,7 @@ def restricting(case: Case, found: tuple[Suspect, ...]) -> list[Suspect]:
         setting = next(settings, None)
         if setting is not None and not (restriction.between_boxes and case.n_hosts == 1):
             remedy = f"unset {setting.name}, unless it is there for a reason"
-            suspects += suspect("environment", f"{setting.words}: {restriction.text}", remedy, setting)
+            suspects += make_cause("environment", f"{setting.summary}: {restriction.text}", remedy, setting)
     return suspects[:_MOST]
 
 
@@ -96,7 +96,7 @@ _FEW_CHANNELS = 2
 _LINK = re.compile(r"\+ (PCI|NVL|XGMI|NET)\[(\d{1,6}(?:\.\d{1,3})?)\] - (GPU|NVS|NET|DEV)/")
 
 
-def graph_fell_back(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
+def graph_fell_back(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
     """NCCL found hardly any way through a box that has fast links."""
     log = case.log
     least = min(log.channels, key=lambda one: one.collective, default=None)
@@ -119,10 +119,10 @@ def graph_fell_back(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
         "look for a missing link: nvidia-smi nvlink -s, fabric manager, IMEX; NCCL_TOPO_DUMP_FILE shows what "
         "NCCL sees"
     )
-    return suspect("graph-search", text, remedy, least, no_path, single)
+    return make_cause("graph-search", text, remedy, least, no_path, single)
 
 
-def no_p2p(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
+def no_p2p(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
     """GPUs of a box exchange data through the CPU's memory although they have fast links."""
     log = case.log
     said, shared = log.remarks.get("p2p-disabled"), log.transport("SHM")
@@ -138,12 +138,12 @@ def no_p2p(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
         remedy = "GeForce cards have no peer-to-peer; with others see nvidia-smi topo -p2p r, ACS and IOMMU"
     if setting is not None:
         remedy = f"unset {setting.name}"
-    return suspect("no-p2p", text, remedy, said, shared, setting)
+    return make_cause("no-p2p", text, remedy, said, shared, setting)
 
 
-def slow_links(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
+def slow_links(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
     """A GPU or a network card has slower links than its like."""
-    slowest: list[Suspect] = []
+    slowest: list[Cause] = []
     for what, values in _figures(case.log).items():
         counts = Counter(speed for _, _, speed in values)
         usual, times = max(counts.items(), key=lambda one: (one[1], one[0]))
@@ -162,7 +162,7 @@ def slow_links(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
             "NVLinks": "see nvidia-smi nvlink -s for links that are down",
             "a port": "see ibstat for the port's rate: cable, switch port",
         }[what]
-        slowest += suspect("slow-link", text, remedy, *lines, usual_line)
+        slowest += make_cause("slow-link", text, remedy, *lines, usual_line)
     return slowest
 
 
@@ -195,19 +195,19 @@ _RISING = 1.15
 """A doubling of the size that brings so much has not reached the peak."""
 
 
-def wrong_results(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
+def wrong_results(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
     """Values were wrong."""
-    found: list[Suspect] = []
+    found: list[Cause] = []
     remedy = "test GPUs and links one by one (dcgmi diag -r 3), NCCL_P2P_DISABLE=1, without plug-ins"
     for table in case.log.tables:
         wrong = [row for row in table.rows if row.wrong]
         sizes = f"{len(wrong)} of {len(table.rows)} sizes" if wrong else "some sizes"
         text = f"results are wrong at {sizes}: no speed counts before that is mended"
-        found += suspect("wrong-results", text, remedy, *wrong[:2], table.out_of_bounds)
+        found += make_cause("wrong-results", text, remedy, *wrong[:2], table.out_of_bounds)
     return found[:2]
 
 
-def falls(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
+def falls(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
     """Large sizes are slower than middling ones."""
     table = case.table
     last = None if table is None else fallen(table)
@@ -230,10 +230,10 @@ def falls(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
         f"busbw falls with the size: {peak.busbw:g} GB/s at {format_size(peak.size)}, {last.busbw:g} at "
         f"{format_size(last.size)}: {why}"
     )
-    return suspect("falls-with-size", text, remedy, *dict.fromkeys((peak.line, first.line, last.line)))
+    return make_cause("falls-with-size", text, remedy, *dict.fromkeys((peak.line, first.line, last.line)))
 
 
-def reported(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
+def reported(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
     """NCCL's RAS service found errors."""
     lines = case.log.ras
     if not lines:
@@ -241,10 +241,10 @@ def reported(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
     first = next((one for one in lines if "dead" in one.text or "Missing" in one.text), lines[0])
     text = f"NCCL's RAS service reports {len(lines)} lines of errors and warnings: {first.text}"
     remedy = "see the ranks and processes that it names: stopped, hung or behind the others"
-    return suspect("ras", text, remedy, *dict.fromkeys((first, *lines)))
+    return make_cause("ras", text, remedy, *dict.fromkeys((first, *lines)))
 
 
-def still_rising(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
+def still_rising(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
     """The largest size is too small to show what the system can do."""
     table = case.table
     if table is None or len(table.rows) < 2:
@@ -257,7 +257,7 @@ def still_rising(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
     if last.busbw < before.busbw * _RISING ** max(1.0, math.log2(last.size / before.size)):
         return []
     text = f"busbw still rises at {format_size(last.size)}, the largest size: the peak was not reached"
-    return suspect("small-sizes", text, "measure larger sizes: -e 8G", before, last)
+    return make_cause("small-sizes", text, "measure larger sizes: -e 8G", before, last)
 
 
 RULES = (
@@ -328,9 +328,9 @@ RULES = (
 )
 
 
-def suspects(case: Case) -> tuple[Suspect, ...]:
+def find_causes(case: Case) -> tuple[Cause, ...]:
     """All that the catalogue finds, the surest first."""
-    found: tuple[Suspect, ...] = ()
+    found: tuple[Cause, ...] = ()
     for rule in RULES:
         if rule.is_always or case.is_low:
             found += tuple(rule.find(case, found))

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from treadle.diagnosis.log import Log
-from treadle.diagnosis.log_figures import used_nics
+from treadle.diagnosis.log_values import used_nics
 from treadle.errors import FormatError, TopologyError
 from treadle.machines.system import Generation
-from treadle.refusal import Refusal
 from treadle.spelling import counted
 from treadle.topologies.catalogue.platforms import add_box, mi250, mi300x
 from treadle.topologies.readers.imported import Imported, ImportOptions
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.units import format_bandwidth
+from treadle.unsupported import Unsupported
 
 _GB = 10**9
 _MOST_NICS = 64
@@ -118,7 +118,7 @@ class LogFabric:
     assumes_nics: bool = False
 
 
-def fabric_of_devices(log: Log, options: ImportOptions) -> LogFabric | Refusal:
+def fabric_of_devices(log: Log, options: ImportOptions) -> LogFabric | Unsupported:
     """Return the usual fabric of the listed GPUs, or why none is known.
 
     Parameters
@@ -136,12 +136,12 @@ def fabric_of_devices(log: Log, options: ImportOptions) -> LogFabric | Refusal:
     model = model_of(log)
     if model is None or len(set(per_host.values())) > 1:
         names = sorted({rank.model or "unknown" for rank in log.ranks.values()})
-        return Refusal(f"no usual fabric of {', '.join(names)[:80] or 'the ranks'} is known")
+        return Unsupported(f"no usual fabric of {', '.join(names)[:80] or 'the ranks'} is known")
     hosts, gpus = len(per_host), next(iter(per_host.values()))
     if model.per_domain and hosts > 1:
         domains = max(1, hosts * gpus // model.per_domain)
         if domains > 1 and hosts * gpus % model.per_domain:
-            return Refusal("how many hosts NVSwitches join is not known")
+            return Unsupported("how many hosts NVSwitches join is not known")
         hosts, gpus = domains, hosts * gpus // domains
     given = options.nics
     if given is not None and not (given.isdecimal() and 1 <= int(given) <= _MOST_NICS):
@@ -158,7 +158,7 @@ def fabric_of_devices(log: Log, options: ImportOptions) -> LogFabric | Refusal:
             made = model.platform(hosts, gpus, nic_bandwidth=nic)
             return LogFabric(made, assumed=(name,), is_usual=True, assumes_nics=hosts > 1)
         except TopologyError as error:
-            return Refusal(str(error))
+            return Unsupported(str(error))
     builder = TopologyBuilder(name)
     boxes = [_add_box(builder, f"box{box}", gpus, model) for box in range(hosts)]
     text = f"{name}, {model.link} GB/s per GPU {'by NVLink' if model.has_fast_links else 'by PCIe'}"

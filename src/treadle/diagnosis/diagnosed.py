@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from treadle.brief import brief
+from treadle.diagnosis.cause import Cause
+from treadle.diagnosis.limit_position import LimitPosition
 from treadle.diagnosis.log import Log, ResultTable, TableRow
-from treadle.diagnosis.suspect import Suspect
+from treadle.diagnosis.reference_bandwidths import Limit
 from treadle.diagnosis.verdict import Curve, Verdict
-from treadle.diagnosis.yardstick_words import BindingPlace
-from treadle.diagnosis.yardsticks import Limit
-from treadle.notebook import own_words, shown
+from treadle.notebook import displayed, own_repr
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies.readers.imported import Imported
 from treadle.topologies.topology import Topology
@@ -21,7 +21,7 @@ RING, OPTIMUM, IN_NETWORK = "ring", "optimum", "in-network"
 
 @brief("name", "share", "place")
 @dataclass(frozen=True)
-class Yardstick:
+class ReferenceBandwidth:
     """What a figure is held against.
 
     Parameters
@@ -31,7 +31,7 @@ class Yardstick:
     limit : Limit
     share : float
         Measured busbw over the limit's.
-    place : BindingPlace
+    place : LimitPosition
         Where the limit binds.
     is_whole : bool
         Of the whole fabric, where NCCL uses fewer of its NICs than there are.
@@ -40,13 +40,13 @@ class Yardstick:
     name: str
     limit: Limit
     share: float
-    place: BindingPlace
+    place: LimitPosition
     is_whole: bool = False
 
 
 @brief("collective", "n_ranks", "topology", "yardsticks", "above")
 @dataclass(frozen=True)
-class JudgedTable:
+class CheckedTable:
     """A table of the log beside the fabric.
 
     Parameters
@@ -76,19 +76,19 @@ class JudgedTable:
     n_ranks: int
     peak: TableRow
     topology: Topology
-    yardsticks: tuple[Yardstick, ...]
+    yardsticks: tuple[ReferenceBandwidth, ...]
     above: str
     is_low: bool
     verdict: Verdict
     curve: Curve | None = None
     with_nvls: Limit | None = None
 
-    def yardstick(self, name: str) -> Yardstick | None:
+    def reference(self, name: str) -> ReferenceBandwidth | None:
         """The yardstick of that name, of the NICs in use."""
         return next((one for one in self.yardsticks if one.name == name and not one.is_whole), None)
 
 
-@shown(own_words)
+@displayed(own_repr)
 @dataclass(frozen=True)
 class Diagnosis:
     """What a log and a fabric say together.
@@ -102,7 +102,7 @@ class Diagnosis:
         What was recognised in the log's system tree, where the fabric comes from that.
     assumed : tuple of str
         What was taken for granted of a fabric that comes from the log.
-    judgements : tuple of JudgedTable
+    judgements : tuple of CheckedTable
     unjudged : tuple of (ResultTable, str)
         Tables without a judgement, and why.
     suspects : tuple of Suspect
@@ -129,9 +129,9 @@ class Diagnosis:
     topology: Topology | None
     imported: Imported | None
     assumed: tuple[str, ...]
-    judgements: tuple[JudgedTable, ...]
+    judgements: tuple[CheckedTable, ...]
     unjudged: tuple[tuple[ResultTable, str], ...]
-    suspects: tuple[Suspect, ...]
+    suspects: tuple[Cause, ...]
     used_nics: int
     fabric_nics: int
     late: tuple[str, ...]

@@ -8,23 +8,22 @@ from dataclasses import replace
 from fractions import Fraction
 
 from treadle.context import TimeLimitError
-from treadle.diagnosis.catalogue import suspects
+from treadle.diagnosis.catalogue import find_causes
+from treadle.diagnosis.cause import Case
 from treadle.diagnosis.device_fabric import LogFabric, model_of
 from treadle.diagnosis.diagnosed import (
     IN_NETWORK,
     OPTIMUM,
     RING,
+    CheckedTable,
     Diagnosis,
-    JudgedTable,
-    Yardstick,
+    ReferenceBandwidth,
 )
 from treadle.diagnosis.expected import Conditions, conditions
+from treadle.diagnosis.limit_position import LimitPosition, limit_position_of, pcie_limit
 from treadle.diagnosis.log import Log, ResultTable
-from treadle.diagnosis.log_figures import kind_of, ranks_of, shows_fast_links, used_nics
-from treadle.diagnosis.suspect import Case
-from treadle.diagnosis.verdict import Outcome, Verdict, curve_of, verdict_of
-from treadle.diagnosis.yardstick_words import BindingPlace, pcie_limit, place_of
-from treadle.diagnosis.yardsticks import (
+from treadle.diagnosis.log_values import kind_of, ranks_of, shows_fast_links, used_nics
+from treadle.diagnosis.reference_bandwidths import (
     Limit,
     has_fast_links,
     in_network_limit,
@@ -35,15 +34,16 @@ from treadle.diagnosis.yardsticks import (
     with_sums,
     without_sums,
 )
+from treadle.diagnosis.verdict import Outcome, Verdict, curve_of, verdict_of
 from treadle.errors import InfeasibleError
 from treadle.machines.system import System, system_of
-from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.spelling import counted
 from treadle.topologies.named_boxes import Boxes, find_boxes, joined_by_nvswitches, rank_boxes
 from treadle.topologies.topology import Topology
+from treadle.unsupported import Unsupported
 
-HEALTHY_SHARES = {BindingPlace.NICS: 0.85, BindingPlace.PCIE: 0.85, BindingPlace.NETWORK: 0.85}
+HEALTHY_SHARES = {LimitPosition.NICS: 0.85, LimitPosition.PCIE: 0.85, LimitPosition.NETWORK: 0.85}
 
 
 """Shares of the ring that a healthy system reaches, by where that binds: 86% and more in public cases."""
@@ -70,9 +70,9 @@ HEALTHY_ALLTOALL = 0.6
 class Examination:
     """Judges a log's tables one by one, then asks the catalogue of suspects."""
 
-    def __init__(self, log: Log, fabric: LogFabric | Refusal, kind: CollectiveKind | None) -> None:
+    def __init__(self, log: Log, fabric: LogFabric | Unsupported, kind: CollectiveKind | None) -> None:
         self._log, self._fabric, self._kind = log, fabric, kind
-        self._topology = None if isinstance(fabric, Refusal) else fabric.topology
+        self._topology = None if isinstance(fabric, Unsupported) else fabric.topology
         self._fabric_nics = self._used_nics = 0
         self._hosts_per_box = 1
         self._cases: list[Case] = []
@@ -82,11 +82,11 @@ class Examination:
 
     def diagnosis(self) -> Diagnosis:
         """All of it."""
-        judgements: list[JudgedTable] = []
+        judgements: list[CheckedTable] = []
         unjudged: list[tuple[ResultTable, str]] = []
         for table in self._log.tables:
             found = self._judged(table)
-            if isinstance(found, JudgedTable):
+            if isinstance(found, CheckedTable):
                 judgements.append(found)
             else:
                 unjudged.append((table, str(found)))
@@ -98,15 +98,15 @@ class Examination:
         return Diagnosis(
             log=self._log,
             topology=self._topology,
-            imported=None if isinstance(fabric, Refusal) else fabric.imported,
-            assumed=(*(() if isinstance(fabric, Refusal) else fabric.assumed), *self._notes),
+            imported=None if isinstance(fabric, Unsupported) else fabric.imported,
+            assumed=(*(() if isinstance(fabric, Unsupported) else fabric.assumed), *self._notes),
             judgements=tuple(judgements),
             unjudged=tuple(unjudged),
-            suspects=suspects(case),
+            suspects=find_causes(case),
             used_nics=self._used_nics,
             fabric_nics=self._fabric_nics,
             late=tuple(self._late),
-            missing=str(fabric) if isinstance(fabric, Refusal) and self._log.tables else "",
+            missing=str(fabric) if isinstance(fabric, Unsupported) and self._log.tables else "",
         )
 
     def _hosts(self, table: ResultTable | None) -> list[str]:
@@ -116,30 +116,30 @@ class Examination:
         whole = sorted(hosts) == list(range(len(hosts)))
         return [hosts[rank] for rank in range(len(hosts))] if whole else []
 
-    def _judged(self, table: ResultTable) -> JudgedTable | Refusal:
+    def _judged(self, table: ResultTable) -> CheckedTable | Unsupported:
         kind = self._kind or kind_of(table)
         hosts = self._hosts(table)
         n_ranks = (
-            len(hosts) or self._log.n_ranks or (0 if isinstance(kind, Refusal) else ranks_of(table, kind))
+            len(hosts) or self._log.n_ranks or (0 if isinstance(kind, Unsupported) else ranks_of(table, kind))
         )
         topology = self._topology
-        if isinstance(kind, Refusal):
+        if isinstance(kind, Unsupported):
             return kind
         if topology is None:
-            return Refusal("the fabric is not known")
+            return Unsupported("the fabric is not known")
         n = len(topology.compute_nodes)
         if n_ranks and n_ranks != n:
-            return Refusal(f"it has {n_ranks} ranks, the fabric {n}; say the right one by --topology")
+            return Unsupported(f"it has {n_ranks} ranks, the fabric {n}; say the right one by --topology")
         if n < 2:
-            return Refusal("one rank exchanges nothing")
+            return Unsupported("one rank exchanges nothing")
         try:
             return self._judge(table, kind, topology, hosts)
         except InfeasibleError as error:
-            return Refusal(str(error))
+            return Unsupported(str(error))
 
     def _judge(
         self, table: ResultTable, kind: CollectiveKind, topology: Topology, hosts: Sequence[str]
-    ) -> JudgedTable | Refusal:
+    ) -> CheckedTable | Unsupported:
         of_rank = joined_by_nvswitches(topology, rank_boxes(topology, hosts))
         boxes = find_boxes(topology, of_rank)
         self._note_sizes(hosts, of_rank, topology)
@@ -159,7 +159,7 @@ class Examination:
             used = topology
             yardsticks = self._yardsticks(used, of_rank, table, kind, is_whole=False)
         if not yardsticks:
-            return Refusal("the time limit was reached; allow more (--time-limit)")
+            return Unsupported("the time limit was reached; allow more (--time-limit)")
         if used is not topology:
             yardsticks += self._yardsticks(topology, of_rank, table, kind, is_whole=True)
         above, first = _above(yardsticks), yardsticks[0]
@@ -167,13 +167,13 @@ class Examination:
         system, given = self._system(topology)
         assumes = isinstance(self._fabric, LogFabric) and self._fabric.assumes_nics
         verdict = verdict_of(table, kind, system, given, assumes_nics=assumes)
-        has_no_model = isinstance(system, Refusal) or kind is CollectiveKind.ALLTOALL
+        has_no_model = isinstance(system, Unsupported) or kind is CollectiveKind.ALLTOALL
         if has_no_model and verdict.outcome is Outcome.CANNOT_SAY and verdict.expected is None:
             what = "a ring at nominal link rates" if first.name == RING else "the optimum"
             outcome = Outcome.SLOW if _is_low(yardsticks) else Outcome.NORMAL
             verdict = Verdict(outcome, f"{what}; {verdict.reason}", first.share)
         is_slow = verdict.outcome is Outcome.SLOW
-        pcie = pcie_limit(used, boxes, first.limit) if first.place is BindingPlace.PCIE else None
+        pcie = pcie_limit(used, boxes, first.limit) if first.place is LimitPosition.PCIE else None
         is_low = is_slow or _is_low(yardsticks)
         case = self._case(
             table, hosts, topology=used, boxes=boxes, share=first.share, is_low=is_low, pcie=pcie
@@ -182,9 +182,9 @@ class Examination:
         n = len(topology.compute_nodes)
         curve = curve_of(table, kind, system, given)
         with_nvls = self._with_nvls(system, kind, topology, of_rank, yardsticks)
-        return JudgedTable(table, kind, n, peak, used, yardsticks, above, is_slow, verdict, curve, with_nvls)
+        return CheckedTable(table, kind, n, peak, used, yardsticks, above, is_slow, verdict, curve, with_nvls)
 
-    def _system(self, topology: Topology) -> tuple[System | Refusal, Conditions]:
+    def _system(self, topology: Topology) -> tuple[System | Unsupported, Conditions]:
         """Return the machine, of the listed GPUs' generation, and what the log says of the library."""
         system, model, full_board = system_of(topology), model_of(self._log), 0
         is_usual = isinstance(self._fabric, LogFabric) and self._fabric.is_usual
@@ -197,16 +197,16 @@ class Examination:
 
     def _with_nvls(
         self,
-        system: System | Refusal,
+        system: System | Unsupported,
         kind: CollectiveKind,
         topology: Topology,
         of_rank: Sequence[int],
-        found: Sequence[Yardstick],
+        found: Sequence[ReferenceBandwidth],
     ) -> Limit | None:
         """Return the optimum with NVLink SHARP, NCCL's default, if the fabric leaves it out."""
         if kind is not CollectiveKind.ALLREDUCE or any(one.name == IN_NETWORK for one in found):
             return None
-        if isinstance(system, Refusal) or not (system.generation.has_nvls and system.has_switch):
+        if isinstance(system, Unsupported) or not (system.generation.has_nvls and system.has_switch):
             return None
         capable = with_sums(topology, find_boxes(topology, of_rank), nvls=True, sharp=False)
         limits: list[tuple[str, Limit]] = []
@@ -233,7 +233,7 @@ class Examination:
         kind: CollectiveKind,
         *,
         is_whole: bool,
-    ) -> tuple[Yardstick, ...]:
+    ) -> tuple[ReferenceBandwidth, ...]:
         """Ring, optimum, and the in-network optimum where that applies."""
         measured = Fraction(table.peak.busbw) * 10**9
         boxes = find_boxes(topology, of_rank)
@@ -258,7 +258,13 @@ class Examination:
                 more = (kind, *key)
                 self._add(found, IN_NETWORK, lambda: in_network_limit(capable, kind), more)
         return tuple(
-            Yardstick(name, limit, float(measured / limit.busbw), place_of(topology, boxes, limit), is_whole)
+            ReferenceBandwidth(
+                name,
+                limit,
+                float(measured / limit.busbw),
+                limit_position_of(topology, boxes, limit),
+                is_whole,
+            )
             for name, limit in found
         )
 
@@ -305,7 +311,7 @@ class Examination:
             n_hosts = boxes.count  # NVSwitches join hosts: no data passes a network between these
         if boxes is not None and not hosts:
             n_hosts, n_ranks = max(n_hosts, boxes.count), len(topology.compute_nodes) if topology else n_ranks
-        given = topology is not None and not (isinstance(self._fabric, Refusal) or self._fabric.imported)
+        given = topology is not None and not (isinstance(self._fabric, Unsupported) or self._fabric.imported)
         return Case(
             log=log,
             table=table,
@@ -326,7 +332,7 @@ def _groups(noun: str, sizes: Sequence[int]) -> str:
     return f"{counted(len(sizes), noun)} of {ranks} rank{'s' if sizes[-1] > 1 else ''}"
 
 
-def _above(yardsticks: Sequence[Yardstick]) -> str:
+def _above(yardsticks: Sequence[ReferenceBandwidth]) -> str:
     """What a figure above the optimum means."""
     shares = {one.name: one.share for one in yardsticks if not one.is_whole}
     if shares.get(OPTIMUM, 0) <= 1:
@@ -337,7 +343,7 @@ def _above(yardsticks: Sequence[Yardstick]) -> str:
     return "faster than possible without in-network reduction: NVLS or SHARP is in use: compare with that"
 
 
-def _is_low(yardsticks: Sequence[Yardstick]) -> bool:
+def _is_low(yardsticks: Sequence[ReferenceBandwidth]) -> bool:
     """Whether no yardstick of the NICs in use says that a healthy system does no better."""
     healthy = {
         RING: HEALTHY_SHARES.get(yardsticks[0].place, HEALTHY_IN_BOX),

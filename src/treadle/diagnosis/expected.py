@@ -18,15 +18,15 @@ import numpy as np
 from treadle.brief import brief
 from treadle.diagnosis.library_reports import PER_RANK
 from treadle.diagnosis.log import Log
-from treadle.diagnosis.log_figures import nvls_line
 from treadle.diagnosis.log_reader import read_log
+from treadle.diagnosis.log_values import nvls_line
 from treadle.errors import FormatError
 from treadle.machines.achievable import achievable
 from treadle.machines.libraries import STATED, rccl_model
 from treadle.machines.nccl import LibraryModel, nccl_model
 from treadle.machines.system import Generation, System
-from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind, busbw_factor
+from treadle.unsupported import Unsupported
 
 _LEAST_SHARES = (
     *((2**10, 0.2), (2**16, 0.3), (2**20, 0.45), (2**22, 0.55)),
@@ -142,23 +142,25 @@ def library(system: System, given: Conditions) -> LibraryModel:
 
 def choice(
     system: System, kind: CollectiveKind, size: int, given: Conditions
-) -> tuple[tuple[str, str], float, LibraryModel] | Refusal:
+) -> tuple[tuple[str, str], float, LibraryModel] | Unsupported:
     """Return algorithm and protocol that the library runs, the seconds that it predicts, its model."""
     if kind is CollectiveKind.ALLTOALL:
-        return Refusal("libraries have no model of an all-to-all")
+        return Unsupported("libraries have no model of an all-to-all")
     if system.boxes > 1 and (not system.nics or system.gpus_per_box > _MOST_OF_A_HOST):
-        return Refusal("racks joined by NICs have no model that was checked" if system.nics else "no NICs")
+        return Unsupported(
+            "racks joined by NICs have no model that was checked" if system.nics else "no NICs"
+        )
     model = library(system, given)
     allowed = given.algorithms
     times = {cell: time for cell, time in model.times(kind, size) if not allowed or cell[0] in allowed}
     if not times:
-        return Refusal(f"NCCL_ALGO={','.join(allowed)} leaves nothing to run")
+        return Unsupported(f"NCCL_ALGO={','.join(allowed)} leaves nothing to run")
     stated = model.picks.get((kind, size), ("", "", 0))[:2]
     cell = stated if stated in times else min(times, key=lambda one: times[one])
     return cell, times[cell], model
 
 
-def expected(system: System, kind: CollectiveKind, size: int, given: Conditions) -> Expected | Refusal:
+def expected(system: System, kind: CollectiveKind, size: int, given: Conditions) -> Expected | Unsupported:
     """Return the busbw that a system should reach at a size: achievable by measured rows, else predicted.
 
     Parameters
@@ -172,19 +174,19 @@ def expected(system: System, kind: CollectiveKind, size: int, given: Conditions)
     """
     model = predicted(system, kind, size, given)
     is_free = given.nvls and not (given.algorithms or given.table or given.picks)
-    found = achievable(system, kind, size) if is_free else Refusal("the library's choice is restricted")
-    if isinstance(found, Refusal):
+    found = achievable(system, kind, size) if is_free else Unsupported("the library's choice is restricted")
+    if isinstance(found, Unsupported):
         return model
     value = found.busbw / 1e9
     least, most = value * found.time_s / found.high_s * _LEAST_OF_BAND, value * found.time_s / found.low_s
     source = f"measured rows: {found.source}"
-    if isinstance(model, Refusal):
+    if isinstance(model, Unsupported):
         return Expected(least, value, most, source, "achievable")
     least = min(least, value * model.low / model.value)
     return Expected(least, value, most, source, "achievable", model.algorithm, model=model)
 
 
-def predicted(system: System, kind: CollectiveKind, size: int, given: Conditions) -> Expected | Refusal:
+def predicted(system: System, kind: CollectiveKind, size: int, given: Conditions) -> Expected | Unsupported:
     """Return the busbw that the library's model predicts; parameters as of `expected`."""
     n, boxes = system.boxes * system.gpus_per_box, system.boxes
     nics = min(system.nics * system.nic_bytes_per_s / 1e9, system.gpus_per_box * _SLOTS[system.generation])
@@ -192,7 +194,7 @@ def predicted(system: System, kind: CollectiveKind, size: int, given: Conditions
     if kind is CollectiveKind.ALLTOALL and boxes > 1:
         value = nics / system.gpus_per_box * boxes / (boxes - 1) * _PROTOCOL_SHARE
         algorithm, graph, source = "", "", "each GPU's share of the NICs"
-    elif isinstance(chosen, Refusal):
+    elif isinstance(chosen, Unsupported):
         return chosen
     else:
         cell, time_s, model = chosen
@@ -215,7 +217,7 @@ def predicted(system: System, kind: CollectiveKind, size: int, given: Conditions
     low = value * share
     if boxes == 2 and algorithm in ("tree", "nvlstree"):  # rings that fill the NICs are healthy, too
         ring = predicted(system, kind, size, replace(given, algorithms=("ring",), table=None, picks=None))
-        low = low if isinstance(ring, Refusal) else min(low, ring.low)
+        low = low if isinstance(ring, Unsupported) else min(low, ring.low)
     return Expected(low, value, value * 1.15, source, algorithm=algorithm, graph=graph)
 
 

@@ -83,7 +83,7 @@ class ResultTable:
 
 
 @dataclass(frozen=True)
-class FoundNetwork:
+class LoggedNetwork:
     """The devices that NCCL found on a host: ``NET/IB : Using [0]mlx5_0:1/IB ...``."""
 
     line: LogLine
@@ -117,7 +117,7 @@ class NetworkHop:
 
 
 @dataclass(frozen=True)
-class FoundPattern:
+class LoggedPattern:
     """A graph that NCCL's search found.
 
     `number` is 4 for rings and 1 to 3 for trees; `inner` and `outer` are path types within a box and to its
@@ -161,7 +161,7 @@ class SetVariable:
     value: str
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """The variable and its value, cut off where it is long."""
         return f"{self.name}={self.value[:40]}"
 
@@ -234,10 +234,10 @@ class Log:
     hosts: tuple[str, ...] = ()
     ranks: Mapping[int, ListedRank] = field(default_factory=dict)
     rank_hosts: Mapping[int, str] = field(default_factory=dict)
-    networks: tuple[FoundNetwork, ...] = ()
+    networks: tuple[LoggedNetwork, ...] = ()
     transports: tuple[UsedTransport, ...] = ()
     hops: tuple[NetworkHop, ...] = ()
-    patterns: tuple[FoundPattern, ...] = ()
+    patterns: tuple[LoggedPattern, ...] = ()
     ring_ends: tuple[RingEnds, ...] = ()
     channels: tuple[ChannelCount, ...] = ()
     settings: tuple[SetVariable, ...] = ()
@@ -263,7 +263,7 @@ class Log:
         return self.transport("SHM") is not None and self.transport("P2P") is None
 
     @property
-    def rdma_network(self) -> FoundNetwork | None:
+    def rdma_network(self) -> LoggedNetwork | None:
         """The first devices other than those of TCP."""
         return next((one for one in self.networks if one.kind != "Socket"), None)
 

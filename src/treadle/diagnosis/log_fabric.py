@@ -12,12 +12,12 @@ from dataclasses import replace
 from treadle.diagnosis.device_fabric import LogFabric, fabric_of_devices
 from treadle.diagnosis.log import Log, SystemTree
 from treadle.errors import TreadleError
-from treadle.refusal import Refusal
 from treadle.topologies.readers.boxes.box import Box
 from treadle.topologies.readers.boxes.nccl_system import read_system
 from treadle.topologies.readers.boxes.networks import fabric_of
-from treadle.topologies.readers.imported import Imported, ImportOptions, LinkSpeeds, SourceText
+from treadle.topologies.readers.imported import Imported, ImportOptions, LinkSpeeds, SourceFile
 from treadle.topologies.topology import TopologyBuilder
+from treadle.unsupported import Unsupported
 
 FORMAT = "nccl-log"
 """What the reader of system trees is called."""
@@ -25,7 +25,7 @@ _NETWORK = "one-switch"
 """Assumed of a network that nobody describes: none between the same NICs is faster."""
 
 
-def fabric_of_log(log: Log, options: ImportOptions) -> LogFabric | Refusal:
+def fabric_of_log(log: Log, options: ImportOptions) -> LogFabric | Unsupported:
     """The fabric of a log's system tree, or what is missing and which option says it.
 
     Parameters
@@ -35,9 +35,9 @@ def fabric_of_log(log: Log, options: ImportOptions) -> LogFabric | Refusal:
         What its user adds.
     """
     tree = _tree(log)
-    if isinstance(tree, Refusal):
+    if isinstance(tree, Unsupported):
         usual = fabric_of_devices(log, options)
-        return tree if isinstance(usual, Refusal) else usual
+        return tree if isinstance(usual, Unsupported) else usual
     try:
         lines = [(line.number, text) for line, text in tree.lines]
         box = read_system(lines, links=options.links or LinkSpeeds.NOMINAL, source=log.source)
@@ -46,12 +46,12 @@ def fabric_of_log(log: Log, options: ImportOptions) -> LogFabric | Refusal:
     if not box.links and log.has_staged_transfers:
         box = replace(box, has_p2p=False)
     count = options.boxes or _count(log, len(box.gpus))
-    if isinstance(count, Refusal):
+    if isinstance(count, Unsupported):
         return count
     completed = _completed(log, options, count)
     imported = _joined(log, box, completed)
-    if isinstance(imported, Refusal) or count == 1:
-        return imported if isinstance(imported, Refusal) else LogFabric(imported.topology, imported)
+    if isinstance(imported, Unsupported) or count == 1:
+        return imported if isinstance(imported, Unsupported) else LogFabric(imported.topology, imported)
     own, unlike = _others(log, tree, box, completed)
     assumed = [f"{count} boxes like that of {tree.host}"]
     if own:
@@ -84,7 +84,7 @@ def _others(
     own: dict[str, tuple[int, Imported]] = {}
     unlike: list[str] = []
     places = _places(log, tree)
-    known: dict[tuple[object, ...], Imported | Refusal] = {}
+    known: dict[tuple[object, ...], Imported | Unsupported] = {}
     for other in log.trees:
         if not other.is_whole or other.host == tree.host:
             continue
@@ -105,7 +105,7 @@ def _others(
         imported, place = known[measures], places.get(other.host, options.boxes or 0)
         has_other_rails = options.network != _NETWORK and len(found.nics) != len(box.nics)
         is_alike = len(found.gpus) == len(box.gpus) and not has_other_rails
-        if isinstance(imported, Refusal) or not is_alike or place >= (options.boxes or 0):
+        if isinstance(imported, Unsupported) or not is_alike or place >= (options.boxes or 0):
             unlike.append(other.host)
         else:
             own[other.host] = (place, imported)
@@ -157,7 +157,7 @@ def _measures(box: Box) -> tuple[object, ...]:
     return tuple(links), gpus, nics
 
 
-def _tree(log: Log) -> SystemTree | Refusal:
+def _tree(log: Log) -> SystemTree | Unsupported:
     """The tree of the first rank's host, if it is whole."""
     first = log.ranks[0].host if 0 in log.ranks else ""
     whole = [tree for tree in log.trees if tree.is_whole]
@@ -168,11 +168,11 @@ def _tree(log: Log) -> SystemTree | Refusal:
     return _refused("the log has no system tree (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH prints it)")
 
 
-def _refused(reason: str) -> Refusal:
-    return Refusal(f"{reason.strip()}; give --topology, a catalogue name or a file")
+def _refused(reason: str) -> Unsupported:
+    return Unsupported(f"{reason.strip()}; give --topology, a catalogue name or a file")
 
 
-def _count(log: Log, gpus: int) -> int | Refusal:
+def _count(log: Log, gpus: int) -> int | Unsupported:
     """How many boxes there are."""
     n_ranks = len(log.ranks) or log.n_ranks
     hosts = len({rank.host for rank in log.ranks.values()})
@@ -182,7 +182,7 @@ def _count(log: Log, gpus: int) -> int | Refusal:
         return 1  # one box, or boxes that NVLink joins into one
     count = hosts or log.n_nodes or (n_ranks // gpus if n_ranks and n_ranks % gpus == 0 else 0)
     if not count:
-        return Refusal(
+        return Unsupported(
             "the log does not say how many boxes took part; give --boxes and --network, or --topology"
         )
     if n_ranks and n_ranks != count * gpus:
@@ -202,8 +202,8 @@ def _completed(log: Log, options: ImportOptions, count: int) -> ImportOptions:
     return replace(options, boxes=count, network=options.network or _NETWORK, nics=nics)
 
 
-def _joined(log: Log, box: Box, options: ImportOptions) -> Imported | Refusal:
-    source = SourceText("", log.source)
+def _joined(log: Log, box: Box, options: ImportOptions) -> Imported | Unsupported:
+    source = SourceFile("", log.source)
     reason = ""
     for nics in (options.nics, "all"):
         try:

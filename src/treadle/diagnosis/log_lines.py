@@ -79,10 +79,10 @@ class LogMessage:
     @property
     def line(self) -> LogLine:
         """The line as evidence."""
-        return LogLine(self.number, shown(self.raw))
+        return LogLine(self.number, format_line(self.raw))
 
 
-def shown(text: str) -> str:
+def format_line(text: str) -> str:
     """A line as reports print it."""
     text = " ".join(text.split())
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

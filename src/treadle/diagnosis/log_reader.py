@@ -16,9 +16,9 @@ from typing import TypeVar
 from treadle.diagnosis.library_reports import ReportReader
 from treadle.diagnosis.log import (
     ChannelCount,
-    FoundNetwork,
-    FoundPattern,
     Log,
+    LoggedNetwork,
+    LoggedPattern,
     NetworkHop,
     RingEnds,
     SetVariable,
@@ -95,9 +95,9 @@ class FactReader:
         self.n_nodes: int | None = None
         self.hosts: dict[str, None] = {}
         self.rank_hosts: dict[int, str] = {}
-        self.networks: list[FoundNetwork] = []
+        self.networks: list[LoggedNetwork] = []
         self.hops: list[NetworkHop] = []
-        self.patterns: list[FoundPattern] = []
+        self.patterns: list[LoggedPattern] = []
         self.ring_ends: list[RingEnds] = []
         self._after_ring: set[str] = set()
         self.channels: list[ChannelCount] = []
@@ -222,7 +222,7 @@ class FactReader:
     def _using(self, message: LogMessage, match: re.Match[str]) -> None:
         devices = tuple(name for _, name in _DEVICE.findall(match[2].partition("; OOB")[0]))
         if devices and not any((one.host, one.kind) == (message.host, match[1]) for one in self.networks):
-            _keep(self.networks, FoundNetwork(message.line, message.host, match[1], devices))
+            _keep(self.networks, LoggedNetwork(message.line, message.host, match[1], devices))
 
     def _network(self, message: LogMessage, match: re.Match[str]) -> None:
         if "network" not in self.remarks:
@@ -233,7 +233,7 @@ class FactReader:
     def _ofi(self, message: LogMessage, match: re.Match[str]) -> None:
         if not any(one.host == message.host for one in self.networks):
             devices = tuple(f"{match[1]} {number}" for number in range(int(match[2])))
-            _keep(self.networks, FoundNetwork(message.line, message.host, "OFI", devices))
+            _keep(self.networks, LoggedNetwork(message.line, message.host, "OFI", devices))
 
     def _pattern(self, message: LogMessage, match: re.Match[str]) -> None:
         if match[1] == _RING and len(self._after_ring) < _MOST_RANKS:
@@ -242,7 +242,7 @@ class FactReader:
             self._after_ring.discard(message.process)
         number, crosses, channels = int(match[1]), int(match[2]), int(match[3])
         speeds = float(match[4]), float(match[5])
-        pattern = FoundPattern(message.line, number, crosses, channels, *speeds, match[6], match[7])
+        pattern = LoggedPattern(message.line, number, crosses, channels, *speeds, match[6], match[7])
         _keep(self.patterns, pattern)
 
     def _ends(self, message: LogMessage, match: re.Match[str]) -> None:

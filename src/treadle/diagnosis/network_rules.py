@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from treadle.diagnosis.cause import Case, Cause, make_cause
 from treadle.diagnosis.log import NetworkHop, RingEnds
-from treadle.diagnosis.suspect import Case, Suspect, suspect
 from treadle.spelling import counted
 
 _MANY_GPUS = 4
@@ -12,7 +12,7 @@ _FAR = ("PHB", "SYS")
 """Types of paths between GPU and network card that lead through a CPU."""
 
 
-def idle_nics(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
+def idle_nics(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
     """NCCL uses fewer network cards than the fabric has."""
     setting = case.log.setting("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME")
     network = case.log.rdma_network
@@ -21,12 +21,12 @@ def idle_nics(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
     text = f"{case.used_nics} of {case.fabric_nics} NICs of a box used"
     remedy = "see why the others are not found: ibstat, ulimit -l, devices passed into the container"
     if setting is not None:
-        text += f": {setting.words}"
+        text += f": {setting.summary}"
         remedy = f"unset {setting.name} or name all {case.fabric_nics} in it"
-    return suspect("idle-nics", text, remedy, setting, network)
+    return make_cause("idle-nics", text, remedy, setting, network)
 
 
-def _narrowed(case: Case) -> list[Suspect]:
+def _narrowed(case: Case) -> list[Cause]:
     """Of a fabric made of the log nobody knows the NICs that NCCL was told to leave."""
     setting = case.log.setting("NCCL_IB_HCA")
     if setting is None or setting.value.startswith("^") or not (case.is_low and case.spans_hosts):
@@ -34,12 +34,12 @@ def _narrowed(case: Case) -> list[Suspect]:
     if not 0 < case.used_nics * _MANY_GPUS <= case.gpus_per_host:
         return []
     nics = counted(case.used_nics, "NIC")
-    text = f"{setting.words} leaves NCCL {nics} for {case.gpus_per_host} GPUs of a box"
+    text = f"{setting.summary} leaves NCCL {nics} for {case.gpus_per_host} GPUs of a box"
     remedy = f"unset {setting.name} or name all NICs in it, if the boxes have more"
-    return suspect("idle-nics", text, remedy, setting)
+    return make_cause("idle-nics", text, remedy, setting)
 
 
-def tcp(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
+def tcp(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
     """Data between boxes goes by TCP."""
     log = case.log
     way, said = log.transport("NET/Socket"), log.remarks.get("network-socket")
@@ -51,10 +51,10 @@ def tcp(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
         remedy = f"unset {setting.name}"
     text = "boxes exchange data by TCP (NET/Socket): no RDMA, and copies by the CPU"
     causes = [log.remarks.get(name) for name in ("no-ib", "plugin-failed")]
-    return suspect("tcp", text, remedy, way, said, *causes, setting)
+    return make_cause("tcp", text, remedy, way, said, *causes, setting)
 
 
-def no_gdr(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
+def no_gdr(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
     """Data between GPU and network card passes through the CPU's memory."""
     log = case.log
     staged, direct = log.rdma(direct=False), log.rdma(direct=True)
@@ -74,10 +74,10 @@ def no_gdr(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
         "load nvidia-peermem (or use DMA-BUF), use a NIC below the GPU's own PCIe switch, and do not lower "
         "NCCL_NET_GDR_LEVEL"
     )
-    return suspect("no-gdr", text, remedy, staged, far, disabled, setting)
+    return make_cause("no-gdr", text, remedy, staged, far, disabled, setting)
 
 
-def crossed_rails(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
+def crossed_rails(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
     """A ring leaves a box by one rail and enters the next by another."""
     if case.is_one_switch:
         return []
@@ -108,12 +108,12 @@ def crossed_rails(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
     else:
         return []
     setting = case.log.setting("NCCL_CROSS_NIC")
-    return suspect(
+    return make_cause(
         "crossed-rails", text, remedy, *evidence, setting if setting and setting.value != "0" else None
     )
 
 
-def pcie(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
+def pcie(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
     """More network cards hang from a GPU's PCIe than that can feed."""
     limit, log = case.pcie, case.log
     if limit is None:
@@ -131,20 +131,20 @@ def pcie(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
             "faster, faster NICs do not help"
         )
     peak = None if case.table is None else case.table.peak
-    return suspect(
+    return make_cause(
         "pcie", text, remedy, next(lines, None), log.rdma_network, log.setting("NCCL_IB_HCA"), peak
     )
 
 
-def acs(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
+def acs(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
     """PCIe's access control sends data between devices up to the CPU."""
     remedy = "disable ACS on the PCIe switches (setpci, or the BIOS); lspci -vvv then shows SrcValid-"
     text = "ACS is on: what GPU and NIC exchange goes up to the CPU instead of across the PCIe switch"
-    return suspect("acs", text, remedy, case.log.remarks.get("acs"))
+    return make_cause("acs", text, remedy, case.log.remarks.get("acs"))
 
 
-def ports(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
+def ports(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
     """A port failed or changed its speed meanwhile."""
     text = "a network port failed or changed its speed during the run"
     remedy = "see ibstat and the switch's counters; replace the cable or module"
-    return suspect("port", text, remedy, case.log.remarks.get("port"))
+    return make_cause("port", text, remedy, case.log.remarks.get("port"))

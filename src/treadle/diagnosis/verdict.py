@@ -10,10 +10,10 @@ from treadle.brief import brief
 from treadle.diagnosis.expected import Conditions, Expected, choice, expected
 from treadle.diagnosis.log import ResultTable, TableRow
 from treadle.machines.system import System
-from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.spelling import counted
 from treadle.units import format_bandwidth_in
+from treadle.unsupported import Unsupported
 
 FALLEN = 0.7
 """Share of the peak below which a curve has fallen; protocols change by less."""
@@ -122,7 +122,7 @@ _MOST_CHOICES = 64
 
 
 def curve_of(
-    table: ResultTable, kind: CollectiveKind, system: System | Refusal, given: Conditions
+    table: ResultTable, kind: CollectiveKind, system: System | Unsupported, given: Conditions
 ) -> Curve | None:
     """Return how the values grow; None for a few sizes."""
     rows = sorted(table.rows, key=lambda row: row.size)
@@ -131,10 +131,10 @@ def curve_of(
     floor_us, peak = min(row.time_us for row in rows), table.peak.busbw
     stated = {size: "/".join(pick[:2]) for (one, size), pick in (given.picks or {}).items() if one is kind}
     model_floor_us, texts = None, dict(sorted(stated.items()))
-    if not isinstance(system, Refusal):
+    if not isinstance(system, Unsupported):
         some = rows[:: max(1, len(rows) // _MOST_CHOICES)]
         found = {row.size: choice(system, kind, row.size, given) for row in some}
-        chosen = {size: one for size, one in found.items() if not isinstance(one, Refusal)}
+        chosen = {size: one for size, one in found.items() if not isinstance(one, Unsupported)}
         texts = texts or {size: "/".join(cell) for size, (cell, _, _) in chosen.items()}
         model_floor_us = chosen[rows[0].size][1] * 1e6 if rows[0].size in chosen else None
     starts = list(texts.items())
@@ -154,7 +154,7 @@ def curve_of(
 def verdict_of(
     table: ResultTable,
     kind: CollectiveKind,
-    system: System | Refusal,
+    system: System | Unsupported,
     given: Conditions,
     *,
     assumes_nics: bool = False,
@@ -171,11 +171,11 @@ def verdict_of(
         The number of NICs is not known: half of them or more may be all.
     """
     peak = table.peak
-    found = system if isinstance(system, Refusal) else expected(system, kind, peak.size, given)
+    found = system if isinstance(system, Unsupported) else expected(system, kind, peak.size, given)
     if fallen(table) is not None:
-        value = None if isinstance(found, Refusal) else found
+        value = None if isinstance(found, Unsupported) else found
         return Verdict(Outcome.SLOW, "larger sizes are slower than middling ones", expected=value)
-    if isinstance(system, Refusal) or isinstance(found, Refusal):
+    if isinstance(system, Unsupported) or isinstance(found, Unsupported):
         return Verdict(Outcome.CANNOT_SAY, str(found))
     compared = ("what such a system reaches", peak.busbw / found.value, found)
     if peak.busbw >= found.low:
@@ -188,7 +188,7 @@ def verdict_of(
         for part, name in ((0.5, "half"), (0.75, "three quarters")):
             slower = replace(system, nic_bytes_per_s=int(system.nic_bytes_per_s * part))
             fewer = expected(slower, kind, peak.size, given)
-            if not isinstance(fewer, Refusal) and fewer.low <= peak.busbw <= fewer.high:
+            if not isinstance(fewer, Unsupported) and fewer.low <= peak.busbw <= fewer.high:
                 text = f"normal with {name} of the assumed NICs, else slow; see --nics, --nic-bandwidth"
                 return Verdict(Outcome.CANNOT_SAY, text, None, found, explanations)
     return Verdict(Outcome.SLOW, *compared, explanations)
@@ -213,7 +213,7 @@ def _faults(
     """Yield faults that have one value: NVLink SHARP off, fewer NICs."""
     ring = replace(given, algorithms=("ring",))
     without = expected(system, kind, size, ring)
-    if whole.algorithm.startswith("nvls") and not isinstance(without, Refusal):
+    if whole.algorithm.startswith("nvls") and not isinstance(without, Unsupported):
         check = "NCCL_NVLS_ENABLE, fabric manager, nvls channels in the log"
         yield Explanation("no-nvls", "rings without NVLink SHARP", check, without.value)
     check = "NCCL_IB_HCA, NET/IB : Using, port speeds (ibstat)"
@@ -223,7 +223,7 @@ def _faults(
                 fewer = expected(replace(system, nics=nics), kind, size, way)
                 speed = format_bandwidth_in(system.nic_bytes_per_s, "Gbit/s")
                 text = f"{counted(nics, 'NIC') if nics > 1 else 'one NIC'} of {speed} per node"
-                if not isinstance(fewer, Refusal):
+                if not isinstance(fewer, Unsupported):
                     yield Explanation("nics", text, check, fewer.value)
 
 
@@ -233,7 +233,7 @@ def _ranges(
     """Yield faults that leave a range of values."""
     if system.boxes > 1:
         ring = expected(system, kind, size, replace(given, algorithms=("ring",)))
-        most = ring.value if not isinstance(ring, Refusal) else busbw
+        most = ring.value if not isinstance(ring, Unsupported) else busbw
         if _WITHOUT_GPUDIRECT[0] * most <= busbw <= _WITHOUT_GPUDIRECT[1] * most:
             check = "nvidia-peermem or DMA-BUF on every node, /GDRDMA in the log"
             yield Explanation("no-gdr", "no GPUDirect RDMA", check)

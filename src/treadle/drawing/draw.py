@@ -17,9 +17,9 @@ from treadle.input_files import is_plan_file
 from treadle.inputs.fabrics_and_plans import FabricLike, PlanLike, as_fabric, as_plan
 from treadle.inputs.problem import resolve_topology
 from treadle.inputs.verification import require_verified
+from treadle.schedules.certificate import BottleneckCut
 from treadle.schedules.plan import Plan, plan_of
-from treadle.schedules.trees.allreduce_witness import LengthWitness
-from treadle.schedules.witness import CutWitness
+from treadle.schedules.trees.allreduce_certificate import DualCertificate
 from treadle.spelling import counted, unknown
 from treadle.topologies.topology import Topology
 from treadle.units import format_bandwidth
@@ -32,13 +32,13 @@ FORMATS = ("svg", "png", "pdf")
 """Of pictures."""
 
 
-def check_picture_name(path: Path | str) -> None:
+def check_drawing_name(path: Path | str) -> None:
     """FormatError for a name that ends in no format of pictures.
 
     Examples
     --------
     >>> from treadle import planning
-    >>> planning.check_picture_name("fabric.svg")
+    >>> planning.check_drawing_name("fabric.svg")
     """
     if Path(path).suffix[1:].lower() not in FORMATS:
         raise FormatError(f"picture {str(path)[:200]}: expected a name that ends in .svg, .png or .pdf")
@@ -100,7 +100,7 @@ def _load(plan: Plan) -> Painting:
 
 
 def _cut(plan: Plan) -> Painting:
-    found = cut_words(plan)
+    found = describe_cut(plan)
     return by_cut(
         fabric_layout(plan.topology),
         found.inside.tolist(),
@@ -110,7 +110,7 @@ def _cut(plan: Plan) -> Painting:
     )
 
 
-def cut_words(plan: Plan) -> CutWords:
+def describe_cut(plan: Plan) -> CutDescription:
     """The smaller side of the cut that proves the optimum, or the links that have a price.
 
     Raises
@@ -119,12 +119,12 @@ def cut_words(plan: Plan) -> CutWords:
         If the plan claims no optimum, or something else proves it.
     """
     topology, witness = plan.topology, plan.witness
-    if isinstance(witness, LengthWitness):
+    if isinstance(witness, DualCertificate):
         priced = np.array([length > 0 for length in witness.lengths], dtype=np.bool_)
         limiting = f"{int(priced.sum())} of {counted(len(priced), 'link')}"
         words = f"{limiting} are the bottleneck: their prices prove the optimum"
-        return CutWords(np.zeros(topology.n_nodes, dtype=np.bool_), priced, words)
-    if not isinstance(witness, CutWitness):
+        return CutDescription(np.zeros(topology.n_nodes, dtype=np.bool_), priced, words)
+    if not isinstance(witness, BottleneckCut):
         raise ScheduleError(
             "draw: no cut proves this plan's optimum"
             if witness is not None
@@ -134,7 +134,7 @@ def cut_words(plan: Plan) -> CutWords:
 
 
 @dataclass(frozen=True)
-class CutWords:
+class CutDescription:
     """A cut as told from its smaller side.
 
     Parameters
@@ -151,7 +151,7 @@ class CutWords:
     words: str
 
 
-def smaller_side(plan: Plan, witness: CutWitness) -> CutWords:
+def smaller_side(plan: Plan, witness: BottleneckCut) -> CutDescription:
     """The side with fewer ranks, and what has to enter or leave it."""
     topology, collective = plan.topology, plan.collective
     inside = mask_of(topology.n_nodes, list(witness.nodes))
@@ -172,7 +172,7 @@ def smaller_side(plan: Plan, witness: CutWitness) -> CutWords:
         f"{what} must {way} {_place(topology, inside, ranks)} through {format_bandwidth(capacity)}: "
         f"at most {format_bandwidth(bound)}"
     )
-    return CutWords(inside, crossing, words)
+    return CutDescription(inside, crossing, words)
 
 
 def _place(topology: Topology, inside: Any, ranks: Any) -> str:

@@ -90,7 +90,7 @@ def table(
     return {key: value for key, value in values.items() if value is not None}
 
 
-def texts(*names: str) -> list[tuple[str, str]]:
+def text_columns(*names: str) -> list[tuple[str, str]]:
     """Columns of text, for `table`."""
     return [(name, "text") for name in names]
 
@@ -123,5 +123,5 @@ def _theme(name: str) -> str:
     ink, quiet = INKS[name]
     colours = {"page": ground, "box": box, "rank": rank, "switch": switch, "ink": ink, "quiet": quiet}
     colours |= {style.name: style.light if name == "light" else style.dark for style in _styles()}
-    colours |= {f"on-{style.name}": style.letters(name) for style in TASKS}
+    colours |= {f"on-{style.name}": style.label_colour(name) for style in TASKS}
     return f"color-scheme:{name};" + ";".join(f"--{key}:{colour}" for key, colour in colours.items())

@@ -27,7 +27,7 @@ _EXACT = (
 """Bandwidth-optimal bases whose schedules come from exact synthesis (table A.3)."""
 
 
-def closed_form_bases(n: int, d: int) -> Iterator[FabricCandidate]:
+def formula_bases(n: int, d: int) -> Iterator[FabricCandidate]:
     """Every base of `n` nodes of degree `d` whose figures have a closed form, the plainest first."""
     if n < 2 or d < 1:
         return

@@ -60,7 +60,7 @@ def cables(topology: Topology) -> tuple[Cable, ...]:
     return tuple(sorted(found, key=lambda cable: (cable.tail, cable.tail_port, cable.head)))
 
 
-def one_way(wires: Iterable[Cable]) -> list[Cable]:
+def unidirectional_cables(wires: Iterable[Cable]) -> list[Cable]:
     """A cable for each link: of duplex ones both directions, over the same ports."""
     found = []
     for wire in wires:

@@ -17,7 +17,7 @@ from importlib.resources import files
 from math import comb, isqrt, prod
 
 from treadle.finder.base_formulas import bandwidth_optimal
-from treadle.finder.construction import Base, ScheduleMethod, in_one_word
+from treadle.finder.construction import Base, ScheduleMethod, join_name
 from treadle.finder.search import FabricCandidate, graph_candidate
 from treadle.topologies.catalogue.finite_field import prime_power
 
@@ -54,10 +54,10 @@ class CatalogueGraph:
     @property
     def base(self) -> Base:
         """With the expression, without blanks, as notation."""
-        return Base(self.expression, in_one_word(self.expression), ScheduleMethod.BFB, self.family)
+        return Base(self.expression, join_name(self.expression), ScheduleMethod.BFB, self.family)
 
 
-def closed_form_graphs() -> Iterator[CatalogueGraph]:
+def formula_graphs() -> Iterator[CatalogueGraph]:
     """Graphs of at most 100,000 nodes and degree 64 whose figures have a closed form, by family."""
     for graph in _all_closed_forms():
         if 2 <= graph.nodes <= _MOST_NODES and 1 <= graph.degree <= MOST_DEGREE:
@@ -95,7 +95,7 @@ def _all_closed_forms() -> Iterator[CatalogueGraph]:
 @cache
 def _by_size() -> Mapping[tuple[int, int], Sequence[CatalogueGraph]]:
     found: dict[tuple[int, int], list[CatalogueGraph]] = {}
-    for graph in closed_form_graphs():
+    for graph in formula_graphs():
         found.setdefault((graph.nodes, graph.degree), []).append(graph)
     return found
 

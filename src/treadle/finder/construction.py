@@ -153,7 +153,7 @@ def notation(construction: Construction) -> str:
         case Product(factors):
             return " x ".join(map(_operand, factors))
         case Parallel() | WithReverse() | Placed():
-            return in_one_word(expression(construction))
+            return join_name(expression(construction))
 
 
 def family(construction: Construction) -> str:
@@ -177,7 +177,7 @@ def family(construction: Construction) -> str:
             return family(of)
 
 
-def in_one_word(expression: str) -> str:
+def join_name(expression: str) -> str:
     """An expression without blanks, as notation."""
     return expression.replace(", ", ",")
 
@@ -235,7 +235,7 @@ def construction_of(expression: str) -> Construction:
 def _base(text: str) -> Base:
     if text in _EXACT:
         return Base(text, _EXACT[text], ScheduleMethod.EXACT, "exact synthesis")
-    return Base(text, in_one_word(text), ScheduleMethod.BFB, text.partition("(")[0].replace("_", " "))
+    return Base(text, join_name(text), ScheduleMethod.BFB, text.partition("(")[0].replace("_", " "))
 
 
 def _read(node: ast.expr) -> Construction:

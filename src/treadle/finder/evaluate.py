@@ -21,7 +21,7 @@ from treadle.topologies.properties import is_symmetric
 
 
 @dataclass(frozen=True)
-class GroupFigures:
+class GroupCosts:
     """What collectives in groups cost on a fabric that all groups share.
 
     Parameters
@@ -47,7 +47,7 @@ class GroupFigures:
 
 
 def call_seconds(
-    call: Call, option: Option, network: Network, groups: GroupFigures | None = None
+    call: Call, option: Option, network: Network, groups: GroupCosts | None = None
 ) -> float | None:
     """Time of one call.
 
@@ -57,7 +57,7 @@ def call_seconds(
     option : Option
         The fabric.
     network : Network
-    groups : GroupFigures, optional
+    groups : GroupCosts, optional
         Where the call runs in groups on a larger fabric; default: over all nodes of the fabric.
 
     Returns
@@ -93,7 +93,7 @@ def call_seconds(
     }[call.kind]
 
 
-def group_figures(option: Option, groups: Sequence[Sequence[int]]) -> GroupFigures:
+def group_costs(option: Option, groups: Sequence[Sequence[int]]) -> GroupCosts:
     """Shortest-path trees from every member to its group, pruned to it, balanced greedily over the links.
 
     Each tree may pass through nodes of other groups. The load of a link counts every group.
@@ -105,7 +105,7 @@ def group_figures(option: Option, groups: Sequence[Sequence[int]]) -> GroupFigur
     reduce = gather
     if not is_symmetric(topology):
         reduce = core.tree_figures(tree_graph(topology.transpose()), nodes)[0]
-    return GroupFigures(steps, share * gather, share * reduce, total)
+    return GroupCosts(steps, share * gather, share * reduce, total)
 
 
 def cheapest_sequence(costs: Sequence[Mapping[str, float]], delay_s: float) -> tuple[tuple[str, ...], float]:

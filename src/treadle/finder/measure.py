@@ -37,7 +37,7 @@ def is_quick_breadth_first(nodes: int, degree: int) -> bool:
     return nodes**2 * (degree + 16) <= _BREADTH_FIRST_WORK
 
 
-def figures_of(topology: Topology) -> tuple[int, Fraction, Fraction]:
+def measure_graph(topology: Topology) -> tuple[int, Fraction, Fraction]:
     """Steps, T_B of the allgather and T_B of the reduce-scatter in M/B, by breadth-first broadcast."""
     with under(context().unlimited):  # a search that is late still values what it found
         forward, backward = bfb_value(topology), bfb_reduce_scatter_value(topology)

@@ -1,6 +1,6 @@
 """Which rank lives on which node, so that groups of ranks fall well: local search over placements.
 
-A placement is judged by what `evaluate.group_figures` tells of groups: pruned trees of shortest paths. In
+A placement is judged by what `evaluate.group_costs` tells of groups: pruned trees of shortest paths. In
 place of the fullest link the search looks at the fourth-power mean of loads, which changes with every swap.
 It begins with the fabric's own numbers and regular placements: mixed-radix numbers with their axes in any
 order, of any factors of N, and multiples modulo N. Work is counted: a placement is the same everywhere.

@@ -11,9 +11,9 @@ from functools import cache
 from importlib import resources
 from math import lcm
 
-from treadle.finder.base_formulas import closed_form_bases
+from treadle.finder.base_formulas import formula_bases
 from treadle.finder.catalogue_bases import catalogue_bases
-from treadle.finder.construction import Base, LineGraph, ScheduleMethod, in_one_word
+from treadle.finder.construction import Base, LineGraph, ScheduleMethod, join_name
 from treadle.finder.search import FabricCandidate, graph_candidate
 from treadle.finder.searches.abelian_table import AbelianTable, shipped_abelian_table
 from treadle.finder.searches.cayley_library import LibraryEntry, load_library
@@ -51,7 +51,7 @@ class Tables:
 
     def bases(self, nodes: int, degree: int) -> Iterator[FabricCandidate]:
         """Every known base of that size, closed forms included, the plainest first: what `Finder` takes."""
-        yield from closed_form_bases(nodes, degree)
+        yield from formula_bases(nodes, degree)
         if self.has_catalogue:
             yield from catalogue_bases(nodes, degree)
         yield from self.library.get((nodes, degree), ())
@@ -114,7 +114,7 @@ def candidate_of_cayley(entry: LibraryEntry) -> FabricCandidate:
     generators = re.findall(r"\d+", entry.expression)[-d:]
     # The two directions cost the same, or neither can cost less than the worse one.
     symmetric = entry.bidirectional or entry.expression.startswith("abelian")
-    base = Base(entry.expression, in_one_word(entry.expression), ScheduleMethod.BFB, "Cayley")
+    base = Base(entry.expression, join_name(entry.expression), ScheduleMethod.BFB, "Cayley")
     return graph_candidate(
         *(base, n, d, entry.t_l, entry.t_b, entry.t_b),
         is_bidirectional=entry.bidirectional,
@@ -130,7 +130,7 @@ def candidate_of_line_graph(entry: LineGraphEntry) -> FabricCandidate:
 
     Cayley digraphs have no self-loops, and their parallel links become different nodes: it is simple.
     """
-    base = Base(entry.base, in_one_word(entry.base), ScheduleMethod.BFB, "Cayley")
+    base = Base(entry.base, join_name(entry.base), ScheduleMethod.BFB, "Cayley")
     figures = entry.t_l, entry.gather_t_b, entry.reduce_t_b
     graph = LineGraph(base, entry.power)
     return graph_candidate(graph, entry.nodes, entry.degree, *figures, is_bidirectional=False)

@@ -11,7 +11,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from treadle.errors import FormatError, ScheduleError
-from treadle.input_files import read_input_text
+from treadle.input_files import read_input_string
 from treadle.typed_files import Table, read_toml
 from treadle.units import parse_bandwidth, parse_size, parse_time_ns
 
@@ -140,7 +140,7 @@ def load_workload(path: str | Path) -> Workload:
         If the file cannot be read or says something else.
     """
     source = str(path)
-    text = read_input_text(path, MAX_FILE_BYTES, expected="a workload as TOML")
+    text = read_input_string(path, MAX_FILE_BYTES, expected="a workload as TOML")
     try:
         return parse_workload(text, default_name=Path(path).stem)
     except (FormatError, ScheduleError) as error:

@@ -23,18 +23,18 @@ import treadle.formats
 from treadle.brief import brief
 from treadle.checking import checked
 from treadle.errors import ScheduleError
-from treadle.formats.judgement import Check, Judgement, RangedText, Terms
-from treadle.formats.text_options import PROTOCOLS, TextOptions, given_options, spelt
+from treadle.formats.file_options import PROTOCOLS, FileOptions, given_options, spelt
+from treadle.formats.verdict import Check, RangedFile, Terms, Verdict
 from treadle.plug_ins import find_plug_ins, load_plug_in
-from treadle.refusal import Refusal
 from treadle.spelling import known_name
+from treadle.unsupported import Unsupported
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from treadle.formats.loading import Loading
-    from treadle.formats.request import TextRequest, Written
-    from treadle.formats.selection.text_set import Delivery, TextSet
+    from treadle.formats.request import FileRequest, Written
+    from treadle.formats.selection.file_set import Delivery, FileSet
 
 GROUP = "treadle.formats"
 """Of entry points: the name is the format's, the value its record."""
@@ -60,14 +60,14 @@ class Format:
     check : Check
         What the judge does with whole files that were written from a plan.
     options : frozenset of str
-        Fields of `TextOptions` that make a difference. A format that heeds ``accept_any_root`` is read by a
+        Fields of `FileOptions` that make a difference. A format that heeds ``accept_any_root`` is read by a
         runtime that does not compare the root; one that heeds ``rank`` can be written for one rank alone.
     write : callable or str
-        From a `TextRequest` to `Written`. ScheduleError if the format cannot express the plan.
+        From a `FileRequest` to `Written`. ScheduleError if the format cannot express the plan.
     read : callable or str
         From one file's bytes and `Terms` to a value of the format's own; FormatError if it is malformed.
     judge : callable or str
-        From all files' bytes and `Terms` to a `Judgement`. Shares no code with the writer.
+        From all files' bytes and `Terms` to a `Verdict`. Shares no code with the writer.
     load : callable or str
         From the request, what was written and the judgement to `Loading`: what a runtime needs.
     begins : str
@@ -82,7 +82,7 @@ class Format:
     holds_ranges : bool
         One file names all ranges of sizes of a plan.
     deliver : callable or str
-        From a `TextSet` to `Delivery`: how a runtime chooses from the texts of a folder by size; empty where
+        From a `FileSet` to `Delivery`: how a runtime chooses from the texts of a folder by size; empty where
         none does.
     judge_set : callable or str
         From the texts of a folder, files beside them by name, and a dialect to what is wrong with the
@@ -113,17 +113,17 @@ class Format:
     extension: str
     check: Check
     options: frozenset[str]
-    write: Callable[[TextRequest], Written] | str
+    write: Callable[[FileRequest], Written] | str
     read: Callable[[bytes, Terms], Any] | str
-    judge: Callable[[Sequence[bytes], Terms], Judgement] | str
-    load: Callable[[TextRequest, Written, Judgement], Loading] | str
+    judge: Callable[[Sequence[bytes], Terms], Verdict] | str
+    load: Callable[[FileRequest, Written, Verdict], Loading] | str
     begins: str = ""
     is_per_rank: bool = False
     parses_folder: bool = False
     holds_routes: bool = False
     holds_ranges: bool = False
-    deliver: Callable[[TextSet], Delivery] | str = ""
-    judge_set: Callable[[Sequence[RangedText], Mapping[str, bytes], str | None], tuple[str, ...]] | str = ""
+    deliver: Callable[[FileSet], Delivery] | str = ""
+    judge_set: Callable[[Sequence[RangedFile], Mapping[str, bytes], str | None], tuple[str, ...]] | str = ""
     protocols: tuple[str, ...] = PROTOCOLS
     files: str = ""
     readers: str = ""
@@ -135,10 +135,10 @@ class Format:
             raise ScheduleError(f"format {self.name[:40]!r}: expected lower-case words with hyphens")
         if not re.fullmatch(r"\.[A-Za-z0-9]+", self.extension):
             raise ScheduleError(f"format {self.name}: extension {self.extension!r}: expected such as '.xml'")
-        for option in sorted(self.options - set(TextOptions.__dataclass_fields__)):
-            raise ScheduleError(f"format {self.name}: option {option!r} is no field of TextOptions")
+        for option in sorted(self.options - set(FileOptions.__dataclass_fields__)):
+            raise ScheduleError(f"format {self.name}: option {option!r} is no field of FileOptions")
 
-    def written(self, request: TextRequest) -> Written:
+    def written(self, request: FileRequest) -> Written:
         """The files, by the format's writer."""
         return load_function(self.write)(request)
 
@@ -146,20 +146,20 @@ class Format:
         """One file, by the format's reader."""
         return load_function(self.read)(data, terms)
 
-    def judged(self, files: Sequence[bytes], terms: Terms) -> Judgement:
+    def interpreted(self, files: Sequence[bytes], terms: Terms) -> Verdict:
         """The verdict on files, by the format's judge."""
         return load_function(self.judge)(files, terms)
 
-    def loading(self, request: TextRequest, written: Written, judgement: Judgement) -> Loading:
+    def loading(self, request: FileRequest, written: Written, judgement: Verdict) -> Loading:
         """How the files are loaded."""
         return load_function(self.load)(request, written, judgement)
 
-    def delivery(self, texts: TextSet) -> Delivery:
+    def delivery(self, texts: FileSet) -> Delivery:
         """How a runtime loads a folder of texts and chooses from it."""
         return load_function(self.deliver)(texts)
 
-    def judged_set(
-        self, texts: Sequence[RangedText], files: Mapping[str, bytes], dialect: str | None
+    def interpreted_set(
+        self, texts: Sequence[RangedFile], files: Mapping[str, bytes], dialect: str | None
     ) -> tuple[str, ...]:
         """Calls for which the runtime would take another text than is meant."""
         return load_function(self.judge_set)(texts, files, dialect)
@@ -173,7 +173,7 @@ class Format:
         """Whether its messages may go by any of NCCL's protocols."""
         return "protocol" in self.options and self.protocols == PROTOCOLS
 
-    def check_options(self, options: TextOptions) -> None:
+    def check_options(self, options: FileOptions) -> None:
         """Refuse options that make no difference here; ScheduleError, which names who heeds them."""
         if "protocol" in self.options and options.protocol not in (None, *self.protocols):
             raise ScheduleError(f"--protocol {options.protocol}: {self.name} has {', '.join(self.protocols)}")
@@ -268,7 +268,7 @@ def _plugged(name: str) -> Format:
     """The record that a plug-in names; ScheduleError, in one line, if it is broken."""
     entry, *others = _plug_ins()[name]
     record = load_plug_in(entry, *others)
-    if isinstance(record, Refusal):
+    if isinstance(record, Unsupported):
         raise ScheduleError(f"format {name}: {record}")
     if not isinstance(record, Format) or record.name != name:
         raise ScheduleError(f"format {name}: its plug-in {entry.value} is no record of that name")
@@ -326,13 +326,13 @@ def own_formats() -> tuple[Format, ...]:
     return tuple(_own().values())
 
 
-def told_format(head: str) -> Format | None:
+def format_name(head: str) -> Format | None:
     """The format that a text, or its first part, begins as; None if it is of none.
 
     Examples
     --------
     >>> from treadle import planning
-    >>> planning.told_format("<algo name='ring'>").name
+    >>> planning.format_name("<algo name='ring'>").name
     'msccl-xml'
     """
     own = next((record for record in own_formats() if record.is_begun_by(head)), None)

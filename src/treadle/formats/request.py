@@ -8,11 +8,11 @@ from fractions import Fraction
 from typing import Any
 
 from treadle.errors import ScheduleError
+from treadle.formats.file_arguments import has_equal_shards
+from treadle.formats.file_options import AUTO_CHUNKS, PLAN_CHUNKS, PROTOCOLS, FileOptions
 from treadle.formats.msccl.profile import Profile
 from treadle.formats.selection.chunk_counts import Grid, choose_grid, regrid
-from treadle.formats.selection.served import Selector
-from treadle.formats.text_arguments import has_equal_shards
-from treadle.formats.text_options import AUTO_CHUNKS, PLAN_CHUNKS, PROTOCOLS, TextOptions
+from treadle.formats.selection.supported_sizes import Selector
 from treadle.program.any_schedule import lower as lower_schedule
 from treadle.program.passes import replicate
 from treadle.program.program import Program
@@ -29,19 +29,19 @@ Boxes = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Given:
     """Chunks for which a text asks switches as its plan does: (rank that asks, chunk)."""
 
     stores: frozenset[tuple[int, int]] = frozenset()
     sums: frozenset[tuple[int, int]] = frozenset()
 
 
-NOTHING_ASKED = Asked()
+NOTHING_ASKED = Given()
 """Of texts that do not know switches."""
 
 
 @dataclass(frozen=True)
-class TextRequest:
+class FileRequest:
     """What a writer of a format reads.
 
     Parameters
@@ -49,7 +49,7 @@ class TextRequest:
     plan : Plan
     entry : PlanEntry
         Of the plan, its schedule written out.
-    options : TextOptions
+    options : FileOptions
     path : str
         Where the text will lie.
     in_own_folder : bool
@@ -63,11 +63,11 @@ class TextRequest:
 
     plan: Plan
     entry: PlanEntry
-    options: TextOptions
+    options: FileOptions
     path: str
     in_own_folder: bool
     find_boxes: Callable[[Topology, Collective], Boxes] | None = None
-    rate: Callable[[Topology, Collective, Program, Asked], Fraction | None] | None = None
+    rate: Callable[[Topology, Collective, Program, Given], Fraction | None] | None = None
 
     @property
     def boxes(self) -> Boxes:
@@ -76,7 +76,7 @@ class TextRequest:
             return (tuple(range(self.plan.collective.n_ranks)),)
         return self.find_boxes(self.plan.topology, self.plan.collective)
 
-    def rate_without_switches(self, program: Program, asked: Asked) -> Fraction | None:
+    def rate_without_switches(self, program: Program, asked: Given) -> Fraction | None:
         """The algbw of a text that asks switches for `asked` alone; None: nothing lacks, or it is unknown."""
         return self.rate and self.rate(self.plan.topology, self.plan.collective, program, asked)
 
@@ -180,7 +180,7 @@ class Written:
     selectors: tuple[Selector, ...] = ()
     name: str = ""
     dialect: str = ""
-    asked: Asked = NOTHING_ASKED
+    asked: Given = NOTHING_ASKED
     cautions: tuple[str, ...] = ()
     instances: int = 1
     carried_algbw: Fraction | None = None

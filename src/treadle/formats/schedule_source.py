@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from treadle.formats.format import Format, begins_as, declared, load_function
-from treadle.formats.judgement import Judgement, Terms
+from treadle.formats.verdict import Terms, Verdict
 from treadle.program.foreign.traffic import NamedRings, NamedTrees, Traffic
 
 
@@ -28,7 +28,7 @@ class ScheduleSource:
     begins : str
         Pattern (of `re`) with which every such file begins, after comments of XML.
     judge : callable or str
-        From all files' bytes and `Terms` to a `Judgement`; functions may be given as ``module:function``.
+        From all files' bytes and `Terms` to a `Verdict`; functions may be given as ``module:function``.
     traffic : callable or str
         From a file's bytes and `Terms` to `Traffic`, `NamedTrees` or `NamedRings`; FormatError if the file is
         malformed, ScheduleError if it is none that can be simulated.
@@ -37,14 +37,14 @@ class ScheduleSource:
     name: str
     title: str
     begins: str
-    judge: Callable[[Sequence[bytes], Terms], Judgement] | str
+    judge: Callable[[Sequence[bytes], Terms], Verdict] | str
     traffic: Callable[[bytes, Terms], Traffic | NamedTrees | NamedRings] | str
 
     def is_begun_by(self, head: str) -> bool:
         """Whether a text, or its first part, begins as such files do."""
         return begins_as(self.begins, head)
 
-    def judged(self, files: Sequence[bytes], terms: Terms) -> Judgement:
+    def interpreted(self, files: Sequence[bytes], terms: Terms) -> Verdict:
         """The verdict on files: whether they do what their collective asks, on any fabric."""
         return load_function(self.judge)(files, terms)
 
@@ -66,6 +66,6 @@ def schedule_sources() -> tuple[ScheduleSource, ...]:
     return tuple(record for _, record in declared("SCHEDULES"))
 
 
-def told_source(head: str) -> ScheduleSource | None:
+def source_name(head: str) -> ScheduleSource | None:
     """The kind of file that a text, or its first part, begins as; None if it is of none."""
     return next((record for record in schedule_sources() if record.is_begun_by(head)), None)

@@ -85,25 +85,25 @@ class Attributes:
         """Return an error that names the element and its line."""
         return FormatError(f"<{str(element.tag)[:40]}> {message}", source=self.source, line=line_of(element))
 
-    def text(self, element: etree._Element, key: str, default: str | None = None) -> str:
+    def string(self, element: etree._Element, key: str, default: str | None = None) -> str:
         """Return an attribute."""
         value = element.get(key, default)
         if value is None:
             raise self.fail(element, f"lacks the attribute {key}")
         return str(value)
 
-    def word(
+    def choice(
         self, element: etree._Element, key: str, allowed: tuple[str, ...], default: str | None = None
     ) -> str:
         """Return an attribute that is one of some words."""
-        value = self.text(element, key, default)
+        value = self.string(element, key, default)
         if value not in allowed:
             raise self.fail(element, f"{key}={value[:40]!r}: expected one of {', '.join(allowed)}")
         return value
 
     def number(self, element: etree._Element, key: str, low: int, high: int) -> int:
         """Return an attribute that is an integer in a range."""
-        value = self.text(element, key)
+        value = self.string(element, key)
         # plain digits first: a large text has millions of them
         is_plain = len(value) < 19 and value.isascii() and value.isdigit()
         if not (is_plain or _NUMBER.fullmatch(value)) or not low <= (number := int(value)) <= high:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from treadle.errors import FormatError, ScheduleError
-from treadle.input_files import read_input_text
+from treadle.input_files import read_input_string
 from treadle.schedules.alltoall.demands import MAX_DEMAND, Demands
 from treadle.spelling import counted
 
@@ -34,7 +34,7 @@ def read_demands(path: Path | str) -> Demands:
         If the file cannot be read or is anything else; one line.
     """
     source = str(path)
-    text = read_input_text(path, MAX_FILE_BYTES, expected="a CSV or JSON matrix of integers")
+    text = read_input_string(path, MAX_FILE_BYTES, expected="a CSV or JSON matrix of integers")
     rows = _json_rows(text, source) if text.lstrip().startswith(("[", "{")) else _csv_rows(text, source)
     try:
         return Demands(np.array(rows, dtype=np.int64))

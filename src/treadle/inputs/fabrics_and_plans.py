@@ -14,7 +14,7 @@ from treadle.errors import FormatError
 from treadle.input_files import is_file, read_head
 from treadle.schedules.plan import HasPlan, Plan, plan_of
 from treadle.spelling import counted
-from treadle.topologies.expressions import names_fabric, path_text
+from treadle.topologies.expressions import format_path, names_fabric
 from treadle.topologies.topology import Topology
 
 
@@ -46,7 +46,7 @@ def as_fabric(value: Any, place: str = "topology") -> Topology | str:
     if isinstance(value, Topology | str):
         return value
     if isinstance(value, Path):
-        return path_text(value)
+        return format_path(value)
     if "networkx" in sys.modules:  # otherwise the value cannot be one of its graphs
         from treadle.topologies.readers.graphs.networkx_graphs import from_networkx, is_networkx_graph
 
@@ -76,11 +76,11 @@ def as_plan(value: Any, place: str = "plan") -> Plan:
 
 def _check_is_plan(value: str | Path) -> None:
     """Raise FormatError for a fabric or a runtime file; the reader of plans reports other errors."""
-    from treadle.inputs.texts import told_name
-    from treadle.topologies.readers.reader import HEAD_CHARACTERS, told_topology
+    from treadle.inputs.runtime_files import report_name
+    from treadle.topologies.readers.reader import HEAD_CHARACTERS, topology_name
 
     shown = str(value)[:80]
-    if name := told_name(Path(value)):
+    if name := report_name(Path(value)):
         raise FormatError(
             f"this is a runtime file ({name}), not a plan; use treadle.verify, or simulate or compare with "
             f"a fabric",
@@ -89,7 +89,7 @@ def _check_is_plan(value: str | Path) -> None:
     is_fabric = isinstance(value, str) and names_fabric(value)
     if is_file(value):
         head = read_head(value, HEAD_CHARACTERS)
-        is_fabric = not head.startswith(_ZIP) and told_topology(head.decode("utf-8", "replace")) is not None
+        is_fabric = not head.startswith(_ZIP) and topology_name(head.decode("utf-8", "replace")) is not None
     if is_fabric:
         raise FormatError("this is a fabric, not a plan; treadle.solve computes a plan for it", source=shown)
 

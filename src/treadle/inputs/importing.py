@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from treadle.checking import checked
 from treadle.errors import FormatError
 from treadle.options.keywords import ImportKeywords
-from treadle.spelling import did_you_mean, spelt_alike
+from treadle.spelling import did_you_mean, similarly_spelt
 from treadle.topologies.readers.boxes.gpu_models import PCIE_GT_PER_S, pcie_bandwidth
 from treadle.topologies.readers.imported import Imported, ImportOptions, LinkSpeeds, PcieDetail, spelt
 from treadle.topologies.readers.reader import read_topology
@@ -65,7 +65,7 @@ def import_options(**keywords: Unpack[ImportKeywords]) -> ImportOptions:
     for name, kind in (("links", LinkSpeeds), ("pcie", PcieDetail)):
         if name in values:
             word = str(values[name])
-            meant = spelt_alike(word, kind)
+            meant = similarly_spelt(word, kind)
             if meant is None:
                 known = " or ".join(kind)
                 raise FormatError(f"{spelt(name)} {word[:40]!r}: expected {known}{did_you_mean(word, kind)}")

@@ -94,12 +94,12 @@ def groups_of(
     meant = as_mesh(mesh)
     if axes is None:
         raise FormatError(
-            f"mesh {meant.text}: the axes that groups go over are missing; expected --axes (axes=) with some "
+            f"mesh {meant.notation}: the axes that groups go over are missing; expected --axes (axes=) with some "
             f"of {', '.join(meant.axis_names)}"
         )
     if meant.n_ranks != n_ranks:
         raise ScheduleError(
-            f"mesh {meant.text}: it lays out {meant.n_ranks} ranks, and {fabric} has {n_ranks}; --ranks "
+            f"mesh {meant.notation}: it lays out {meant.n_ranks} ranks, and {fabric} has {n_ranks}; --ranks "
             f"(ranks=) chooses some"
         )
     return meant.groups(as_axes(axes))

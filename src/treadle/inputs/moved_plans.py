@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from treadle.errors import ScheduleError, TopologyError
+from treadle.schedules.certificate import BottleneckCut, Certificate
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.transfer import lost_links, transfer_collective, transfer_schedule
-from treadle.schedules.witness import CutWitness, Witness
 from treadle.topologies.topology import Topology
 from treadle.verification.claims import check_bound
 from treadle.verification.schedules import verify, verify_plan
@@ -48,7 +48,7 @@ def moved_plan(plan: Plan, fabric: Topology) -> Plan:
     )
 
 
-def judged_on(plan: Plan, fabric: Topology, *, with_claims: bool = True) -> tuple[Report, ...]:
+def verified_on(plan: Plan, fabric: Topology, *, with_claims: bool = True) -> tuple[Report, ...]:
     """Return a report of each schedule of a plan on a fabric; its claims are checked with the last one.
 
     Parameters
@@ -66,7 +66,7 @@ def judged_on(plan: Plan, fabric: Topology, *, with_claims: bool = True) -> tupl
 
 
 def _verify_entry(
-    plan: Plan, entry: PlanEntry, fabric: Topology, witness: Witness | None, why: str, with_claims: bool
+    plan: Plan, entry: PlanEntry, fabric: Topology, witness: Certificate | None, why: str, with_claims: bool
 ) -> Report:
     has_claims = with_claims and entry is plan.entries[-1]
     optimal = plan.optimal_algbw if has_claims and witness is not None else None
@@ -130,13 +130,13 @@ def first_names(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-def _moved_certificate(plan: Plan, fabric: Topology) -> tuple[Witness | None, str]:
+def _moved_certificate(plan: Plan, fabric: Topology) -> tuple[Certificate | None, str]:
     """Return the certificate on that fabric, and the reason if there is none."""
     witness, source = plan.witness, plan.topology
-    if isinstance(witness, CutWitness):
+    if isinstance(witness, BottleneckCut):
         there = {name: node for node, name in enumerate(fabric.node_names)}
         names = (source.node_names[node] for node in witness.nodes if 0 <= node < source.n_nodes)
-        return CutWitness(tuple(sorted(there[name] for name in names if name in there))), ""
+        return BottleneckCut(tuple(sorted(there[name] for name in names if name in there))), ""
     if witness is None or _shape(fabric) == _shape(source):
         return witness, ""
     return None, (

@@ -44,7 +44,7 @@ class Problem:
     Examples
     --------
     >>> from treadle import planning
-    >>> planning.pose("ring:4", "allgather").topology.n_nodes
+    >>> planning.make_problem("ring:4", "allgather").topology.n_nodes
     4
     """
 
@@ -61,7 +61,7 @@ def model_of(topology: Topology, collective: Collective) -> str:
     Examples
     --------
     >>> from treadle import planning
-    >>> problem = planning.pose("dgx_h100:1", "allreduce")
+    >>> problem = planning.make_problem("dgx_h100:1", "allreduce")
     >>> planning.model_of(problem.topology, problem.collective)
     'allreduce without in-network multicast and aggregation'
     """
@@ -84,7 +84,7 @@ def model_of(topology: Topology, collective: Collective) -> str:
     return f"allreduce with in-network {' and '.join(able)}{how}"
 
 
-def exact_text(value: Fraction) -> str:
+def format_exact(value: Fraction) -> str:
     """Return an exact rational for JSON: ``1040/3``, also with the denominator 1."""
     return f"{value.numerator}/{value.denominator}"
 
@@ -92,7 +92,7 @@ def exact_text(value: Fraction) -> str:
 def busbw_values(key: str, algbw: Fraction, collective: Collective) -> dict[str, object]:
     """Return the busbw of nccl-tests for JSON, under keys that begin with `key`."""
     scaled = algbw * busbw_factor(collective.kind, collective.group_size)
-    return {f"{key}_bytes_per_s": float(scaled), f"{key}_exact": exact_text(scaled)}
+    return {f"{key}_bytes_per_s": float(scaled), f"{key}_exact": format_exact(scaled)}
 
 
 def resolve_topology(topology: FabricLike, *, file_format: str | None = None) -> Topology:
@@ -116,7 +116,7 @@ def resolve_kind(kind: CollectiveKind | str) -> CollectiveKind:
 
 
 @checked()
-def pose(
+def make_problem(
     topology: FabricLike, collective: Collective | CollectiveKind | str, **options: Unpack[ProblemOptions]
 ) -> Problem:
     """Return the problem of a fabric and a collective.
@@ -160,7 +160,7 @@ def pose(
     Examples
     --------
     >>> from treadle import planning
-    >>> planning.pose("ring:4", "allgather").collective.n_ranks
+    >>> planning.make_problem("ring:4", "allgather").collective.n_ranks
     4
     """
     fabric = resolve_topology(topology, file_format=options.get("file_format"))
@@ -218,13 +218,13 @@ def pose(
     return Problem(fabric, value)
 
 
-def pose_forwarding(
+def make_forwarding_problem(
     topology: FabricLike, collective: Collective | CollectiveKind | str, options: ProblemOptions
 ) -> Problem:
     """Return a problem where all compute nodes forward."""
     if isinstance(collective, Collective):
-        return pose(topology, replace(collective, ranks_forward=True))
-    return pose(topology, collective, **ProblemOptions(**{**options, "forward": True}))
+        return make_problem(topology, replace(collective, ranks_forward=True))
+    return make_problem(topology, collective, **ProblemOptions(**{**options, "forward": True}))
 
 
 def select_ranks(topology: Topology, ranks: Sequence[int] | str) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from treadle.brief import brief
 from treadle.errors import ScheduleError, TopologyError
-from treadle.inputs.moved_plans import first_names, judged_on
+from treadle.inputs.moved_plans import first_names, verified_on
 from treadle.schedules.plan import Plan
 from treadle.topologies import subset, topology_hash
 from treadle.topologies.topology import Topology
@@ -79,9 +79,9 @@ class VerifyResult:
         return self.reports[-1]
 
     @property
-    def whole_report(self) -> Report:
+    def full_report(self) -> Report:
         """Report of all schedules: `report`, with the violations of the others before its own."""
-        return whole_report(self.reports)
+        return full_report(self.reports)
 
 
 class UnverifiedPlanError(ScheduleError):
@@ -112,7 +112,7 @@ class UnverifiedPlanError(ScheduleError):
         self.result = result
 
 
-def whole_report(reports: Sequence[Report]) -> Report:
+def full_report(reports: Sequence[Report]) -> Report:
     """Return the last report of a plan, with the violations of all."""
     return replace(
         reports[-1],
@@ -132,7 +132,7 @@ def check_plan(plan: Plan, fabric: Topology | None = None) -> VerifyResult:
         n_absent = len(fabric.compute_nodes) - len(part.compute_nodes)
         notes = _notes(plan.topology, fabric, part)
         fabric = part
-        reports = judged_on(plan, fabric)
+        reports = verified_on(plan, fabric)
     except (TopologyError, ScheduleError) as error:
         violation = Violation(ViolationKind.MEMBERSHIP, str(error))
         reports = (Report((violation,), 1, algbw=None, bound=None, height_max=None),)

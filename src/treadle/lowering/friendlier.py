@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from treadle.errors import TreadleError
-from treadle.formats.selection.served import Selector, TextFacts, served_sizes
+from treadle.formats.selection.supported_sizes import FileFacts, Selector, supported_call_sizes
 from treadle.lowering.lowered import FriendlierTrees
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
@@ -25,7 +25,7 @@ _MAX_RANKS = 256
 
 
 def friendlier_trees(
-    plan: Plan, schedule: Schedule, facts: TextFacts, selector: Selector
+    plan: Plan, schedule: Schedule, facts: FileFacts, selector: Selector
 ) -> FriendlierTrees | None:
     """The best number of trees that serves `FEW` sizes, or else the one that serves the most.
 
@@ -34,7 +34,7 @@ def friendlier_trees(
     plan : Plan
     schedule : Schedule
         Of the plan, as it is written.
-    facts : TextFacts
+    facts : FileFacts
         Of the text.
     selector : Selector
 
@@ -51,11 +51,11 @@ def friendlier_trees(
     """
     if not isinstance(schedule, ForestSchedule) or not facts.is_by_shard or facts.n_ranks > _MAX_RANKS:
         return None
-    here = len(served_sizes(facts, selector))
+    here = len(supported_call_sizes(facts, selector))
     if here >= FEW or len(np.unique(schedule.root_multiplicity)) > 1:
         return None
     counts = {
-        trees: len(served_sizes(replace(facts, n_chunks=trees * facts.n_ranks), selector))
+        trees: len(supported_call_sizes(replace(facts, n_chunks=trees * facts.n_ranks), selector))
         for trees in range(1, MOST_TREES + 1)
     }
     most = max(counts.values())

@@ -8,16 +8,16 @@ from fractions import Fraction
 import numpy as np
 
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.formats.file_options import AUTO_CHUNKS as AUTO_CHUNKS
+from treadle.formats.file_options import PLAN_CHUNKS as PLAN_CHUNKS
+from treadle.formats.file_options import FileOptions, check_chunks, check_protocol
 from treadle.formats.format import Format, find_format
-from treadle.formats.judgement import Planned, Terms
 from treadle.formats.loading import Loading as Loading
 from treadle.formats.msccl.profile import Profile
-from treadle.formats.request import Asked, TextRequest
+from treadle.formats.request import FileRequest, Given
 from treadle.formats.selection.chunk_counts import facts_of
-from treadle.formats.selection.served import Selector, served
-from treadle.formats.text_options import AUTO_CHUNKS as AUTO_CHUNKS
-from treadle.formats.text_options import PLAN_CHUNKS as PLAN_CHUNKS
-from treadle.formats.text_options import TextOptions, check_chunks, check_protocol
+from treadle.formats.selection.supported_sizes import Selector, supported_sizes
+from treadle.formats.verdict import Planned, Terms
 from treadle.inputs.group_plans import group_name, plan_of_group
 from treadle.inputs.verification import require_verified
 from treadle.lowering.friendlier import friendlier_trees
@@ -25,7 +25,7 @@ from treadle.lowering.lowered import FriendlierTrees as FriendlierTrees
 from treadle.lowering.lowered import Lowered as Lowered
 from treadle.lowering.lowered import LoweredGroup as LoweredGroup
 from treadle.lowering.lowered import TargetFormat as TargetFormat
-from treadle.lowering.ranges import narrowed_plan, text_ranges
+from treadle.lowering.ranges import file_ranges, narrowed_plan
 from treadle.options.keywords import TextKeywords as TextKeywords
 from treadle.program.program import Program
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
@@ -34,7 +34,7 @@ from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.schedule import Schedule, written_out
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import ForestSchedule
-from treadle.simulation.point_to_point import shortfall
+from treadle.simulation.point_to_point import point_to_point_gap
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.topologies.topology import Topology
 
@@ -45,12 +45,12 @@ def _lowered_group(plan: Plan, group: int | None) -> LoweredGroup | None:
     return LoweredGroup(group, plan.collective.groups[group], group_name(plan, group))
 
 
-def checked_text(
+def checked_file(
     plan: Plan, to: TargetFormat | str, profile: Profile | str | None, options: TextKeywords
-) -> tuple[Format, TextOptions]:
+) -> tuple[Format, FileOptions]:
     """The format and what is asked of it, of a plan that is verified here."""
     record = find_format(str(to))
-    asked = TextOptions(profile=None if profile is None else _profile(profile), **options)
+    asked = FileOptions(profile=None if profile is None else _profile(profile), **options)
     check_chunks(asked.chunks)
     check_protocol(asked.protocol)
     # of a plan of several ranges a size chooses one, whatever the format
@@ -64,12 +64,12 @@ def checked_text(
 
 
 def lowered_part(
-    plan: Plan, record: Format, asked: TextOptions, where: tuple[str, bool], group: int | None
+    plan: Plan, record: Format, asked: FileOptions, where: tuple[str, bool], group: int | None
 ) -> Lowered:
     """One part of a plan as text: of one group, or of all ranks."""
     path, in_own_folder = where
     part, asked = narrowed_plan(plan if group is None else plan_of_group(plan, group), record, asked)
-    ranges = text_ranges(part, record, asked)
+    ranges = file_ranges(part, record, asked)
     if len(ranges) > 1 and not record.holds_ranges:
         way = (
             "lower_set writes a folder with a text for each"
@@ -103,7 +103,7 @@ def lowered_part(
 def lower_verified(
     plan: Plan,
     record: Format,
-    options: TextOptions,
+    options: FileOptions,
     *,
     entry: PlanEntry | None = None,
     path: str = "",
@@ -120,13 +120,13 @@ def lower_verified(
         entry = replace(entry, schedule=written_out(entry.schedule))
     _refuse_forwarders(plan, entry.schedule, record.name, "rank of the group" if is_group else "rank")
     where = path or f"treadle{record.extension}"
-    request = TextRequest(plan, entry, options, where, in_own_folder, find_boxes, _rate)
+    request = FileRequest(plan, entry, options, where, in_own_folder, find_boxes, _rate)
     written = record.written(request)
     problem = plan.topology, plan.collective
     planned = Planned(*problem, entry.schedule, lambda: request.boxes, ranges=plan.entries)
     root = plan.collective.root or 0
     terms = Terms(profile=written.dialect or None, root=root, rank=rank, planned=planned)
-    judgement = record.judged([data for _, data in written.files], terms)
+    judgement = record.interpreted([data for _, data in written.files], terms)
     made = Lowered(
         written.files,
         judgement,
@@ -150,14 +150,14 @@ def lower_verified(
         n_chunks=program.n_chunks,
         plan_chunks=grid.plan_chunks if grid else None,
         rounding_loss=grid.loss if grid else Fraction(0),
-        shortfall=shortfall(*problem, program, written.asked) if rank is None else None,
-        served=tuple(served(facts, selector) for selector in asked),
+        shortfall=point_to_point_gap(*problem, program, written.asked) if rank is None else None,
+        served=tuple(supported_sizes(facts, selector) for selector in asked),
         friendlier=friendlier_trees(plan, entry.schedule, facts, asked[0]) if has_choice else None,
     )
 
 
-def _rate(topology: Topology, collective: Collective, program: Program, asked: Asked) -> Fraction | None:
-    lacking = shortfall(topology, collective, program, asked)
+def _rate(topology: Topology, collective: Collective, program: Program, asked: Given) -> Fraction | None:
+    lacking = point_to_point_gap(topology, collective, program, asked)
     return None if lacking is None else lacking.algbw
 
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 
 from treadle.brief import brief
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.formats.file_options import AUTO_CHUNKS, PLAN_CHUNKS, FileOptions
 from treadle.formats.format import Format
-from treadle.formats.judgement import RangedText
 from treadle.formats.msccl.profile import Profile
-from treadle.formats.request import TextRequest
-from treadle.formats.selection.text_set import FOLDER, Delivery, TextSet
-from treadle.formats.text_options import AUTO_CHUNKS, PLAN_CHUNKS, TextOptions
+from treadle.formats.request import FileRequest
+from treadle.formats.selection.file_set import FOLDER, Delivery, FileSet
+from treadle.formats.verdict import RangedFile
 from treadle.lowering.lower import lower_verified
 from treadle.lowering.lowered import Lowered
-from treadle.lowering.ranges import TextRange, range_words, text_ranges
+from treadle.lowering.ranges import FileRange, file_ranges, format_range
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.units import format_size
 
@@ -30,7 +30,7 @@ class LoweredRange:
 
     Parameters
     ----------
-    text : RangedText
+    text : RangedFile
     made : Lowered
         How it was made and judged.
     algorithm : str
@@ -46,7 +46,7 @@ class LoweredRange:
     [('texts/ours.01.0B-.xml', 'forestcoll')]
     """
 
-    text: RangedText
+    text: RangedFile
     made: Lowered
     algorithm: str
     protocol: str
@@ -54,7 +54,7 @@ class LoweredRange:
     @property
     def sizes(self) -> str:
         """Its range, for people."""
-        return range_words(self.text.min_bytes, self.text.max_bytes)
+        return format_range(self.text.min_bytes, self.text.max_bytes)
 
 
 @brief("format", "dialect", "ranges", "left_out")
@@ -95,15 +95,15 @@ class LoweredSet:
     faults: tuple[str, ...]
 
     @property
-    def texts(self) -> tuple[RangedText, ...]:
+    def files_by_range(self) -> tuple[RangedFile, ...]:
         """The texts alone."""
         return tuple(one.text for one in self.ranges)
 
 
-def write_set(plan: Plan, record: Format, asked: TextOptions, label: str, folder: str) -> LoweredSet:
+def write_set(plan: Plan, record: Format, asked: FileOptions, label: str, folder: str) -> LoweredSet:
     """All texts for the ranges of a plan."""
     label = f"{label}.in-place" if asked.in_place else label
-    parts = text_ranges(plan, record, asked)
+    parts = file_ranges(plan, record, asked)
     ranges: list[LoweredRange] = []
     left_out: list[tuple[int, int | None, str]] = []
     for number, part in enumerate(parts, 1):
@@ -112,7 +112,7 @@ def write_set(plan: Plan, record: Format, asked: TextOptions, label: str, folder
         except ScheduleError as error:
             left_out.append((part.entry.min_bytes, part.entry.max_bytes, str(error)))
     if not ranges:
-        raise InfeasibleError("; ".join(f"sizes {range_words(a, b)}: {why}" for a, b, why in left_out))
+        raise InfeasibleError("; ".join(f"sizes {format_range(a, b)}: {why}" for a, b, why in left_out))
     dialect = ranges[0].made.dialect
     if dialect == Profile.LEGACY and len(ranges) > _LEGACY_TEXTS:
         raise InfeasibleError(
@@ -123,8 +123,8 @@ def write_set(plan: Plan, record: Format, asked: TextOptions, label: str, folder
     if asked.chunks == AUTO_CHUNKS and dialect not in (Profile.LEGACY, Profile.RCCL):
         ranges += [*_filling_in(plan, record, asked, label, parts, ranges)]
     texts = tuple(one.text for one in ranges)
-    delivery = record.delivery(TextSet(folder or "texts", dialect, texts))
-    choices = record.judged_set(texts, dict(delivery.files), dialect or None)
+    delivery = record.delivery(FileSet(folder or "texts", dialect, texts))
+    choices = record.interpreted_set(texts, dict(delivery.files), dialect or None)
     faults = (*(fault for one in ranges for fault in one.made.faults), *choices)
     return LoweredSet(record.name, dialect, tuple(ranges), tuple(left_out), delivery, faults)
 
@@ -132,9 +132,9 @@ def write_set(plan: Plan, record: Format, asked: TextOptions, label: str, folder
 def _filling_in(
     plan: Plan,
     record: Format,
-    asked: TextOptions,
+    asked: FileOptions,
     label: str,
-    parts: Sequence[TextRange],
+    parts: Sequence[FileRange],
     main: Sequence[LoweredRange],
 ) -> Iterator[LoweredRange]:
     """Texts for sizes that the chunks of a range's own text do not divide.
@@ -149,8 +149,8 @@ def _filling_in(
         covered = [one.text.n_chunks]
         # the range itself, then those beside it with other schedules
         for other in (own, *(entry for entry in beside if entry.schedule is not own.schedule)):
-            part = TextRange(replace(own, schedule=other.schedule), parts[at].protocol)
-            request = TextRequest(plan, part.entry, asked, "", in_own_folder=True)
+            part = FileRange(replace(own, schedule=other.schedule), parts[at].protocol)
+            request = FileRequest(plan, part.entry, asked, "", in_own_folder=True)
             try:
                 chunks = request.program(merge=True).n_chunks
                 if any(chunks % count == 0 for count in covered):
@@ -166,9 +166,9 @@ def _filling_in(
 def _write_text(
     plan: Plan,
     record: Format,
-    asked: TextOptions,
+    asked: FileOptions,
     label: str,
-    part: TextRange,
+    part: FileRange,
     place: str,
     filling: PlanEntry | None = None,
 ) -> LoweredRange:
@@ -183,7 +183,7 @@ def _write_text(
     made = lower_verified(plan, record, asked, entry=entry, path=file, in_own_folder=True, is_group=True)
     ((_, data),) = made.files
     assert made.n_chunks is not None
-    text = RangedText(
+    text = RangedFile(
         file=file,
         data=data,
         plan=label,

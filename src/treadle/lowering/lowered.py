@@ -8,10 +8,10 @@ from fractions import Fraction
 
 from treadle.brief import brief
 from treadle.errors import ScheduleError
-from treadle.formats.judgement import Check, Judgement
 from treadle.formats.loading import Loading
-from treadle.formats.selection.served import Served
-from treadle.simulation.point_to_point import Shortfall
+from treadle.formats.selection.supported_sizes import SupportedSizes
+from treadle.formats.verdict import Check, Verdict
+from treadle.simulation.point_to_point import PointToPointGap
 
 
 class TargetFormat(StrEnum):
@@ -142,7 +142,7 @@ class Lowered:
     """
 
     files: tuple[tuple[str, bytes], ...]
-    judgement: Judgement
+    judgement: Verdict
     loading: Loading
     dialect: str = ""
     name: str = ""
@@ -150,10 +150,10 @@ class Lowered:
     n_chunks: int | None = None
     plan_chunks: int | None = None
     rounding_loss: Fraction = Fraction(0)
-    served: tuple[Served, ...] = ()
+    served: tuple[SupportedSizes, ...] = ()
     friendlier: FriendlierTrees | None = None
     cautions: tuple[str, ...] = ()
-    shortfall: Shortfall | None = None
+    shortfall: PointToPointGap | None = None
     group: LoweredGroup | None = None
     instances: int = 1
     carried_algbw: Fraction | None = None
@@ -166,7 +166,7 @@ class Lowered:
     @property
     def checked(self) -> str:
         """What was done with the files after they were written, in words."""
-        return self.judgement.words
+        return self.judgement.summary
 
     @property
     def is_executed(self) -> bool:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Unpack
 
 from treadle.errors import ScheduleError
+from treadle.formats.file_options import PROTOCOLS, FileOptions
 from treadle.formats.format import Format, find_format
-from treadle.formats.text_options import PROTOCOLS, TextOptions
 from treadle.options.keywords import TextKeywords
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.trees.forest import ForestSchedule
@@ -17,7 +17,7 @@ from treadle.units import format_size, parse_size
 
 
 @dataclass(frozen=True)
-class TextRange:
+class FileRange:
     """What one text is written from.
 
     Parameters
@@ -32,20 +32,20 @@ class TextRange:
     protocol: str | None = None
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """Its sizes, for people."""
-        return range_words(self.entry.min_bytes, self.entry.max_bytes)
+        return format_range(self.entry.min_bytes, self.entry.max_bytes)
 
 
-def range_words(min_bytes: int, max_bytes: int | None) -> str:
+def format_range(min_bytes: int, max_bytes: int | None) -> str:
     """First and last size, for people.
 
     Examples
     --------
     >>> from treadle import planning
-    >>> planning.range_words(0, 2**14), planning.range_words(2**14 + 1, 2**20)
+    >>> planning.format_range(0, 2**14), planning.format_range(2**14 + 1, 2**20)
     ('to 16KB', 'from above 16KB to 1MB')
-    >>> planning.range_words(26126, 2**20 - 1)
+    >>> planning.format_range(26126, 2**20 - 1)
     'from 25.51KB to below 1MB'
     """
     first, last = f"from {_size(min_bytes)}", "" if max_bytes is None else f"to {_size(max_bytes)}"
@@ -63,14 +63,14 @@ def _size(size: int) -> str:
     return format_size(size)
 
 
-def narrowed_plan(plan: Plan, record: Format, options: TextOptions) -> tuple[Plan, TextOptions]:
+def narrowed_plan(plan: Plan, record: Format, options: FileOptions) -> tuple[Plan, FileOptions]:
     """The plan with the sizes that are asked for alone, and the options that are left to the writer.
 
     Parameters
     ----------
     plan : Plan
     record : Format
-    options : TextOptions
+    options : FileOptions
         Of a plan with several ranges, ``size_bytes`` chooses the one that serves it, whatever the format.
 
     Raises
@@ -86,11 +86,11 @@ def narrowed_plan(plan: Plan, record: Format, options: TextOptions) -> tuple[Pla
     entries = [*_clipped(plan, first, last)]
     if len(plan.entries) > 1 and options.size_bytes:
         size = options.size_bytes
-        entries = [entry for entry in entries if entry.serves(size)]
+        entries = [entry for entry in entries if entry.supports(size)]
         if "size_bytes" not in record.options:
             options = replace(options, size_bytes=0)
     if not entries:
-        served = range_words(plan.entries[0].min_bytes, plan.entries[-1].max_bytes)
+        served = format_range(plan.entries[0].min_bytes, plan.entries[-1].max_bytes)
         raise ScheduleError(
             f"no schedule of the plan serves the sizes that were asked for; it serves {served}"
         )
@@ -120,10 +120,10 @@ def range_count(plan: Plan, *, to: str, **options: Unpack[TextKeywords]) -> int:
     >>> treadle.planning.range_count(plan, to="msccl-xml")
     1
     """
-    record, asked = find_format(to), TextOptions(**options)
+    record, asked = find_format(to), FileOptions(**options)
     if record.holds_ranges:
         return 1
-    return len(text_ranges(narrowed_plan(plan, record, asked)[0], record, asked))
+    return len(file_ranges(narrowed_plan(plan, record, asked)[0], record, asked))
 
 
 def _clipped(plan: Plan, first: int, last: int | None) -> Iterator[PlanEntry]:
@@ -134,17 +134,17 @@ def _clipped(plan: Plan, first: int, last: int | None) -> Iterator[PlanEntry]:
             yield replace(entry, min_bytes=low, max_bytes=high)
 
 
-def text_ranges(plan: Plan, record: Format, options: TextOptions) -> tuple[TextRange, ...]:
+def file_ranges(plan: Plan, record: Format, options: FileOptions) -> tuple[FileRange, ...]:
     """A text's worth each: the plan's ranges, cut where its cost model changes to another protocol.
 
     They are not cut for a format without all protocols, or if one is asked for.
     """
     if not record.has_all_protocols or options.protocol is not None:
-        return tuple(TextRange(entry) for entry in plan.entries)
+        return tuple(FileRange(entry) for entry in plan.entries)
     return tuple(part for entry in plan.entries for part in _by_protocol(entry))
 
 
-def _by_protocol(entry: PlanEntry) -> Iterator[TextRange]:
+def _by_protocol(entry: PlanEntry) -> Iterator[FileRange]:
     """The entry, cut where messages change their protocol; what runtimes do not know is left to them."""
     known = [(one.min_bytes, one.protocol if one.protocol in PROTOCOLS else None) for one in entry.pipelining]
     cuts: list[tuple[int, str | None]] = []
@@ -156,4 +156,4 @@ def _by_protocol(entry: PlanEntry) -> Iterator[TextRange]:
             cuts.append((start, protocol))
     ends = [start - 1 for start, _ in cuts[1:]] + [entry.max_bytes]
     for (start, protocol), end in zip(cuts, ends, strict=True):
-        yield TextRange(replace(entry, min_bytes=start, max_bytes=end), protocol)
+        yield FileRange(replace(entry, min_bytes=start, max_bytes=end), protocol)

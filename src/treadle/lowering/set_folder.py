@@ -22,8 +22,8 @@ from typing import Any
 from treadle.brief import brief
 from treadle.errors import FormatError
 from treadle.formats.format import find_format
-from treadle.formats.judgement import RangedText
-from treadle.formats.selection.text_set import Delivery, TextSet
+from treadle.formats.selection.file_set import Delivery, FileSet
+from treadle.formats.verdict import RangedFile
 from treadle.input_files import read_bytes
 from treadle.lowering.lower_set import LoweredSet
 from treadle.schedules.collective import CollectiveKind
@@ -43,7 +43,7 @@ class SavedSet:
     Parameters
     ----------
     folder : Path
-    texts : tuple of RangedText
+    texts : tuple of RangedFile
         Of all sets, in the order of their files.
     delivery : Delivery
         Of all of them.
@@ -58,7 +58,7 @@ class SavedSet:
     """
 
     folder: Path
-    texts: tuple[RangedText, ...]
+    texts: tuple[RangedFile, ...]
     delivery: Delivery
 
 
@@ -109,11 +109,11 @@ def save_set(folder: str | Path, lowered: LoweredSet) -> SavedSet:
     """
     target = Path(folder).absolute()
     kept, titles = _kept(target, lowered)
-    texts = tuple(sorted((*kept, *lowered.texts), key=lambda text: text.file.encode()))
+    texts = tuple(sorted((*kept, *lowered.files_by_range), key=lambda text: text.file.encode()))
     _check_apart(texts, target)
     record = find_format(lowered.format)
-    delivery = record.delivery(TextSet(str(folder).rstrip("/") or "/", lowered.dialect, texts))
-    for fault in record.judged_set(texts, dict(delivery.files), lowered.dialect or None)[:1]:
+    delivery = record.delivery(FileSet(str(folder).rstrip("/") or "/", lowered.dialect, texts))
+    for fault in record.interpreted_set(texts, dict(delivery.files), lowered.dialect or None)[:1]:
         raise FormatError(f"the set's texts would be mistaken: {fault}", source=str(folder))
     titles |= {one.text.file: (one.algorithm, one.protocol) for one in lowered.ranges}
     manifest = _manifest(lowered, texts, titles, delivery)
@@ -122,7 +122,7 @@ def save_set(folder: str | Path, lowered: LoweredSet) -> SavedSet:
     return SavedSet(Path(folder), texts, delivery)
 
 
-def _kept(target: Path, lowered: LoweredSet) -> tuple[list[RangedText], dict[str, tuple[str, str]]]:
+def _kept(target: Path, lowered: LoweredSet) -> tuple[list[RangedFile], dict[str, tuple[str, str]]]:
     """Texts of other plans that are there, with their algorithms and protocols."""
     if not target.is_dir():
         if target.exists():
@@ -136,7 +136,7 @@ def _kept(target: Path, lowered: LoweredSet) -> tuple[list[RangedText], dict[str
         return [], {}
     told = _read_manifest(target / MANIFEST)
     found = [_text_of(row, target) for row in told["texts"]]
-    own = {(text.plan, text.in_place) for text in lowered.texts}
+    own = {(text.plan, text.in_place) for text in lowered.files_by_range}
     kept = [text for text in found if (text.plan, text.in_place) not in own]
     if kept and (told["format"], told["profile"]) != (lowered.format, lowered.dialect or None):
         raise FormatError(
@@ -171,7 +171,7 @@ def _reading(path: Path) -> Iterator[None]:
         raise FormatError(f"cannot be read as a set: {error}", source=str(path)) from None
 
 
-def _text_of(row: Mapping[str, Any], folder: Path) -> RangedText:
+def _text_of(row: Mapping[str, Any], folder: Path) -> RangedFile:
     """A text that the manifest names, as it lies there."""
     with _reading(folder / MANIFEST):
         file = str(row["file"])
@@ -182,7 +182,7 @@ def _text_of(row: Mapping[str, Any], folder: Path) -> RangedText:
             raise FormatError(
                 "was changed since the set was written; lower its plan again", source=str(folder / file)
             )
-        return RangedText(
+        return RangedFile(
             file=file,
             data=data,
             plan=str(row["plan"]),
@@ -198,7 +198,7 @@ def _text_of(row: Mapping[str, Any], folder: Path) -> RangedText:
         )
 
 
-def _check_apart(texts: Sequence[RangedText], target: Path) -> None:
+def _check_apart(texts: Sequence[RangedFile], target: Path) -> None:
     """Refuse sets of two plans that would serve the same calls: the first of them would, unasked."""
     for one, other in combinations(texts, 2):
         calls, others = ((text.collective, text.n_ranks, text.in_place) for text in (one, other))
@@ -210,13 +210,13 @@ def _check_apart(texts: Sequence[RangedText], target: Path) -> None:
             )
 
 
-def _meet(one: RangedText, other: RangedText) -> bool:
+def _meet(one: RangedFile, other: RangedFile) -> bool:
     return all(a.max_bytes is None or b.min_bytes <= a.max_bytes for a, b in ((one, other), (other, one)))
 
 
 def _manifest(
     lowered: LoweredSet,
-    texts: Sequence[RangedText],
+    texts: Sequence[RangedFile],
     titles: Mapping[str, tuple[str, str]],
     delivery: Delivery,
 ) -> dict[str, object]:

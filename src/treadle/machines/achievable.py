@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from treadle.brief import brief
 from treadle.machines.system import Generation, System, system_of
-from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind, busbw_factor
 from treadle.topologies.topology import Topology
 from treadle.units import format_link_bandwidth
+from treadle.unsupported import Unsupported
 
 _WIDTH = 0.9
 """Doublings of the size over which channels are added."""
@@ -142,15 +142,15 @@ class _Rows:
 
 
 @cache
-def _rows(system: System, n_ranks: int) -> _Rows | Refusal:
+def _rows(system: System, n_ranks: int) -> _Rows | Unsupported:
     """Return the measured rows nearest to a system."""
     generation = system.generation
     if system.boxes > 1:
-        return Refusal("measured rows are of one box")
+        return Unsupported("measured rows are of one box")
     if not 2 <= n_ranks <= 8:
-        return Refusal("measured rows are of 2 to 8 GPUs")
+        return Unsupported("measured rows are of 2 to 8 GPUs")
     if generation.is_amd or generation is Generation.VOLTA:
-        return Refusal(f"no measured rows of {generation.value}")
+        return Unsupported(f"no measured rows of {generation.value}")
     names: tuple[str, ...]
     if not system.has_fast_links:
         names, nominal = ("rtx_pro_6000_server",), 63
@@ -172,7 +172,7 @@ def _rows(system: System, n_ranks: int) -> _Rows | Refusal:
 
 def achievable(
     system: System | Topology, kind: CollectiveKind | str, size_bytes: int, n_ranks: int | None = None
-) -> Achievable | Refusal:
+) -> Achievable | Unsupported:
     """Return the time that NCCL achieves on a system, or why there are no measured rows.
 
     Parameters
@@ -200,15 +200,15 @@ def achievable(
     no measured rows of mi300
     """
     found = system_of(system) if isinstance(system, Topology) else system
-    if isinstance(found, Refusal):
+    if isinstance(found, Unsupported):
         return found
     kind = CollectiveKind(kind)
     n_ranks = found.gpus_per_box * found.boxes if n_ranks is None else n_ranks
     rows = _rows(found, n_ranks)
-    if isinstance(rows, Refusal):
+    if isinstance(rows, Unsupported):
         return rows
     if kind.is_rooted:
-        return Refusal(f"no measured rows of {kind.value}")
+        return Unsupported(f"no measured rows of {kind.value}")
     constants = measured_constants()
     systems = [constants["systems"][name] for name in rows.names]
     curves = [(one["launch_us"], one[kind.value]) for one in systems if kind.value in one]

@@ -17,9 +17,9 @@ from typing import Any
 from treadle.machines.achievable import SIZE_RANGES, Achievable, achievable
 from treadle.machines.nccl import PROTOCOLS, Cell, ChannelGraph, LibraryModel, nccl_model, post_us, steps_of
 from treadle.machines.system import Generation, System, system_of
-from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies.topology import Topology
+from treadle.unsupported import Unsupported
 
 VERSION = "2.21.5"
 
@@ -148,7 +148,7 @@ def rccl_model(system: System, *, version: str = VERSION) -> LibraryModel:
     return RcclModel(system, version, ChannelGraph(channels, total / channels, total / channels))
 
 
-def library_model(topology: Topology) -> LibraryModel | Refusal:
+def library_model(topology: Topology) -> LibraryModel | Unsupported:
     """Return the model by which the fabric's library chooses algorithms.
 
     Parameters
@@ -163,7 +163,7 @@ def library_model(topology: Topology) -> LibraryModel | Refusal:
     RCCL 2.21.5, 28 channels x 12 GB/s
     """
     system = system_of(topology)
-    if isinstance(system, Refusal):
+    if isinstance(system, Unsupported):
         return system
     return library_of(system)
 
@@ -186,7 +186,7 @@ _MODEL_BANDS = ((0.827, 1.669), (0.884, 1.736), (1.018, 1.742))
 5th and 95th percentiles by `SIZE_RANGES`; `_MODEL_ERROR` is the median error."""
 
 
-def achievable_time(system: System, kind: CollectiveKind, size_bytes: int) -> Achievable | Refusal:
+def achievable_time(system: System, kind: CollectiveKind, size_bytes: int) -> Achievable | Unsupported:
     """Return the time that a library achieves: by measured rows, else by its model and their median ratio.
 
     Parameters

@@ -13,10 +13,10 @@ from enum import StrEnum
 import numpy as np
 
 from treadle.brief import brief
-from treadle.refusal import Refusal
 from treadle.topologies.families import families_of
 from treadle.topologies.named_boxes import NETWORK, find_boxes, nvswitches, rank_boxes
 from treadle.topologies.topology import Topology
+from treadle.unsupported import Unsupported
 
 
 class Generation(StrEnum):
@@ -115,7 +115,7 @@ class System:
         return replace(part, link_bytes_per_s=link)
 
 
-def system_of(topology: Topology) -> System | Refusal:
+def system_of(topology: Topology) -> System | Unsupported:
     """Return the machine behind a fabric, or why it is not known.
 
     Parameters
@@ -136,13 +136,13 @@ def system_of(topology: Topology) -> System | Refusal:
     'mi300'
     """
     if "." not in topology.node_names[int(topology.compute_nodes[0])]:
-        return Refusal("the names of its nodes do not say which GPUs share a box")
+        return Unsupported("the names of its nodes do not say which GPUs share a box")
     if (found := _of_two_boxes(topology)) is not None:
         return found
     of_rank = rank_boxes(topology)
     sizes = np.bincount(of_rank)
     if len(of_rank) < 2 or sizes.min() < sizes.max():
-        return Refusal("its boxes differ in their numbers of GPUs")
+        return Unsupported("its boxes differ in their numbers of GPUs")
     boxes, gpus = find_boxes(topology, of_rank), int(sizes[0])
     box = boxes.of_node[topology.tails]
     inside = box == boxes.of_node[topology.heads]
@@ -156,15 +156,15 @@ def system_of(topology: Topology) -> System | Refusal:
         leaves = ~inside & (box != NETWORK)
         nics = int(np.bincount(box[leaves], minlength=boxes.count).min())
         if not nics:
-            return Refusal("a box is joined to no network")
+            return Unsupported("a box is joined to no network")
         found = replace(found, nics=nics, nic_bytes_per_s=int(topology.bandwidths[leaves].max()))
     if gpus > 1 and not link:
         near = set(heads[inside[own]].tolist())
         if not near or near & set(topology.tails[~inside].tolist()):
-            return Refusal("nothing says which of its GPUs share a host")
+            return Unsupported("nothing says which of its GPUs share a host")
         slot = int(rates[inside[own]].max())
         if not _LEAST_PCIE <= slot <= _MOST_PCIE:
-            return Refusal("its GPUs are joined neither by NVLink nor by PCIe")
+            return Unsupported("its GPUs are joined neither by NVLink nor by PCIe")
         generation = Generation.BLACKWELL if 2 * slot > _MOST_PCIE else Generation.AMPERE
         return replace(found, generation=generation, link_bytes_per_s=slot, has_fast_links=False)
     if gpus == 1:
@@ -179,7 +179,7 @@ def system_of(topology: Topology) -> System | Refusal:
         if all(one % (46 * 10**9) == 0 or one % (50 * 10**9) == 0 for one in fabric.tolist()):
             return replace(found, generation=Generation.MI200, cpu="amd")
     if link < _LEAST_NVLINK:
-        return Refusal("its links are neither NVLink nor Infinity Fabric")
+        return Unsupported("its links are neither NVLink nor Infinity Fabric")
     generation = next((one for most, one in _NVLINKS if link <= most * 10**9), Generation.BLACKWELL)
     # a DGX A100 has AMD's CPUs, later ones Intel's, racks and trays of Grace Blackwell Arm's
     is_grace = generation is Generation.BLACKWELL and (gpus > 16 or gpus <= 4)
@@ -187,7 +187,7 @@ def system_of(topology: Topology) -> System | Refusal:
     return replace(found, generation=generation, cpu=cpu)
 
 
-def _of_two_boxes(topology: Topology) -> System | Refusal | None:
+def _of_two_boxes(topology: Topology) -> System | Unsupported | None:
     """The machine by two of its boxes, which in a fabric with families are like all others."""
     families = families_of(topology)
     rank = next((one for one in families.node_families if one.is_compute), None) if families else None
@@ -204,7 +204,7 @@ def _of_two_boxes(topology: Topology) -> System | Refusal | None:
     return replace(found, boxes=boxes) if isinstance(found, System) else found
 
 
-def system_of_groups(topology: Topology, groups: Iterable[Sequence[int]]) -> System | Refusal:
+def system_of_groups(topology: Topology, groups: Iterable[Sequence[int]]) -> System | Unsupported:
     """Return the machine that each of these groups of ranks has, or why it is not known."""
     system, box_of = system_of(topology), rank_boxes(topology)
     shapes = set()
@@ -212,8 +212,8 @@ def system_of_groups(topology: Topology, groups: Iterable[Sequence[int]]) -> Sys
         _, counts = np.unique([box_of[rank] for rank in group], return_counts=True)
         shapes |= {(len(counts), int(count)) for count in counts}
     if isinstance(system, System) and len(shapes) > 1:
-        return Refusal("its boxes hold different numbers of ranks")
-    return system if isinstance(system, Refusal) else system.group(*shapes.pop())
+        return Unsupported("its boxes hold different numbers of ranks")
+    return system if isinstance(system, Unsupported) else system.group(*shapes.pop())
 
 
 _LEAST_NVLINK = 40 * 10**9

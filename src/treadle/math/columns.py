@@ -19,8 +19,8 @@ from treadle.math.exact import (
     Vertex,
     optimality_gap,
     refined_basis,
+    refinement_scale,
     vertex_of,
-    zoom_of,
 )
 from treadle.math.lp import OPTIMAL, Program
 
@@ -132,7 +132,7 @@ class RestrictedMaster(Program):
                     self.start_from(*basis, upper_from=0)
                 return vertex
             context().report("refinement", done, _REFINEMENTS)
-            zoom = zoom_of(found.primal, zoom[0]), zoom_of(found.dual, zoom[1])
+            zoom = refinement_scale(found.primal, zoom[0]), refinement_scale(found.dual, zoom[1])
             finer = refined_basis(self._program, vertex, basis, found, zoom)
             if finer is None:
                 return None

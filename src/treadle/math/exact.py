@@ -183,7 +183,7 @@ def _blown_up(value: Fraction, bits: int) -> float:
     return float(max(min(scaled, _LARGEST), -_LARGEST)) if scaled else 0.0
 
 
-def zoom_of(worst: Fraction, before: int) -> int:
+def refinement_scale(worst: Fraction, before: int) -> int:
     """The power of two that makes the worst violation about 1, and never less than before."""
     if not worst:
         return before

@@ -91,7 +91,7 @@ class Refinement:
         found += links
         return scramble(found)
 
-    def places(self, places: Hashes, pairs: Hashes) -> Hashes:
+    def refine_positions(self, places: Hashes, pairs: Hashes) -> Hashes:
         """Colours of places after the next round."""
         out: Hashes = self._out(pairs)  # type: ignore[attr-defined]
         into: Hashes = self._in(pairs)  # type: ignore[attr-defined]
@@ -102,7 +102,7 @@ class Refinement:
         count = len(np.unique(places))
         while True:
             pairs = self.pairs(places, links)
-            finer = self.places(places, pairs)
+            finer = self.refine_positions(places, pairs)
             found = len(np.unique(finer))
             if found == count:
                 return places, pairs

@@ -94,7 +94,7 @@ def selector(
     def select(algorithms: Mapping[str, Mapping[str, Any]], call: CollectiveCall) -> Any:
         if call.dtype not in types:
             return None
-        row = next((row for row in rows if row.serves(call)), None)
+        row = next((row for row in rows if row.supports(call)), None)
         return None if row is None else algorithms[row.collective][row.name]
 
     return select

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from treadle.brief import brief
 from treadle.errors import ScheduleError
 from treadle.formats.mscclpp.reader import MAX_TEXT, ExecutionPlan, parse_mscclpp_json
-from treadle.input_files import read_input_text
+from treadle.input_files import read_input_string
 
 ALIGNMENT = 16
 """Bytes: the executor cuts buffers by them."""
@@ -74,7 +74,7 @@ class PlanRow:
     chunks: frozenset[tuple[int, int]]
     neighbours: frozenset[tuple[int, int]]
 
-    def serves(self, call: CollectiveCall) -> bool:
+    def supports(self, call: CollectiveCall) -> bool:
         """Whether the executor runs the plan on a call, and rightly, but for the type of its elements."""
         if (call.collective, call.world_size) != (self.collective, self.n_ranks):
             return False
@@ -125,7 +125,7 @@ def read_row(path: Path, root: int | None) -> PlanRow:
     ScheduleError
         If no call is handed to such a plan, or the executor's tables are too small for it.
     """
-    text = read_input_text(path, MAX_TEXT, expected="an execution plan")
+    text = read_input_string(path, MAX_TEXT, expected="an execution plan")
     plan, heading = parse_mscclpp_json(text, str(path)), json.loads(text)
     if plan.violations:
         raise ScheduleError(f"{path}: {plan.violations[0]}: MSCCL++ cannot hold it")

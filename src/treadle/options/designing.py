@@ -20,8 +20,8 @@ class Finder(Options):
     alltoall: Any = opt(
         "Time of an all-to-all: by optimal flow, or its bound.",
         "flow",
-        choices="treadle.finder.designing.design_flow:AlltoallFigures",
-        takes="AlltoallFigures",
+        choices="treadle.finder.designing.design_flow:AlltoallRates",
+        takes="AlltoallRates",
     )
     search: Any = opt(
         "Search for better graphs; 0: do not. [default: 3s from 65 nodes on]",

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from treadle.finder.designing.design_flow import AlltoallFigures
+from treadle.finder.designing.design_flow import AlltoallRates
 from treadle.finder.searches.fresh import SearchLimit
 from treadle.inputs.fabrics_and_plans import SizesLike
 from treadle.inputs.meshes import AxesLike
@@ -170,7 +170,7 @@ class ImportKeywords(TypedDict, total=False):
 class DesignKeywords(TypedDict, total=False):
     bidirectional: bool
     reconfiguration_delay_s: float | None
-    alltoall: AlltoallFigures
+    alltoall: AlltoallRates
     search: SearchLimit | None
     seed: int
     topology: str | None

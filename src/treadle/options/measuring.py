@@ -103,7 +103,7 @@ class Simulate(ReadOrSolved, Costs, NcclLog, MessageModel, Rated):
     trace: Path | None = written("Timeline of the last size (.json, .pftrace, or .gz of them).")
     picture: Path | None = written("Plot of link utilization over time (.png, .svg or .pdf).")
     referee: Any = rare(
-        "Cross-check with an independent simulator, on real data.", choices="treadle.planning:Referee"
+        "Cross-check with an independent simulator, on real data.", choices="treadle.planning:CrossCheck"
     )
 
 

@@ -109,10 +109,10 @@ class Row:
     @property
     def label(self) -> str:
         """How errors name it."""
-        return self.place if self.is_argument else f"{self.short and f'{self.short}/'}{self.flag}"
+        return self.placeholder if self.is_argument else f"{self.short and f'{self.short}/'}{self.flag}"
 
     @property
-    def place(self) -> str:
+    def placeholder(self) -> str:
         """What stands for its value."""
         return (self.metavar or self.name.upper()).strip("[]")
 
@@ -218,13 +218,13 @@ def keywords(options: Options, *tables: type[Options], but: Iterable[str] = ()) 
 def given(options: Options, names: Iterable[str]) -> list[str]:
     """Flags and places of those options that were typed."""
     return [
-        row.place if row.is_argument else row.flag
+        row.placeholder if row.is_argument else row.flag
         for name in names
         if (row := options.rows[name]) and name in options.typed and getattr(options, name) is not False
     ]
 
 
-def refuse(options: Options, names: Iterable[str], reason: str) -> None:
+def reject(options: Options, names: Iterable[str], reason: str) -> None:
     """FormatError for those options that were typed; `reason` ends the message."""
     if wrong := given(options, names):
         raise FormatError(f"{' and '.join(wrong)}: {reason}")

@@ -188,7 +188,7 @@ class Named(Fabric):
     topology: Any = arg("TOPOLOGY", "A catalogue expression, e.g. dgx_a100:2, or a file.")
 
 
-class Posed(Named):
+class ProblemOptions(Named):
     """A fabric and a collective."""
 
     topology = Named.topology
@@ -209,7 +209,7 @@ class ReadOrSolved(Groups, Seed, Memory, Fabric):
     algorithm: str | None = opt("Scheduler, with a fabric.", words="algorithms")
 
 
-class Trim(Options):
+class Balance(Options):
     """What to do with nodes that are not Eulerian."""
 
     trim: bool = rare("Leave surplus bandwidth unused at unbalanced nodes.", False)

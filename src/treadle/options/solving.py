@@ -8,25 +8,25 @@ from typing import Any
 
 from treadle.options.rows import Options, arg, integers, keyword, names, opt, rare, written
 from treadle.options.shared import (
+    Balance,
     Costs,
     Fabric,
     Memory,
     NcclLog,
     Output,
-    Posed,
     Problem,
     ProblemKeywords,
+    ProblemOptions,
     Rated,
     Read,
     Reporting,
     Seed,
     TimeLimit,
-    Trim,
     Workers,
 )
 
 
-class Trees(Trim):
+class Trees(Balance):
     """What ForestColl accepts of the options of trees."""
 
     trees: int | None = opt("Use exactly K trees per root.", metavar="K")
@@ -39,7 +39,7 @@ class Trees(Trim):
         choices="treadle.synthesis.scheduler_options:Form",
         takes="Form | str",
     )
-    trim = Trim.trim
+    trim = Balance.trim
 
 
 class RouteLimits(Options):
@@ -108,7 +108,9 @@ class Jobs(Options):
     jobs: Path | None = opt("Concurrent collectives (TOML), instead of COLLECTIVE.", replaces="collective")
 
 
-class Solve(Posed, Problem, Jobs, Costs, NcclLog, Scheduler, TimeLimit, Seed, Workers, Memory, Fabric, Rated):
+class Solve(
+    ProblemOptions, Problem, Jobs, Costs, NcclLog, Scheduler, TimeLimit, Seed, Workers, Memory, Fabric, Rated
+):
     """Options of ``solve``."""
 
     output: Path | None = written("Plan, or file of routes, to write.", short="-o")
@@ -125,7 +127,7 @@ class Solve(Posed, Problem, Jobs, Costs, NcclLog, Scheduler, TimeLimit, Seed, Wo
     explain: bool = rare("Print which packer built the trees of each subproblem.", False)
 
 
-class Bound(Posed, Problem, Jobs, Costs, NcclLog, TimeLimit, Workers, Seed, Fabric, Rated):
+class Bound(ProblemOptions, Problem, Jobs, Costs, NcclLog, TimeLimit, Workers, Seed, Fabric, Rated):
     """Options of ``bound``."""
 
     size: str | None = opt("Also compute time lower bounds, e.g. 1M, 1K,64M or 1K..1G.", metavar="SIZES")
@@ -137,7 +139,7 @@ class Bound(Posed, Problem, Jobs, Costs, NcclLog, TimeLimit, Workers, Seed, Fabr
     )
 
 
-class Compare(Posed, Problem, Costs, NcclLog, Trim, TimeLimit, Workers, Seed, Fabric, Rated):
+class Compare(ProblemOptions, Problem, Costs, NcclLog, Balance, TimeLimit, Workers, Seed, Fabric, Rated):
     """Options of ``compare``."""
 
     algorithms: Sequence[str] | None = opt(
@@ -151,7 +153,7 @@ class Compare(Posed, Problem, Costs, NcclLog, Trim, TimeLimit, Workers, Seed, Fa
     picture: Path | None = written("Plot of times by size (.png, .svg or .pdf).")
 
 
-class Pareto(Posed, TimeLimit, Seed, Fabric, Reporting):
+class Pareto(ProblemOptions, TimeLimit, Seed, Fabric, Reporting):
     """Options of ``pareto``."""
 
     trees: tuple[int, ...] | None = opt(
@@ -171,7 +173,7 @@ class Algorithms(Reporting):
     name: str | None = arg("[NAME]", "Only this scheduler, with its options.", None, words="algorithms")
 
 
-class Repair(Read, Output, Trim, TimeLimit, Workers, Rated):
+class Repair(Read, Output, Balance, TimeLimit, Workers, Rated):
     """Options of ``repair``."""
 
     links: list[str] = opt(

@@ -28,11 +28,11 @@ _TASKS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         },
     },
     "Plans": {
-        "judging": {"verify": "Check a plan or a runtime file independently."},
+        "checking": {"verify": "Check a plan or a runtime file independently."},
         "drawing": {"report": "Write an HTML report about a plan, or a drawing."},
     },
     "Running": {
-        "judging": {"lower": "Export a plan for MSCCL, MSCCL++, NCCL, Chakra and others."},
+        "checking": {"lower": "Export a plan for MSCCL, MSCCL++, NCCL, Chakra and others."},
         "measuring": {
             "run": "Run a plan on real data and check every element.",
             "simulate": "Predict the time of a plan, message by message.",

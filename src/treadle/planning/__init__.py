@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from treadle.api.retune import retune as retune
     from treadle.api.routes import RouteFormat as RouteFormat
     from treadle.api.routes import RoutesResult as RoutesResult
+    from treadle.api.routes import format_routes as format_routes
     from treadle.api.routes import routes as routes
     from treadle.api.routes import routes_lowered as routes_lowered
     from treadle.api.routes import routes_of as routes_of
-    from treadle.api.routes import routes_text as routes_text
     from treadle.api.run import DeviceProtocol as DeviceProtocol
     from treadle.api.run import ElementType as ElementType
     from treadle.api.run import Reduction as Reduction
@@ -62,30 +62,30 @@ if TYPE_CHECKING:
     from treadle.context import TimeLimitError as TimeLimitError
     from treadle.diagnosis.diagnosed import Diagnosis as Diagnosis
     from treadle.diagnosis.expected import library_log as library_log
-    from treadle.drawing.comparison_picture import comparison_picture as comparison_picture
-    from treadle.drawing.draw import check_picture_name as check_picture_name
-    from treadle.drawing.front_picture import front_picture as front_picture
+    from treadle.drawing.comparison_plot import plot_comparison as plot_comparison
+    from treadle.drawing.draw import check_drawing_name as check_drawing_name
+    from treadle.drawing.front_plot import plot_front as plot_front
     from treadle.drawing.pages.design_page import design_page as design_page
     from treadle.drawing.pages.page_names import check_page_name as check_page_name
     from treadle.drawing.pages.parallel_plan_file import is_parallel_plan as is_parallel_plan
     from treadle.drawing.pages.parallel_plan_file import report_parallel_plan as report_parallel_plan
     from treadle.drawing.pages.plan_page import SHOWN_SIZE as SHOWN_SIZE
-    from treadle.finder.building.built_fabric import BuiltFabric as BuiltFabric
-    from treadle.finder.building.built_fabric import cabling as cabling
     from treadle.finder.building.cabling_check import CablingReport as CablingReport
     from treadle.finder.building.cabling_check import check_cabling as check_cabling
-    from treadle.finder.building.cabling_check import plug_text as plug_text
+    from treadle.finder.building.cabling_check import format_plug as format_plug
     from treadle.finder.building.growth import GrowthPlan as GrowthPlan
     from treadle.finder.building.growth import grow as grow
+    from treadle.finder.building.installed_fabric import InstalledFabric as InstalledFabric
+    from treadle.finder.building.installed_fabric import cabling as cabling
     from treadle.finder.building.placement import Objective as Objective
+    from treadle.finder.building.reference_topologies import ReferenceComparison as ReferenceComparison
+    from treadle.finder.building.reference_topologies import compare_references as compare_references
     from treadle.finder.building.resilience import FailureLevel as FailureLevel
     from treadle.finder.building.resilience import ResilienceResult as ResilienceResult
     from treadle.finder.building.resilience import parse_amounts as parse_amounts
     from treadle.finder.building.resilience import resilience as resilience
     from treadle.finder.building.rewiring import RewiringPlan as RewiringPlan
     from treadle.finder.building.rewiring import reconfigure as reconfigure
-    from treadle.finder.building.rivals import Rivalry as Rivalry
-    from treadle.finder.building.rivals import rivals as rivals
     from treadle.finder.designing.design_result import DesignResult as DesignResult
     from treadle.finder.designing.design_result import DesignRow as DesignRow
     from treadle.finder.designing.fabric import describe_fabric as describe_fabric
@@ -99,16 +99,16 @@ if TYPE_CHECKING:
     from treadle.formats.format import Format as Format
     from treadle.formats.format import all_formats as all_formats
     from treadle.formats.format import find_format as find_format
+    from treadle.formats.format import format_name as format_name
     from treadle.formats.format import own_formats as own_formats
     from treadle.formats.format import register_format as register_format
-    from treadle.formats.format import told_format as told_format
-    from treadle.formats.judgement import Check as Check
     from treadle.formats.msccl.profile import Profile as Profile
+    from treadle.formats.verdict import Check as Check
     from treadle.inputs.importing import import_options as import_options
     from treadle.inputs.importing import import_topology as import_topology
     from treadle.inputs.problem import Problem as Problem
+    from treadle.inputs.problem import make_problem as make_problem
     from treadle.inputs.problem import model_of as model_of
-    from treadle.inputs.problem import pose as pose
     from treadle.inputs.verification import UnverifiedPlanError as UnverifiedPlanError
     from treadle.inputs.verification import VerifyResult as VerifyResult
     from treadle.lowering.lower import FriendlierTrees as FriendlierTrees
@@ -118,8 +118,8 @@ if TYPE_CHECKING:
     from treadle.lowering.lower import TargetFormat as TargetFormat
     from treadle.lowering.lower_set import LoweredRange as LoweredRange
     from treadle.lowering.lower_set import LoweredSet as LoweredSet
+    from treadle.lowering.ranges import format_range as format_range
     from treadle.lowering.ranges import range_count as range_count
-    from treadle.lowering.ranges import range_words as range_words
     from treadle.lowering.set_folder import SavedSet as SavedSet
     from treadle.lowering.set_folder import is_set_folder as is_set_folder
     from treadle.lowering.set_folder import save_set as save_set
@@ -135,11 +135,11 @@ if TYPE_CHECKING:
     from treadle.options.keywords import ParallelizeKeywords as ParallelizeKeywords
     from treadle.options.keywords import TrainKeywords as TrainKeywords
     from treadle.parallelism.capture.added_rules import operator_rule as operator_rule
-    from treadle.parallelism.explaining.ask_plan import ExplainedTensor as ExplainedTensor
-    from treadle.parallelism.explaining.ask_plan import explain_tensor as explain_tensor
-    from treadle.parallelism.explaining.ask_plan import exported_plan as exported_plan
-    from treadle.parallelism.explaining.ask_plan import parallel_plan_text as parallel_plan_text
-    from treadle.parallelism.explaining.ask_plan import plan_changes as plan_changes
+    from treadle.parallelism.explaining.explain_plan import ExplainedTensor as ExplainedTensor
+    from treadle.parallelism.explaining.explain_plan import explain_parallel_plan as explain_parallel_plan
+    from treadle.parallelism.explaining.explain_plan import explain_tensor as explain_tensor
+    from treadle.parallelism.explaining.explain_plan import exported_plan as exported_plan
+    from treadle.parallelism.explaining.explain_plan import plan_changes as plan_changes
     from treadle.parallelism.explaining.plan_changes import PlanChanges as PlanChanges
     from treadle.parallelism.exporting.exported_plan import ExportedPlan as ExportedPlan
     from treadle.parallelism.exporting.exported_plan import export_plan as export_plan
@@ -147,7 +147,7 @@ if TYPE_CHECKING:
     from treadle.parallelism.graph.model_graph import ModelPart as ModelPart
     from treadle.parallelism.graph.model_graph import model_to_json as model_to_json
     from treadle.parallelism.searching.parallel_options import DEFAULT_GAP as DEFAULT_GAP
-    from treadle.parallelism.searching.parallel_options import read_pins as read_pins
+    from treadle.parallelism.searching.parallel_options import read_constraints as read_constraints
     from treadle.parallelism.searching.parallel_result import FabricSearch as FabricSearch
     from treadle.parallelism.searching.parallel_result import ParallelizeResult as ParallelizeResult
     from treadle.parallelism.searching.parallel_result import PricedPlan as PricedPlan
@@ -176,19 +176,19 @@ if TYPE_CHECKING:
     from treadle.schedulers.solving import RejectedError as RejectedError
     from treadle.schedulers.solving import SolveResult as SolveResult
     from treadle.schedulers.third_party.placed_schedules import PlacedSchedule as PlacedSchedule
-    from treadle.schedulers.third_party.placed_schedules import place_file as place_file
-    from treadle.schedulers.third_party.placed_schedules import place_schedule as place_schedule
-    from treadle.schedulers.third_party.placed_schedules import violation_text as violation_text
+    from treadle.schedulers.third_party.placed_schedules import format_violations as format_violations
+    from treadle.schedulers.third_party.placed_schedules import route_file as route_file
+    from treadle.schedulers.third_party.placed_schedules import route_schedule as route_schedule
     from treadle.schedulers.tree_front import TREES_PER_ROOT as TREES_PER_ROOT
     from treadle.schedulers.tree_front import TreeFront as TreeFront
     from treadle.schedulers.tree_front import tree_front as tree_front
     from treadle.simulation.calibration.cost_fit import CostFit as CostFit
     from treadle.simulation.calibration.cost_fit import Sweep as Sweep
     from treadle.simulation.calibration.cost_fit import fit_cost_model as fit_cost_model
-    from treadle.simulation.calibration.referee import Referee as Referee
-    from treadle.simulation.calibration.referee import RefereedRow as RefereedRow
-    from treadle.simulation.calibration.referee import ask_referee as ask_referee
-    from treadle.simulation.calibration.referee import require_referee as require_referee
+    from treadle.simulation.calibration.cross_check import CrossCheck as CrossCheck
+    from treadle.simulation.calibration.cross_check import CrossCheckRow as CrossCheckRow
+    from treadle.simulation.calibration.cross_check import require_cross_check as require_cross_check
+    from treadle.simulation.calibration.cross_check import run_cross_check as run_cross_check
     from treadle.simulation.congestion import congestion as congestion
     from treadle.simulation.cost_models import ClassCost as ClassCost
     from treadle.simulation.cost_models import CostModel as CostModel
@@ -200,7 +200,7 @@ if TYPE_CHECKING:
     from treadle.simulation.cost_models import load_cost_model as load_cost_model
     from treadle.simulation.cost_models import reference_hop_ns as reference_hop_ns
     from treadle.simulation.cost_models import save_cost_model as save_cost_model
-    from treadle.simulation.point_to_point import Shortfall as Shortfall
+    from treadle.simulation.point_to_point import PointToPointGap as PointToPointGap
     from treadle.simulation.simulated_plans import Forwarding as Forwarding
     from treadle.simulation.simulated_plans import LatencyModel as LatencyModel
     from treadle.simulation.simulated_plans import Sharing as Sharing
@@ -210,8 +210,8 @@ if TYPE_CHECKING:
     from treadle.simulation.simulated_plans import SimulationRun as SimulationRun
     from treadle.simulation.simulated_plans import SliceLimit as SliceLimit
     from treadle.simulation.simulated_plans import critical_path_lines as critical_path_lines
+    from treadle.simulation.simulated_plans import draw_utilization as draw_utilization
     from treadle.simulation.simulated_plans import simulation_trace as simulation_trace
-    from treadle.simulation.simulated_plans import utilisation_picture as utilisation_picture
     from treadle.synthesis.alltoall.rate.certificate import RateResult as RateResult
     from treadle.synthesis.result import Bound as Bound
     from treadle.synthesis.scheduler_options import AlltoallOptions as AlltoallOptions
@@ -229,12 +229,12 @@ if TYPE_CHECKING:
     from treadle.training.serve_result import DEFAULT_BATCHES as DEFAULT_BATCHES
     from treadle.training.serve_result import ServeResult as ServeResult
     from treadle.training.serve_result import ServeRow as ServeRow
-    from treadle.training.step_files import step_picture_of as step_picture_of
+    from treadle.training.step_files import draw_step as draw_step
     from treadle.training.step_files import step_trace_of as step_trace_of
     from treadle.training.step_files import step_workload_of as step_workload_of
     from treadle.training.step_files import write_step_chakra as write_step_chakra
     from treadle.training.train_result import TrainResult as TrainResult
     from treadle.training.train_result import TrainRow as TrainRow
-    from treadle.viz.matplotlib_figures import check_figure_name as check_figure_name
+    from treadle.viz.matplotlib_plots import check_plot_name as check_plot_name
 else:
     __all__, __getattr__, __dir__ = load_lazily(__name__, __file__)

@@ -101,7 +101,7 @@ class ProgramGroups:
         """Ranks of all groups together."""
         return len(self.groups) * len(self.groups[0])
 
-    def place_of(self, rank: int) -> tuple[int, int]:
+    def position_of(self, rank: int) -> tuple[int, int]:
         """Group of a rank, and its place in the group."""
         for number, group in enumerate(self.groups):
             if rank in group:

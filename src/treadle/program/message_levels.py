@@ -10,7 +10,7 @@ import numpy as np
 from treadle.arrays import BoolArray, FrozenArrays, Int32Array, Int64Array, mask_of
 from treadle.program.operation_lists import OperationLists
 from treadle.program.program import OperationKind, Program
-from treadle.program.trees.send_order import places_within
+from treadle.program.trees.send_order import positions_within
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ def dataflow(program: OperationLists) -> Dataflow:
         places = np.flatnonzero(end)
         # what has no partner comes last, so that it changes no other number
         keys = (program.channel, program.first, level, partner < 0, pair)
-        number[places] = places_within(pair[places], [key[places] for key in keys])
+        number[places] = positions_within(pair[places], [key[places] for key in keys])
     turn = behind * (program.n_operations + 1) + depth
     return Dataflow(partner, level, turn, number)
 
@@ -86,7 +86,7 @@ def message_partners(program: OperationLists) -> Int64Array:
     ends = []
     for end in (is_send, ~is_send & (program.operation_kind != OperationKind.COPY)):
         places = np.flatnonzero(end)
-        ends.append((places, stream[places], places_within(stream[places], [stream[places]])))
+        ends.append((places, stream[places], positions_within(stream[places], [stream[places]])))
     longest = max((int(turn.max(initial=0)) for _, _, turn in ends), default=0) + 1
     (sends, *out), (receives, *into) = ends
     keys = (out[0] * longest + out[1], into[0] * longest + into[1])
@@ -160,7 +160,7 @@ def continues(program: Program, flow: Dataflow) -> BoolArray:
     return result
 
 
-def needs_copy(program: Program, flow: Dataflow) -> BoolArray:
+def requires_copy(program: Program, flow: Dataflow) -> BoolArray:
     """True for sends that must be complete before their receive has started, shape (n,).
 
     A program's sends complete without the receiver. A runtime whose sends are complete only when the receive

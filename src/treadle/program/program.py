@@ -11,7 +11,7 @@ import numpy as np
 
 from treadle.arrays import Int64Array, check_offsets, offsets_of
 from treadle.errors import ScheduleError
-from treadle.notebook import own_words, shown
+from treadle.notebook import displayed, own_repr
 from treadle.program.operation_lists import COLUMNS, OperationLists
 from treadle.program.operation_lists import Buffer as Buffer
 from treadle.program.operation_lists import Operation as Operation
@@ -22,7 +22,7 @@ MAX_CHUNKS = 2**26
 """Most that lowering makes of a program: runtimes keep a number for each."""
 
 
-@shown(own_words)
+@displayed(own_repr)
 @dataclass(frozen=True, eq=False)
 class Program(OperationLists):
     """A collective as dataflow; what every runtime, simulator and text format reads.

@@ -6,27 +6,27 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from treadle.finder.building.cabling_check import plug_text
-from treadle.inputs.problem import exact_text
+from treadle.finder.building.cabling_check import format_plug
+from treadle.inputs.problem import format_exact
 from treadle.render.problems import seconds_row
 from treadle.render.quantities import AS_THEY_COME, Rates, counted
 from treadle.render.rows import Row, Table, facts, fields_of, framed, row
 
 if TYPE_CHECKING:
-    from treadle.finder.building.built_fabric import BuiltFabric
     from treadle.finder.building.cabling_check import CablingReport
     from treadle.finder.building.growth import GrowthPlan
+    from treadle.finder.building.installed_fabric import InstalledFabric
     from treadle.finder.building.placement import CableTotals
+    from treadle.finder.building.reference_topologies import ReferenceComparison
     from treadle.finder.building.resilience import ResilienceResult
     from treadle.finder.building.rewiring import RewiringPlan
-    from treadle.finder.building.rivals import Rivalry
 
 Rows = Iterator[Row | Table]
 _SHOWN_HARMS = 3
 """Cables that are named for each level."""
 
 
-def cabling_rows(built: BuiltFabric) -> Iterator[Row]:
+def cabling_rows(built: InstalledFabric) -> Iterator[Row]:
     """Totals of the placement, and what optical switches hold."""
     sheet = built.sheet
     yield facts(cables=len(sheet.wires))
@@ -79,7 +79,7 @@ def _totals(totals: CableTotals) -> dict[str, object]:
     }
 
 
-def cabling_list_rows(built: BuiltFabric, path: object = None) -> Iterator[Row]:
+def cabling_list_rows(built: InstalledFabric, path: object = None) -> Iterator[Row]:
     """What ``cabling list`` reports."""
     name = built.sheet.topology.name
     yield row("topology", f"{name}: {counted(len(built.sheet.wires), 'cable')}", topology=name)
@@ -103,9 +103,9 @@ def cabling_check_rows(report: CablingReport) -> Rows:
                 str(number),
                 str(step.fault),
                 str(step.action),
-                plug_text(step.at),
-                plug_text(step.to) + (" (pull its plug first)" if step.is_held else ""),
-                "" if step.stays is None else plug_text(step.stays),
+                format_plug(step.at),
+                format_plug(step.to) + (" (pull its plug first)" if step.is_held else ""),
+                "" if step.stays is None else format_plug(step.stays),
             ]
             for number, step in enumerate(report.steps, start=1)
         ]
@@ -123,7 +123,7 @@ def cabling_check_rows(report: CablingReport) -> Rows:
     )
 
 
-def growth_row(plan: GrowthPlan, nodes: int) -> Row:
+def expansion_row(plan: GrowthPlan, nodes: int) -> Row:
     """What ``design --grow`` reports; `nodes` are those of the fabric before."""
     new, added = plan.topology.n_nodes - nodes, len(plan.moves) - plan.n_cut
     connected = "" if plan.is_connected else "NOT "
@@ -138,7 +138,7 @@ def growth_row(plan: GrowthPlan, nodes: int) -> Row:
         "cut": plan.n_cut,
         "added": added,
         "steps": plan.steps,
-        "t_b_exact": exact_text(plan.t_b),
+        "t_b_exact": format_exact(plan.t_b),
         "connected": plan.is_connected,
         "duplex": plan.is_duplex,
     }
@@ -175,7 +175,7 @@ def resilience_rows(result: ResilienceResult, rates: Rates = AS_THEY_COME) -> Ro
         cables=result.cables,
     )
     optima = [
-        {"collective": name, "busbw_bytes_per_s": float(rate), "busbw_exact": exact_text(rate)}
+        {"collective": name, "busbw_bytes_per_s": float(rate), "busbw_exact": format_exact(rate)}
         for name, rate in result.whole.items()
     ]
     text = ", ".join(f"{name} {rates(rate)}" for name, rate in result.whole.items())
@@ -216,7 +216,7 @@ def resilience_rows(result: ResilienceResult, rates: Rates = AS_THEY_COME) -> Ro
     yield seconds_row(result.seconds)
 
 
-def rival_rows(found: Rivalry, notation: str) -> Rows:
+def reference_rows(found: ReferenceComparison, notation: str) -> Rows:
     """What ``design --against`` reports, in two tables; the fabric is named by its notation."""
     cost, reached = [], []
     own = found.rows[0].name

@@ -9,7 +9,7 @@ from operator import truediv
 from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
-from treadle.inputs.problem import exact_text
+from treadle.inputs.problem import format_exact
 from treadle.render.problems import (
     SHOWN_VIOLATIONS,
     below,
@@ -272,9 +272,9 @@ def _file_rows(one: ComparisonRow) -> Iterator[Row]:
     """Violations and notes of a file that was given."""
     if one.form and one.report is not None:
         # here, because few comparisons have files
-        from treadle.schedulers.third_party.placed_schedules import violation_text
+        from treadle.schedulers.third_party.placed_schedules import format_violations
 
-        texts = [violation_text(violation) for violation in one.report.violations[:SHOWN_VIOLATIONS]]
+        texts = [format_violations(violation) for violation in one.report.violations[:SHOWN_VIOLATIONS]]
         more = one.report.n_violations - SHOWN_VIOLATIONS
         texts += [f"and {counted(more, 'more violation')} (see --json)"] if more > 0 else []
         yield row("violations" if texts else None, f"{one.algorithm}: " + "\n".join(texts) if texts else None)
@@ -335,7 +335,7 @@ def _measured_values(found: RowMeasures) -> dict[str, object]:
     values: dict[str, object] = {"not_simulated": found.refusal} if found.refusal else {}
     if (worst := found.congestion) is not None:
         values |= {"busiest_links": list(worst.links), "n_busiest_links": worst.n_links}
-        values["busiest_times_optimum"] = exact_text(worst.times_optimum)
+        values["busiest_times_optimum"] = format_exact(worst.times_optimum)
     sizes = [
         {
             "size_bytes": one.size_bytes,
@@ -391,9 +391,9 @@ def schedulers_rows(
             "name": one.name,
             "form": one.form.value,
             "collectives": [kind.value for kind in one.collectives],
-            "needs": list(one.needs_in_words),
-            "options": list(one.heeded),
-            "flags": [flag_of(option) for option in one.heeded],
+            "needs": list(one.format_requirements),
+            "options": list(one.supported_options),
+            "flags": [flag_of(option) for option in one.supported_options],
             "comparing": one.comparing.value,
             "peer": one.is_peer,
             "groups": one.in_groups,
@@ -404,11 +404,11 @@ def schedulers_rows(
     ]
     yield facts(schedulers=values)
     for one in shown:
-        flags = [flag_of(option) for option in one.heeded]
+        flags = [flag_of(option) for option in one.supported_options]
         yield row(None, f"{one.name} ({one.form}{', peer' if one.is_peer else ''})")
         for heading, text in (
             ("serves", ", ".join(one.collectives)),
-            ("needs", ", ".join(one.needs_in_words)),
+            ("needs", ", ".join(one.format_requirements)),
             ("groups", "several at once, too" if one.in_groups else ""),
             ("options", ", ".join(flags) if helps is None else ""),
             ("compared", one.comparing.value if one.comparing.value != "always" else ""),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from treadle.inputs.problem import exact_text
+from treadle.inputs.problem import format_exact
 from treadle.render.quantities import AS_THEY_COME, Rates, counted
 from treadle.render.rows import Row, Table, facts, framed, given, rate_values, row
 from treadle.schedules.collective import CollectiveKind, busbw_factor
@@ -130,7 +130,7 @@ def design_rows(result: DesignResult, chosen: DesignRow, rates: Rates, *, with_r
         frontier=[_design_values(one) for one in result.rows],
         bounds={
             "steps": limits.steps,
-            "t_b_exact": exact_text(limits.t_b),
+            "t_b_exact": format_exact(limits.t_b),
             "mean_distance": float(limits.mean_distance),
             "alltoall_pair_rate_bound": float(limits.pair_rate),
             "allreduce_s": limits.allreduce_s,
@@ -147,7 +147,7 @@ def _search_rows(result: DesignResult) -> Iterator[Row]:
         yield row("searched", f"{effort.kind}: {counted(effort.tried, effort.unit)}{usual}")
     numbered = list(enumerate(result.rows, start=1))
     if result.kept:
-        text = f"{_numbers([n for n, one in numbered if result.is_kept(one)])}, found by an earlier search"
+        text = f"{_numbers([n for n, one in numbered if result.is_cached(one)])}, found by an earlier search"
         yield row("cached", f"{text} and evaluated again", kept_from_searches=list(result.kept))
     if result.efforts:
         fresh = [number for number, one in numbered if result.is_fresh(one)]
@@ -197,8 +197,8 @@ def _design_values(one: DesignRow) -> dict[str, object]:
         topology=option.expression,
         notation=option.notation,
         steps=option.candidate.steps,
-        t_b_exact=exact_text(option.candidate.gather.t_b),
-        t_b_reduce_scatter_exact=exact_text(option.candidate.reduce.t_b),
+        t_b_exact=format_exact(option.candidate.gather.t_b),
+        t_b_reduce_scatter_exact=format_exact(option.candidate.reduce.t_b),
         allreduce_s=one.allreduce_s,
         diameter=option.diameter,
         mean_distance=None if option.mean_distance is None else float(option.mean_distance),
@@ -297,14 +297,14 @@ def _distance_rows(fabric: Topology, found: FabricFacts, rates: Rates) -> Iterat
             reach = _hops(f"1 to {distances.diameter}" if distances.diameter > 1 else "1")
             whose = "from every node" if distances.is_alike else "on average"
             text = f"{_hops(f'{float(mean):.4g}')} on average{least}\n{shown} nodes at {reach} {whose}"
-            yield row("distances", text, mean_distance=float(mean), mean_distance_exact=exact_text(mean))
+            yield row("distances", text, mean_distance=float(mean), mean_distance_exact=format_exact(mean))
         yield facts(rate_values("alltoall_pair_rate_bound", distances.pair_rate))
     if bounds is not None:
         yield facts(
             rate_values("alltoall_pair_rate_limit", bounds.pair_rate),
             moore_steps=bounds.steps,
-            least_mean_distance_exact=exact_text(bounds.mean_distance),
-            t_b_bound_exact=exact_text(bounds.t_b),
+            least_mean_distance_exact=format_exact(bounds.mean_distance),
+            t_b_bound_exact=format_exact(bounds.t_b),
             moore_steps_bidirectional=bounds.steps_bidirectional,
         )
     yield facts(
@@ -368,7 +368,7 @@ def _broadcast_values(value: BfbValue | None) -> dict[str, object] | None:
         return None
     found = {"steps": value.diameter, **rate_values("algbw", 1 / value.seconds_per_byte)}
     if value.node_bandwidth is not None:
-        found |= {"t_b_exact": exact_text(value.t_b), "bw_optimal": value.is_bw_optimal}
+        found |= {"t_b_exact": format_exact(value.t_b), "bw_optimal": value.is_bw_optimal}
     return found
 
 

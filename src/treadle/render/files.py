@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from treadle.render.problems import (
     below,
-    describe_witness,
+    certificate_values,
+    describe_certificate,
     note_rows,
     problem_rows,
     range_of_set,
@@ -18,7 +19,6 @@ from treadle.render.problems import (
     verification_values,
     verified_row,
     violations_row,
-    witness_values,
 )
 from treadle.render.quantities import AS_THEY_COME, Rates, counted
 from treadle.render.rows import Row, facts, fields_of, rate_values, row
@@ -29,19 +29,19 @@ from treadle.schedules.steps.steps import StepSchedule
 from treadle.topologies.files import topology_hash
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.host_cards import hosts_passed
-from treadle.units import format_share, format_size
+from treadle.units import format_fraction, format_size
 
 if TYPE_CHECKING:
     from treadle.formats.format import Format
     from treadle.formats.loading import Loading
-    from treadle.inputs.texts import TextVerification
+    from treadle.inputs.runtime_files import FileVerification
     from treadle.inputs.verification import VerifyResult
     from treadle.lowering.lower_set import LoweredSet
     from treadle.lowering.lowered import Lowered, LoweredGroup
     from treadle.lowering.set_folder import SavedSet
     from treadle.schedulers.jobs.jobs_folder import StoredJobs
     from treadle.schedules.plan import Plan
-    from treadle.simulation.point_to_point import Shortfall
+    from treadle.simulation.point_to_point import PointToPointGap
     from treadle.verification.jobs_check import JobsReport
 
 _MOST_RANKS = 16
@@ -51,7 +51,7 @@ _MOST_RANKS = 16
 def verify_rows(result: VerifyResult, plan: Plan, path: Path, rates: Rates) -> Iterator[Row]:
     """What ``verify`` reports of a plan."""
     topology, collective, best = result.topology, plan.collective, plan.optimal_algbw
-    report, whole = result.report, result.whole_report
+    report, whole = result.report, result.full_report
     yield from problem_rows(topology, collective)
     yield _fabric_row(topology.name, result.topology_hash, "plan", is_embedded=result.is_embedded)
     if result.n_absent:
@@ -77,12 +77,12 @@ def verify_rows(result: VerifyResult, plan: Plan, path: Path, rates: Rates) -> I
     if isinstance(schedule, FactoredSchedule):
         yield shape
         if report.is_ok and plan.witness is not None and best is not None:
-            cut = describe_witness(plan.topology, collective, plan.witness, best, rates)
+            cut = describe_certificate(plan.topology, collective, plan.witness, best, rates)
             yield row("bottleneck", cut)
         yield row("file", format_size(path.stat().st_size))
     yield facts(
         shape.facts,
-        {} if plan.witness is None else {"witness": witness_values(plan.witness, plan.topology)},
+        {} if plan.witness is None else {"witness": certificate_values(plan.witness, plan.topology)},
         # below the bound of a certificate nothing is known: another certificate might prove less
         {"optimal": True if whole.is_optimal else None},
         gap=float(1 - whole.rate / whole.bound) if whole.rate and whole.bound is not None else None,
@@ -128,17 +128,17 @@ def verify_jobs_rows(
     if found.is_max_min:
         yield row("optimal", "yes: links carry all jobs at these rates, and no rates are fairer")
     elif found.proved is not None:
-        loss = format_share(found.loss)
+        loss = format_fraction(found.loss)
         yield row("optimal", f"no: {loss} below the max-min rates, which the levels prove")
     if found.proved is not None:
         yield facts(optimal=found.is_max_min, gap=float(found.loss))
     yield facts(plan=str(folder))
 
 
-def verify_text_rows(path: Path, found: TextVerification) -> Iterator[Row]:
+def verify_file_rows(path: Path, found: FileVerification) -> Iterator[Row]:
     """What ``verify`` reports of a runtime file."""
     # here, because formats are many modules
-    from treadle.formats.judgement import Check
+    from treadle.formats.verdict import Check
 
     contents = ", ".join(counted(count, noun) for noun, count in found.counts)
     counts: dict[str, Any] = {f"{noun.replace(' ', '_')}s": count for noun, count in found.counts}
@@ -173,7 +173,7 @@ def verify_text_rows(path: Path, found: TextVerification) -> Iterator[Row]:
     )
 
 
-def describe_shortfall(plan: Plan, lacking: Shortfall, what: str, rates: Rates = AS_THEY_COME) -> str:
+def describe_gap(plan: Plan, lacking: PointToPointGap, what: str, rates: Rates = AS_THEY_COME) -> str:
     """That `what` moves data between ranks where the plan counts on switches, in one line."""
     known = "by how much is not known"
     if lacking.algbw is not None:
@@ -186,7 +186,7 @@ def describe_shortfall(plan: Plan, lacking: Shortfall, what: str, rates: Rates =
     )
 
 
-def shortfall_values(lacking: Shortfall | None) -> dict[str, object]:
+def gap_values(lacking: PointToPointGap | None) -> dict[str, object]:
     """Copies and reductions that a plan leaves to the network, for JSON."""
     sends: dict[str, object] = {"in_network_sends": 0 if lacking is None else lacking.n_sends}
     return sends if lacking is None else {**sends, **rate_values("point_to_point_algbw", lacking.algbw)}
@@ -257,7 +257,7 @@ def _notes_of(plan: Plan, result: Lowered, target: Format) -> Iterator[Row]:
         text = f"its thread blocks carry {carried:.4g} GB/s algbw at {block:g} GB/s each"
         yield row("note", f"{text} (a channel of NCCL's slowest preset)")
     if result.shortfall is not None:
-        yield row("note", describe_shortfall(plan, result.shortfall, "the file"))
+        yield row("note", describe_gap(plan, result.shortfall, "the file"))
     if _needs_card_routes(plan) and not target.holds_routes:
         yield row("note", "the file holds no routes: NICs need them too (treadle routes PLAN -o FILE)")
 
@@ -285,7 +285,7 @@ def lowered_values(result: Lowered, path: Path | None, rank: int | None) -> dict
     ]
     return dict(
         facts(
-            shortfall_values(result.shortfall),
+            gap_values(result.shortfall),
             {f"{noun.replace(' ', '_')}s": count for noun, count in result.counts},
             rate_values("thread_blocks_algbw", result.carried_algbw),
             group=None if group is None else group.number,
@@ -322,14 +322,14 @@ def lowered_values(result: Lowered, path: Path | None, rank: int | None) -> dict
 def lower_set_rows(plan: Plan, sets: Sequence[tuple[LoweredSet, SavedSet]]) -> Iterator[Row]:
     """What ``lower`` reports of a plan with several ranges of sizes."""
     # here, because other commands need no formats
-    from treadle.lowering.ranges import range_words
+    from treadle.lowering.ranges import format_range
 
     values = []
     for made, saved in sets:
         loading = saved.delivery.loading
-        kept = len(saved.texts) - len(made.texts)
+        kept = len(saved.texts) - len(made.files_by_range)
         others = f", next to {counted(kept, 'file')} of other plans" if kept else ""
-        count, runtime = counted(len(made.texts), "file"), loading.runtime
+        count, runtime = counted(len(made.files_by_range), "file"), loading.runtime
         yield row(
             "written", f"{saved.folder}: {count} of {made.format} for {made.dialect or runtime}{others}"
         )
@@ -344,15 +344,15 @@ def lower_set_rows(plan: Plan, sets: Sequence[tuple[LoweredSet, SavedSet]]) -> I
             else:
                 yield row("range", f"{one.sizes}: {named}\n{text.file}\n{served.summary} ({served.rule})")
         for first, last, why in made.left_out:
-            yield row("not supported", f"{range_words(first, last)}: {why}")
+            yield row("not supported", f"{format_range(first, last)}: {why}")
         yield from _loading_rows(loading, f"sh {saved.folder}/load.sh COMMAND...")
         cautions = dict.fromkeys(caution for one in made.ranges for caution in one.made.cautions)
         yield from (row("warning", caution) for caution in cautions)
         lacking = next((one.made.shortfall for one in made.ranges if one.made.shortfall is not None), None)
         if lacking is not None:
-            yield row("note", describe_shortfall(plan, lacking, "some file"))
+            yield row("note", describe_gap(plan, lacking, "some file"))
         values.append(_set_values(made, saved))
-    yield facts({**throughput(plan), **shortfall_values(None)}, format=sets[0][0].format, sets=values)
+    yield facts({**throughput(plan), **gap_values(None)}, format=sets[0][0].format, sets=values)
 
 
 def _set_values(made: LoweredSet, saved: SavedSet) -> dict[str, object]:
@@ -367,7 +367,7 @@ def _set_values(made: LoweredSet, saved: SavedSet) -> dict[str, object]:
                 **({"protocol": one.protocol} if one.protocol else {}),
                 "chunks": one.text.n_chunks,
                 "served_sizes_bytes": list(one.made.served[0].sizes),
-                **shortfall_values(one.made.shortfall),
+                **gap_values(one.made.shortfall),
             }
             for one in made.ranges
         ],

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from treadle.inputs.problem import exact_text
-from treadle.render.files import describe_shortfall, shortfall_values
+from treadle.inputs.problem import format_exact
+from treadle.render.files import describe_gap, gap_values
 from treadle.render.names import describe_links
 from treadle.render.problems import (
     group_rows,
@@ -27,11 +27,11 @@ from treadle.verification.schedules import pipelined_algbw
 
 if TYPE_CHECKING:
     from treadle.api.run import RunResult, RuntimeName, SweepRow
-    from treadle.diagnosis.diagnosed import Diagnosis, JudgedTable, Yardstick
+    from treadle.diagnosis.diagnosed import CheckedTable, Diagnosis, ReferenceBandwidth
     from treadle.diagnosis.log_lines import LogLine
     from treadle.schedulers.shared_rates import SharedRates
     from treadle.schedulers.third_party.placed_schedules import PlacedSchedule
-    from treadle.simulation.calibration.referee import Referee, RefereedRow
+    from treadle.simulation.calibration.cross_check import CrossCheck, CrossCheckRow
     from treadle.simulation.cost_models import CostModel
     from treadle.simulation.simulated_plans import SimulatedRow, SimulationOptions, SimulationRun
 
@@ -152,7 +152,7 @@ def _simulated_values(one: SimulatedRow) -> dict[str, object]:
         "size_bytes": one.size_bytes,
         "slices": one.slices,
         "time_s": float(one.time),
-        **({"time_exact": exact_text(one.time)} if one.is_exact else {}),
+        **({"time_exact": format_exact(one.time)} if one.is_exact else {}),
         **fields_of(one, "algbw_bytes_per_s", "busbw_bytes_per_s"),
         **given(efficiency=one.efficiency),
         **size_bound_values(one.bound),
@@ -165,7 +165,7 @@ def _simulated_values(one: SimulatedRow) -> dict[str, object]:
     }
 
 
-def cross_check_rows(referee: Referee, found: Sequence[RefereedRow]) -> Rows:
+def cross_check_rows(referee: CrossCheck, found: Sequence[CrossCheckRow]) -> Rows:
     """Times of an independent simulator next to Treadle's."""
     alpha = f"alpha {found[0].alpha_ns / 1000:g}us per message" if found else "no sizes"
     yield row(None, "")
@@ -225,8 +225,8 @@ def run_rows(
     if shared is not None:
         yield from group_rows(plan.topology, plan.collective, shared, rates)
     if result.shortfall is not None:
-        yield row("note", describe_shortfall(plan, result.shortfall, f"the {runtime} runtime", rates))
-    yield facts(shortfall_values(result.shortfall), rows=[_run_values(one) for one in rows])
+        yield row("note", describe_gap(plan, result.shortfall, f"the {runtime} runtime", rates))
+    yield facts(gap_values(result.shortfall), rows=[_run_values(one) for one in rows])
 
 
 def _run_cells(one: SweepRow, rates: Rates) -> list[str]:
@@ -341,7 +341,7 @@ def _figure(gb_per_s: float, rates: Rates) -> str:
     return rates(Fraction(round(gb_per_s * 100)) * 10**7)
 
 
-def _curve_text(one: JudgedTable) -> str | None:
+def _curve_text(one: CheckedTable) -> str | None:
     """Return where the time has its floor and the value levels off, and what the library runs."""
     curve = one.curve
     if curve is None:
@@ -359,7 +359,7 @@ def _curve_text(one: JudgedTable) -> str | None:
     return text
 
 
-def _verdict_text(one: JudgedTable, rates: Rates) -> str:
+def _verdict_text(one: CheckedTable, rates: Rates) -> str:
     """Return the outcome, what it compares, and the faults that would give the value."""
     verdict, peak = one.verdict, one.peak
     value = f"{one.collective} {_figure(peak.busbw, rates)} at {format_size(peak.size)}"
@@ -367,7 +367,7 @@ def _verdict_text(one: JudgedTable, rates: Rates) -> str:
     texts = [f"{verdict.outcome}: {value}: {share}{verdict.reason}"]
     if verdict.expected is not None:
         texts[0] += f"; healthy from {_figure(verdict.expected.low, rates)} on"
-    optimum, summed = one.yardstick("optimum"), one.yardstick("in-network")
+    optimum, summed = one.reference("optimum"), one.reference("in-network")
     if optimum is not None and (optimum.share <= 1 or summed is None):
         texts[0] += f"; {optimum.share:.0%} of the optimum"
     elif summed is not None:
@@ -378,7 +378,7 @@ def _verdict_text(one: JudgedTable, rates: Rates) -> str:
     return "\n".join(texts)
 
 
-def _verdict_values(one: JudgedTable) -> dict[str, object]:
+def _verdict_values(one: CheckedTable) -> dict[str, object]:
     verdict, limit = one.verdict, one.with_nvls
     values = {"verdict": verdict.outcome, "reason": verdict.reason, **given(share=verdict.share)}
     reach = verdict.expected
@@ -412,10 +412,10 @@ def _line_values(line: LogLine) -> dict[str, object]:
     return {"line": line.number, "text": line.text}
 
 
-def _judged_rows(found: Diagnosis, one: JudgedTable, rates: Rates) -> Iterator[Row]:
+def _judged_rows(found: Diagnosis, one: CheckedTable, rates: Rates) -> Iterator[Row]:
     """A table's peak, its limits, and the bottleneck of each limit."""
     # here, because other commands read no logs
-    from treadle.diagnosis.log_figures import nvls_line
+    from treadle.diagnosis.log_values import nvls_line
 
     peak = one.peak
     yield row("collective", f"{one.collective}, {one.n_ranks} ranks")
@@ -447,7 +447,7 @@ def _judged_rows(found: Diagnosis, one: JudgedTable, rates: Rates) -> Iterator[R
     yield row("bottleneck", "\n".join(texts.values()) or None)
 
 
-def _limit_text(one: JudgedTable, yardstick: Yardstick, rates: Rates) -> str:
+def _limit_text(one: CheckedTable, yardstick: ReferenceBandwidth, rates: Rates) -> str:
     from treadle.diagnosis.diagnosed import IN_NETWORK, OPTIMUM, RING
 
     is_part = any(other.is_whole for other in one.yardsticks)
@@ -462,7 +462,7 @@ def _limit_text(one: JudgedTable, yardstick: Yardstick, rates: Rates) -> str:
     return f"{rates(yardstick.limit.busbw):>12} {yardstick.share:>5.0%}  of {what}{scope}"
 
 
-def _judged_values(found: JudgedTable) -> dict[str, object]:
+def _judged_values(found: CheckedTable) -> dict[str, object]:
     peak, average = found.peak, found.table.average
     return {
         "line": found.table.rows[0].line.number,
@@ -482,13 +482,13 @@ def _judged_values(found: JudgedTable) -> dict[str, object]:
     }
 
 
-def _limit_values(topology: Topology, found: Yardstick) -> dict[str, object]:
+def _limit_values(topology: Topology, found: ReferenceBandwidth) -> dict[str, object]:
     limit = found.limit
     values: dict[str, object] = {
         "name": found.name,
         "nics": "all" if found.is_whole else "in use",
         "busbw_bytes_per_s": float(limit.busbw),
-        "busbw_exact": exact_text(limit.busbw),
+        "busbw_exact": format_exact(limit.busbw),
         "share": found.share,
         "binds": found.place,
     }

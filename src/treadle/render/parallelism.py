@@ -8,18 +8,18 @@ from itertools import groupby
 from math import inf, isfinite
 from typing import TYPE_CHECKING
 
-from treadle.refusal import Refusal
 from treadle.render.quantities import counted
 from treadle.render.rows import Row, Table, facts, fields_of, framed, row
-from treadle.render.training import count_text, gigabytes
+from treadle.render.training import format_count, gigabytes
 from treadle.training.training_options import Recompute
 from treadle.units import format_seconds, format_size
+from treadle.unsupported import Unsupported
 
 if TYPE_CHECKING:
     from treadle.api.execute_plan import PlanExecution
-    from treadle.parallelism.evaluation.retiming import Retimed
+    from treadle.parallelism.evaluation.resimulation import Resimulated
     from treadle.parallelism.execution.run_comparison import CollectiveKey
-    from treadle.parallelism.explaining.ask_plan import ExplainedTensor
+    from treadle.parallelism.explaining.explain_plan import ExplainedTensor
     from treadle.parallelism.explaining.plan_changes import PlanChanges
     from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
     from treadle.parallelism.searching.parallel_result import FabricSearch, ParallelizeResult, PricedPlan
@@ -42,7 +42,7 @@ def parallelize_rows(result: ParallelizeResult) -> Rows:
     model, request = result.model, result.request
     yield row(
         "model",
-        f"{model.name}: {count_text(model.parameters)} parameters, {model.layers} layers, "
+        f"{model.name}: {format_count(model.parameters)} parameters, {model.layers} layers, "
         f"{result.tokens} tokens per step",
         key=True,
         model=model.name,
@@ -52,7 +52,7 @@ def parallelize_rows(result: ParallelizeResult) -> Rows:
     )
     text = f"{gigabytes(request.memory_bytes)} per rank, on {request.device.name}"
     yield row("memory", text, gpu=request.device.name, memory_limit_bytes=request.memory_bytes)
-    yield row("compute", request.times.words, compute_times=request.times.words)
+    yield row("compute", request.times.summary, compute_times=request.times.summary)
     yield from (row("note", note) for note in result.notes)
     yield facts(notes=list(result.notes))
     for search in result.searches:
@@ -87,7 +87,7 @@ def parallelize_rows(result: ParallelizeResult) -> Rows:
 def _search_rows(search: FabricSearch) -> Rows:
     """The best plan on one fabric next to the presets."""
     best = search.best
-    yield row("topology", f"{search.fabric}, mesh {search.mesh.text}")
+    yield row("topology", f"{search.fabric}, mesh {search.mesh.notation}")
     for trial in search.meshes if len(search.meshes) > 1 else ():
         found = format_seconds(trial.seconds) if trial.seconds < inf else "nothing fits"
         how = "searched" if trial.is_searched else "with presets"
@@ -97,7 +97,7 @@ def _search_rows(search: FabricSearch) -> Rows:
         if trial.interleave > 1:
             order += f", interleave {trial.interleave}"
         bound = f", lower bound {format_seconds(trial.bound_s)}" if trial.bound_s < inf else ""
-        yield row("mesh", f"{trial.mesh.text}{order}: {found} {how}{bound}")
+        yield row("mesh", f"{trial.mesh.notation}{order}: {found} {how}{bound}")
     has_stages = best.plan.pipeline is not None
     shown = [best, *list(_distinct(search.named))[:_MOST_PRESETS]]
     axes = sorted({axes for one in search.rows for axes in one.by_axes}, key=lambda text: (len(text), text))
@@ -163,8 +163,8 @@ def _plan_text(one: PricedPlan) -> str:
     return ", ".join(words)
 
 
-def _retimed_text(again: Retimed | Refusal) -> str:
-    if isinstance(again, Refusal):
+def _retimed_text(again: Resimulated | Unsupported) -> str:
+    if isinstance(again, Unsupported):
         return f"does not support this plan: {again.reason}"
     layout = again.layout
     recompute = "" if layout.recompute is Recompute.NONE else f", recompute {layout.recompute}"
@@ -178,14 +178,14 @@ def _retimed_text(again: Retimed | Refusal) -> str:
 def _search_values(search: FabricSearch) -> dict[str, object]:
     again = search.retimed
     train: dict[str, object] = {"mesh": None, "iteration_s": None}
-    if isinstance(again, Refusal):
+    if isinstance(again, Unsupported):
         train["left_out"] = [again.reason]
     else:
         train = {"mesh": again.mesh, "iteration_s": float(again.outcome.iteration_s)}
         train["left_out"] = list(again.layout.left_out)
     return {
         "fabric": search.fabric,
-        "mesh": search.mesh.text,
+        "mesh": search.mesh.notation,
         **fields_of(search, "bound_s", "checked_bound_s", "gap"),
         "time_limit_reached": search.is_late,
         "plans": [
@@ -200,7 +200,7 @@ def _search_values(search: FabricSearch) -> dict[str, object]:
         ],
         "meshes": [
             {
-                "mesh": trial.mesh.text,
+                "mesh": trial.mesh.notation,
                 "step_s": trial.seconds if trial.seconds < inf else None,
                 "bound_s": trial.bound_s if trial.bound_s < inf else None,
                 "searched": trial.is_searched,
@@ -314,7 +314,7 @@ def capture_rows(model: ModelGraph, *, show: bool) -> Rows:
     """Parts and operators of a captured model."""
     yield row(
         "model",
-        f"{model.name}: {count_text(model.parameters)} parameters",
+        f"{model.name}: {format_count(model.parameters)} parameters",
         model=model.name,
         parameters=model.parameters,
     )
@@ -333,7 +333,7 @@ def capture_rows(model: ModelGraph, *, show: bool) -> Rows:
         [
             part.name,
             str(part.repeats),
-            count_text(part.parameter_elements),
+            format_count(part.parameter_elements),
             str(sum(of.values())),
             ", ".join(counted(count, kind.lower()) for kind, count in of.most_common()),
         ]

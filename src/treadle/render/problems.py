@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treadle.arrays import BoolArray, mask_of
-from treadle.inputs.problem import busbw_values, exact_text, model_of
+from treadle.inputs.problem import busbw_values, format_exact, model_of
 from treadle.render.names import describe_links, describe_nodes
-from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted, microseconds, shortfall
+from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted, microseconds, relative_gap
 from treadle.render.rows import Later, Row, Table, facts, fields_of, framed, given, rate_values, row
-from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.route_cost import route_loads
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
+from treadle.schedules.certificate import BottleneckCut, Certificate
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredSchedule, Layer
-from treadle.schedules.group_witness import GroupLengthWitness
+from treadle.schedules.group_certificate import GroupDualCertificate
 from treadle.schedules.steps.step_cost import node_bandwidth
 from treadle.schedules.steps.steps import StepSchedule
-from treadle.schedules.trees.allreduce_witness import CutCombinationWitness, LengthWitness
+from treadle.schedules.trees.allreduce_certificate import CutCombinationCertificate, DualCertificate
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.forest_cost import link_loads
 from treadle.schedules.trees.group_schedule import GroupSchedule
-from treadle.schedules.witness import CutWitness, Witness
 from treadle.topologies import has_switches, has_uniform_links, is_regular
 from treadle.topologies.topology import Topology
 from treadle.units import format_size
@@ -49,7 +49,7 @@ _ALMOST_OPTIMAL = 1 - Fraction(1, 10**4)
 _SHOWN_RATES = 3
 
 
-def topology_text(topology: Topology) -> str:
+def format_topology(topology: Topology) -> str:
     """A fabric's name and size."""
     nodes = counted(len(topology.compute_nodes), "compute node")
     switches = counted(len(topology.switches), "switch")
@@ -62,7 +62,7 @@ def problem_rows(
     """The fabric, the collective, and the mesh that was given."""
     yield row(
         "topology",
-        topology_text(topology),
+        format_topology(topology),
         topology=topology.name,
         collective=collective.kind.value,
         ranks=collective.n_ranks,
@@ -114,14 +114,14 @@ def mesh_rows(mesh: str | None, axes: str | None) -> Iterator[Row]:
         meant, over = as_mesh(mesh), list(as_axes(axes))
         groups = meant.groups(over)
         many = f"{counted(len(groups), 'group')} of {len(groups[0])} ranks"
-        text = f"{meant.text}, over {', '.join(over)}: {many}{', concurrent' if len(groups) > 1 else ''}"
-        yield row("mesh", text, mesh=meant.text, axes=over, groups=len(groups), group_size=len(groups[0]))
+        text = f"{meant.notation}, over {', '.join(over)}: {many}{', concurrent' if len(groups) > 1 else ''}"
+        yield row("mesh", text, mesh=meant.notation, axes=over, groups=len(groups), group_size=len(groups[0]))
 
 
 def bound_values(bound: Bound, topology: Topology, collective: Collective) -> dict[str, object]:
     """The optimum and its certificate, for JSON."""
     found = both_values(bound.algbw, collective, "optimal_")
-    found["witness"] = witness_values(bound.witness, topology)
+    found["witness"] = certificate_values(bound.witness, topology)
     return found if bound.is_tight else {**found, "bound_only": True}
 
 
@@ -151,27 +151,27 @@ def bound_rows(
         Later(bound_values, bound, topology, collective),
         is_key=True,
     )
-    yield row("bottleneck", describe_witness(topology, collective, bound.witness, bound.algbw, rates))
+    yield row("bottleneck", describe_certificate(topology, collective, bound.witness, bound.algbw, rates))
 
 
-def witness_values(witness: Witness, topology: Topology) -> dict[str, object]:
+def certificate_values(witness: Certificate, topology: Topology) -> dict[str, object]:
     """A certificate as JSON has it."""
-    if isinstance(witness, CutWitness):
+    if isinstance(witness, BottleneckCut):
         # a false witness may name nodes that do not exist: the report says so, and here its numbers stay
         names, n = topology.node_names, topology.n_nodes
         return {"kind": witness.kind, "nodes": [names[v] if 0 <= v < n else v for v in witness.nodes]}
     return witness.to_json()
 
 
-def describe_witness(
+def describe_certificate(
     topology: Topology,
     collective: Collective,
-    witness: Witness,
+    witness: Certificate,
     algbw: Fraction,
     rates: Rates = AS_THEY_COME,
 ) -> str:
     """The bottleneck that a certificate proves, in one line."""
-    if isinstance(witness, CutWitness):
+    if isinstance(witness, BottleneckCut):
         nodes = [node for node in witness.nodes if 0 <= node < topology.n_nodes]  # a false witness
         inside = mask_of(topology.n_nodes, nodes)
         weights = np.array(collective.shard_weights)
@@ -181,17 +181,17 @@ def describe_witness(
         share = f"{demand} of {total} shards" if collective.root is None else "all data"
         where = describe_nodes(topology, smaller)
         return f"cut: {share} must {way} {where} over {rates(algbw * demand / total)}"
-    if isinstance(witness, GroupLengthWitness):
+    if isinstance(witness, GroupDualCertificate):
         return describe_links(topology, witness.priced(), rates)
-    if isinstance(witness, LengthWitness):
+    if isinstance(witness, DualCertificate):
         priced = (link for link, length in enumerate(witness.lengths) if length > 0)
         return describe_links(topology, priced, rates)
-    if isinstance(witness, CutCombinationWitness):
+    if isinstance(witness, CutCombinationCertificate):
         cuts = sorted((*witness.broadcast_cuts, *witness.reduce_cuts), key=lambda cut: -cut[1])
         inside = mask_of(topology.n_nodes, list(cuts[0][0]) if cuts else [])
         heaviest = _smaller_side(topology, collective, inside)[0] if cuts else []
         return f"{counted(len(cuts), 'cut')} together; the heaviest is {describe_nodes(topology, heaviest)}"
-    if isinstance(witness, DistanceWitness):
+    if isinstance(witness, FlowDualCertificate):
         return "distances: shortest paths of all pairs use up the links"
     return str(witness.kind)
 
@@ -236,14 +236,14 @@ def group_rows(
             for one in found.alone
         ]
         first = rate_values("alone", found.alone[0].algbw)
-        yield Row("", alone_text(found.alone, rates), {**first, "alone_rates": alone})
+        yield Row("", format_alone(found.alone, rates), {**first, "alone_rates": alone})
     links = describe_links(topology, found.bottleneck, rates)
     yield row("bottleneck", links, binding_links=list(found.bottleneck))
     if assumption(model) and model != model_of(topology, collective):
         yield row("assumed", assumption(model))
 
 
-def alone_text(alone: Sequence[AloneRate], rates: Rates) -> str:
+def format_alone(alone: Sequence[AloneRate], rates: Rates) -> str:
     """The lowest rate of a group that runs alone, and how many groups have which others."""
     shown = [f"{'' if one.is_exact else 'at most '}{rates.exact(one.algbw)}" for one in alone]
     if len(alone) == 1:
@@ -296,7 +296,7 @@ def throughput(plan: Plan | PlacedSchedule, pipelined: Fraction | None = None) -
     topology, collective = plan.topology, plan.collective
     found = both_values(plan.algbw, collective) | rate_values("pipelined_algbw", pipelined)
     if not has_switches(topology) and has_uniform_links(topology) and is_regular(topology):
-        found["t_b_exact"] = exact_text(node_bandwidth(topology) / plan.algbw)
+        found["t_b_exact"] = format_exact(node_bandwidth(topology) / plan.algbw)
     if collective.kind is CollectiveKind.ALLTOALL:
         pair = plan.algbw / collective.pair_demands.buffer_units
         found["pair_rate_bytes_per_s"] = float(pair)
@@ -399,7 +399,7 @@ def schedule_shape(schedule: Schedule) -> dict[str, Any]:
         layers = [layer for forest in schedule.forests for layer in forest.layers]
         found |= {
             "layers": len(layers),
-            "pieces": sum(layer.n_pieces for layer in layers),
+            "pieces": sum(layer.n_subproblems for layer in layers),
             "piece_kinds": sum(len(layer.pieces) for layer in layers),
             "piece_levels": max(_levels(layer) for layer in layers),
         }
@@ -443,7 +443,7 @@ def below(value: Fraction, limit: Fraction | None, *, is_tight: bool = True) -> 
         return "no bound known"
     if value == limit:
         return "optimal"
-    return f"{shortfall(value, limit)} below the {'optimum' if is_tight else 'upper bound'}"
+    return f"{relative_gap(value, limit)} below the {'optimum' if is_tight else 'upper bound'}"
 
 
 def verification_values(report: Report) -> dict[str, object]:

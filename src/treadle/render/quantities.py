@@ -98,7 +98,7 @@ def busbw(algbw: Fraction, collective: Collective) -> Fraction:
     return algbw * busbw_factor(collective.kind, collective.group_size)
 
 
-def shortfall(algbw: Fraction, limit: Fraction) -> str:
+def relative_gap(algbw: Fraction, limit: Fraction) -> str:
     """The share by which a throughput misses a limit, never rounded to nothing.
 
     Examples

@@ -12,13 +12,13 @@ from treadle.reproduction.printed import rounded
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from treadle.reproduction.exhibit import Exhibit
+    from treadle.reproduction.paper_figure import PaperFigure
     from treadle.reproduction.reproduce import Reproduced, ReproducedRow
 
 _KEYS = ("name", "source", "what", "basis", "model", "command", "quick_s", "full_s", "left_out", "reason")
 
 
-def exhibits_rows(exhibits: Iterable[Exhibit]) -> Rows:
+def paper_figure_rows(exhibits: Iterable[PaperFigure]) -> Rows:
     """The list of tables and figures."""
     exhibits = tuple(exhibits)
     cells = [[one.name, one.basis.value, _cost(one), _line(one)] for one in exhibits]
@@ -26,19 +26,19 @@ def exhibits_rows(exhibits: Iterable[Exhibit]) -> Rows:
     yield facts(exhibits=[_exhibit(one) for one in exhibits])
 
 
-def _exhibit(exhibit: Exhibit) -> dict[str, object]:
+def _exhibit(exhibit: PaperFigure) -> dict[str, object]:
     """A record for JSON; keys that do not apply are absent."""
     values = fields_of(exhibit, *_KEYS)
     return {key: value for key, value in values.items() if value} | {"basis": exhibit.basis.value}
 
 
-def _cost(exhibit: Exhibit) -> str:
+def _cost(exhibit: PaperFigure) -> str:
     if not exhibit.is_here:
         return ""
     return f"{exhibit.quick_s:g}" + (f", --full {exhibit.full_s:g}" if exhibit.full_s else "")
 
 
-def _line(exhibit: Exhibit) -> str:
+def _line(exhibit: PaperFigure) -> str:
     """What it is, by which model, or why it is not here."""
     if not exhibit.is_here:
         return f"{exhibit.what}: {exhibit.reason}"

@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any
 
-from treadle.inputs.problem import exact_text
+from treadle.inputs.problem import format_exact
 from treadle.render.names import describe_links
 from treadle.render.problems import (
     assumption,
@@ -15,8 +15,10 @@ from treadle.render.problems import (
     both_values,
     bound_rows,
     bound_values,
-    describe_witness,
+    certificate_values,
+    describe_certificate,
     expectation_rows,
+    format_topology,
     group_rows,
     library_rows,
     note_rows,
@@ -28,19 +30,17 @@ from treadle.render.problems import (
     shape_row,
     throughput,
     throughput_rows,
-    topology_text,
     verified_row,
-    witness_values,
     written_row,
 )
-from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted, shortfall
+from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted, relative_gap
 from treadle.render.rows import Later, Row, Table, facts, fields_of, framed, given, rate_values, row, values
 from treadle.schedulers.shared_rates import shared_rates
 from treadle.schedules.collective import Collective, busbw_factor
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.topologies.topology import Topology
-from treadle.units import format_share, format_size
+from treadle.units import format_fraction, format_size
 
 if TYPE_CHECKING:
     from treadle.api.harden import HardenedRow
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from treadle.api.routes import RoutesResult
     from treadle.schedulers.bound_results import BoundResult, CutOffGroupError
     from treadle.schedulers.jobs.job_plans import JobsResult
-    from treadle.schedulers.repairing.repair_candidates import Contest
+    from treadle.schedulers.repairing.repair_candidates import CandidateSet
     from treadle.schedulers.sizes.size_sets import SizedChoice, SizeSet
     from treadle.schedulers.solving import SolveResult
     from treadle.schedulers.tree_front import TreeFront
@@ -356,7 +356,7 @@ def jobs_rows(
     from treadle.schedulers.jobs.job_plans import MODEL
 
     fabric = result.topology
-    yield row("topology", topology_text(fabric), key=True, topology=fabric.name)
+    yield row("topology", format_topology(fabric), key=True, topology=fabric.name)
     yield row("jobs", f"{len(result.jobs)} concurrent; {assumption(MODEL)}", model=MODEL)
     yield row(None, "")
     each = list(zip(result.jobs, result.alone, result.together, strict=True))
@@ -381,14 +381,16 @@ def jobs_rows(
     yield row(None, "")
     most = max(job.weight for job in result.jobs)
     common = f"{rates(result.common_rate * most)} for the largest weight (exact)"
-    yield row("optimum", common, common_rate_exact=exact_text(result.common_rate))
+    yield row("optimum", common, common_rate_exact=format_exact(result.common_rate))
     if result.loss:
         taken, needed = _count(max(result.grids)), _count(max(result.exact_grids))
-        text = f"{format_share(result.loss)} below the optimum, with up to {taken} trees per root or chunks"
+        text = (
+            f"{format_fraction(result.loss)} below the optimum, with up to {taken} trees per root or chunks"
+        )
         yield row("schedule", f"{text} per unit of demand; the optimum takes {needed}")
     planned = zip(result.reached, result.grids, strict=True) if result.plans else ()
     made = [
-        {**rate_values("reached", rate), "trees_per_root_exact": exact_text(grid)} for rate, grid in planned
+        {**rate_values("reached", rate), "trees_per_root_exact": format_exact(grid)} for rate, grid in planned
     ]
     yield facts(
         jobs=[
@@ -396,7 +398,7 @@ def jobs_rows(
                 "name": job.name,
                 "collective": job.collective.kind.value,
                 "ranks": job.collective.n_ranks,
-                "weight_exact": exact_text(job.weight),
+                "weight_exact": format_exact(job.weight),
                 **rate_values("alone", alone),
                 **rate_values("together", together),
                 **(made[number] if made else {}),
@@ -408,7 +410,7 @@ def jobs_rows(
     for level in result.levels:
         links = [fabric.link_name(link) for link, length in enumerate(level.lengths) if length]
         limited = [result.jobs[job].name for job in level.limited]
-        levels.append({"rate_exact": exact_text(level.rate), "limited": limited, "links": links})
+        levels.append({"rate_exact": format_exact(level.rate), "limited": limited, "links": links})
         texts.append(f"of {_some(limited, 3)}: {_some(links, 3)}")
     yield row("bottleneck", "\n".join(texts) or None, levels=levels)
     if result.report is not None:
@@ -437,7 +439,7 @@ def front_rows(topology: Topology, collective: Collective, front: ParetoFront) -
     """Step schedules of which none is better in steps and in bandwidth."""
     yield from problem_rows(topology, collective)
     text = f"{front.least_steps} steps; {front.least_ratio} rounds per chunk"
-    least = {"least_steps": front.least_steps, "least_rounds_per_chunk": exact_text(front.least_ratio)}
+    least = {"least_steps": front.least_steps, "least_rounds_per_chunk": format_exact(front.least_ratio)}
     yield Row("lower bound", text, least)
     yield row(None, "")
     cells = [
@@ -459,7 +461,7 @@ def front_rows(topology: Topology, collective: Collective, front: ParetoFront) -
                 "steps": one.steps,
                 "rounds": list(one.rounds),
                 "chunks_per_shard": one.chunks,
-                "rounds_per_chunk": exact_text(one.ratio),
+                "rounds_per_chunk": format_exact(one.ratio),
                 "proved": one.is_proved,
             }
             for one in front.points
@@ -532,8 +534,8 @@ def repair_rows(
         lost_ranks=list(result.lost_ranks),
     )
     before = {"topology": old.topology.name, "ranks": old.collective.n_ranks, "algorithm": old.algorithm}
-    known = {} if old.witness is None else {"witness": witness_values(old.witness, old.topology)}
-    kinds = {} if result.piece_kinds[0] is None else {"piece_kinds": result.piece_kinds[0]}
+    known = {} if old.witness is None else {"witness": certificate_values(old.witness, old.topology)}
+    kinds = {} if result.subproblem_classes[0] is None else {"piece_kinds": result.subproblem_classes[0]}
     yield Row(
         "before", _optimum_text(old, rates), {"before": {**before, **throughput(old), **known, **kinds}}
     )
@@ -545,8 +547,8 @@ def repair_rows(
         optimum_loss=None if result.optimum_loss is None else float(result.optimum_loss),
         lone_bottleneck=result.lone_bottleneck,
     )
-    if result.piece_kinds[0] is not None and result.piece_kinds[1] is not None:
-        yield row("", "classes of subproblems: {} before, {} after".format(*result.piece_kinds))
+    if result.subproblem_classes[0] is not None and result.subproblem_classes[1] is not None:
+        yield row("", "classes of subproblems: {} before, {} after".format(*result.subproblem_classes))
     if result.contest is not None:
         yield _contest_row(result.contest)
     if solved.bound is not None:
@@ -566,12 +568,12 @@ def _optimum_text(plan: Plan, rates: Rates) -> str:
     if best is None or plan.witness is None:
         return f"{rates.both(plan.algbw, plan.collective)}, no bound known"
     in_turn = " step by step" if isinstance(plan.entries[-1].schedule, StepSchedule) else ""
-    gap = "" if plan.algbw == best else f"; the plan is {shortfall(plan.algbw, best)} below it{in_turn}"
-    witness = describe_witness(plan.topology, plan.collective, plan.witness, best, rates)
+    gap = "" if plan.algbw == best else f"; the plan is {relative_gap(plan.algbw, best)} below it{in_turn}"
+    witness = describe_certificate(plan.topology, plan.collective, plan.witness, best, rates)
     return f"optimum {rates.both(best, plan.collective)}{gap}\nbottleneck {witness}"
 
 
-def _contest_row(contest: Contest) -> Row:
+def _contest_row(contest: CandidateSet) -> Row:
     """Simulated times of all candidates, and why some have none."""
     texts = [f"simulated at {format_size(contest.size_bytes)}: {contest.old_seconds * 1e6:.1f} us before"]
     entries: list[dict[str, object]] = []

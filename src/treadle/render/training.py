@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from treadle.render.rows import Row, Table, facts, fields_of, framed, given, row
-from treadle.training.costs import traffic_words
-from treadle.training.device_memory import MemoryParts, shortfall
+from treadle.training.costs import format_traffic
+from treadle.training.device_memory import MemoryParts, missing_bytes
 from treadle.training.forms.axes import AXIS_FORMS
 from treadle.units import format_seconds
 
@@ -21,7 +21,7 @@ _MFU = "model FLOPs (backward 2x forward, nothing recomputed) / (peak x ranks x 
 _EXPOSED = "time in which a rank communicates and does not compute"
 
 
-def count_text(number: float) -> str:
+def format_count(number: float) -> str:
     """A number in three digits and the prefix that fits: 8.03B."""
     for letter, scale in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("K", 1e3)):
         value = number / scale
@@ -38,13 +38,13 @@ def gigabytes(size: float) -> str:
 def _model_rows(result: TrainResult | ServeResult, source: str = "") -> Iterator[Row]:
     """Model and mesh."""
     model, active = result.model, result.model.active_parameters
-    some = "" if active == model.parameters else f", {count_text(active)} active"
+    some = "" if active == model.parameters else f", {format_count(active)} active"
     if some and (without := active - model.embedding_parameters) < active:
-        some += f" ({count_text(without)} without the embedding)"
+        some += f" ({format_count(without)} without the embedding)"
     own = f" ({source})" if source else ""
     yield row(
         "model",
-        f"{model.name}: {count_text(model.parameters)} parameters{some}, {model.n_layers} layers{own}",
+        f"{model.name}: {format_count(model.parameters)} parameters{some}, {model.n_layers} layers{own}",
         key=True,
         model=model.name,
         parameters=model.parameters,
@@ -69,7 +69,7 @@ def _time_model_rows(rows: Sequence[tuple[str, Sequence[str]]]) -> Iterator[Row]
 def step_rows(result: TrainResult) -> Rows:
     """Model, mesh, assumptions, a row for each fabric and schedule, and what the columns mean."""
     setup, options, mesh, first = result.setup, result.setup.options, result.mesh, result.rows[0]
-    missing = shortfall(first.outcome.memory, setup.device.memory_bytes)
+    missing = missing_bytes(first.outcome.memory, setup.device.memory_bytes)
     if missing:
         words = [f"does not fit: {missing}"]
         for other in result.alternatives:
@@ -83,12 +83,12 @@ def step_rows(result: TrainResult) -> Rows:
         for name, size in zip(mesh.axis_names, mesh.shape, strict=True)
         if size > 1
     ]
-    text = f"{mesh.text} on {mesh.n_ranks} {setup.device.name}, {setup.precision}"
+    text = f"{mesh.notation} on {mesh.n_ranks} {setup.device.name}, {setup.precision}"
     yield row(
         "mesh",
         "\n".join([text, *axes]),
         key=True,
-        mesh=mesh.text,
+        mesh=mesh.notation,
         ranks=mesh.n_ranks,
         gpu=setup.device.name,
         precision=setup.precision,
@@ -101,7 +101,7 @@ def step_rows(result: TrainResult) -> Rows:
         micro_batches=options.micro_batches,
         interleave=options.interleave,
     )
-    yield row("compute", setup.times.words, compute_times=setup.times.words)
+    yield row("compute", setup.times.summary, compute_times=setup.times.summary)
     if (fitted := result.calibration) is not None:
         yield row(
             "fitted",
@@ -178,7 +178,7 @@ def _step_tables(result: TrainResult) -> Rows:
             *(format_seconds(float(one.outcome.exposed_s.get(category, 0))) for category in categories),
             format_seconds(float(one.outcome.idle_s)),
             f"{one.outcome.mfu:.1%}",
-            count_text(one.outcome.tokens_per_s),
+            format_count(one.outcome.tokens_per_s),
         ]
         for one in result.rows
     ]
@@ -203,7 +203,7 @@ def _step_values(one: TrainRow) -> dict[str, object]:
         **given(bucket_bytes=found.bucket_bytes, expert_order=found.setup.options.expert_order),
         "communications": [
             {
-                "communication": traffic_words((price.kind, price.axes)),
+                "communication": format_traffic((price.kind, price.axes)),
                 "algbw_bytes_per_s": float(price.algbw),
                 "delay_s": price.delay_s,
                 "time_model": price.model.value,
@@ -218,17 +218,17 @@ def phase_rows(result: ServeResult) -> Rows:
     setup, mesh = result.rows[0].outcome.setup, result.mesh
     device = setup.device
     yield from _model_rows(result)
-    text = f"{mesh.text} on {mesh.n_ranks} {device.name}"
-    yield row("mesh", text, key=True, mesh=mesh.text, ranks=mesh.n_ranks, gpu=device.name)
+    text = f"{mesh.notation} on {mesh.n_ranks} {device.name}"
+    yield row("mesh", text, key=True, mesh=mesh.notation, ranks=mesh.n_ranks, gpu=device.name)
     tokens = " + ".join(f"{count}{f' ({name})' if name else ''}" for name, count in setup.tokens.items())
     what = "time to the first token of prompts of" if result.phase == "prefill" else "time per token after"
     named = {name or "all": count for name, count in setup.tokens.items()}
     yield row(result.phase.value, f"{what} {tokens} tokens", phase=result.phase.value, tokens=named)
-    yield row("compute", setup.times.words, compute_times=setup.times.words)
+    yield row("compute", setup.times.summary, compute_times=setup.times.summary)
     yield from (row("note", note) for note in result.notes)
     yield facts(notes=list(result.notes))
     for one in result.rows:
-        if missing := shortfall([one.outcome.memory], device.memory_bytes):
+        if missing := missing_bytes([one.outcome.memory], device.memory_bytes):
             yield row("note", f"batch {one.sequences} does not fit: {missing}")
             break
     several = len({one.fabric for one in result.rows}) > 1
@@ -241,7 +241,7 @@ def phase_rows(result: ServeResult) -> Rows:
             str(one.sequences),
             format_seconds(float(one.outcome.seconds)),
             format_seconds(waits),
-            count_text(one.outcome.tokens_per_s),
+            format_count(one.outcome.tokens_per_s),
             gigabytes(one.outcome.memory.total_bytes),
         ]
         for one, waits in zip(result.rows, exposed, strict=True)

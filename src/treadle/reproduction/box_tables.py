@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from treadle import planning
-from treadle.reproduction.exhibit import Ours, told
+from treadle.reproduction.paper_figure import ReproducedValue, yes_or_no
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.forest_cost import link_loads
 from treadle.topologies import Topology, TopologyBuilder, parse
@@ -22,17 +22,17 @@ def gigabytes(rate: Fraction) -> Fraction:
     return rate / GIGA
 
 
-def table_4_1(_full: bool) -> Iterator[Ours]:
+def table_4_1(_full: bool) -> Iterator[ReproducedValue]:
     """Fixed numbers of trees on two MI250 boxes, and what the optimum takes."""
     for k in range(1, 6):
         found = planning.solve("mi250(2)", ALLGATHER, trees=k)
-        yield Ours(f"k = {k}", gigabytes(found.algbw), "GB/s")
+        yield ReproducedValue(f"k = {k}", gigabytes(found.algbw), "GB/s")
     exact = planning.solve("mi250(2)", ALLGATHER, exact=True)
-    yield Ours("optimum", gigabytes(exact.algbw), "GB/s")
-    yield Ours("trees per root of the optimum", exact.trees_per_root)
+    yield ReproducedValue("optimum", gigabytes(exact.algbw), "GB/s")
+    yield ReproducedValue("trees per root of the optimum", exact.trees_per_root)
 
 
-def figure_4_1(_full: bool) -> Iterator[Ours]:
+def figure_4_1(_full: bool) -> Iterator[ReproducedValue]:
     """Bandwidth of a GPU within its box and out of it (4.1's text)."""
     for title, fabric, ranks in (("DGX A100", "dgx_a100_flat(2)", 8), ("MI250", "mi250(2)", 16)):
         topology = parse(fabric)
@@ -46,11 +46,11 @@ def figure_4_1(_full: bool) -> Iterator[Ours]:
                 inner += rate
             else:
                 outer += rate
-        yield Ours(f"{title}, within the box", Fraction(inner, GIGA), "GB/s a GPU")
-        yield Ours(f"{title}, out of the box", Fraction(outer, GIGA), "GB/s a GPU")
+        yield ReproducedValue(f"{title}, within the box", Fraction(inner, GIGA), "GB/s a GPU")
+        yield ReproducedValue(f"{title}, out of the box", Fraction(outer, GIGA), "GB/s a GPU")
 
 
-def figure_4_2(_full: bool) -> Iterator[Ours]:
+def figure_4_2(_full: bool) -> Iterator[ReproducedValue]:
     """How often a GPU's shard crosses InfiniBand on its way to all others."""
     crossings = {}
     for title, algorithm in (("ring", "ring"), ("ForestColl", "forestcoll")):
@@ -59,8 +59,8 @@ def figure_4_2(_full: bool) -> Iterator[Ours]:
         schedule = found.plan.entries[-1].schedule
         assert isinstance(schedule, ForestSchedule), "up to 256 ranks trees are written out"
         crossings[title] = _crossings(found.plan.topology, schedule)
-        yield Ours(f"{title}, crossings of InfiniBand per shard", crossings[title])
-    yield Ours("ring / ForestColl", crossings["ring"] / crossings["ForestColl"], "times")
+        yield ReproducedValue(f"{title}, crossings of InfiniBand per shard", crossings[title])
+    yield ReproducedValue("ring / ForestColl", crossings["ring"] / crossings["ForestColl"], "times")
 
 
 def _crossings(topology: Topology, schedule: ForestSchedule) -> Fraction:
@@ -92,22 +92,22 @@ def two_boxes_of_rings(inner: int = 10 * GIGA, outer: int = GIGA) -> Topology:
     return builder.build()
 
 
-def figure_4_5(_full: bool) -> Iterator[Ours]:
+def figure_4_5(_full: bool) -> Iterator[ReproducedValue]:
     """The example of two boxes: the bottleneck cut and what it allows."""
     topology = two_boxes()
     found = planning.bound(topology, ALLGATHER)
-    yield Ours("rate per root, in bandwidths b between the boxes", found.algbw / 8 / GIGA, "b")
+    yield ReproducedValue("rate per root, in bandwidths b between the boxes", found.algbw / 8 / GIGA, "b")
     solved = planning.solve(topology, ALLGATHER)
-    yield told("optimal, by the verifier", holds=bool(solved.is_optimal))
-    yield Ours("trees per root", solved.trees_per_root)
+    yield yes_or_no("optimal, by the verifier", holds=bool(solved.is_optimal))
+    yield ReproducedValue("trees per root", solved.trees_per_root)
 
 
-def figure_4_8(_full: bool) -> Iterator[Ours]:
+def figure_4_8(_full: bool) -> Iterator[ReproducedValue]:
     """Switches that multicast: the optimum stays, traffic falls (4.5.6)."""
     plain, able = (planning.solve(f"dgx_h100(2{how})", ALLGATHER, multicast=bool(how)) for how in _NVLS)
-    yield Ours("allgather with multicast / without", able.algbw / plain.algbw, "times")
-    yield Ours("allgather traffic, bytes over links per byte gathered, without", _per_byte(plain))
-    yield Ours("the same with multicast", _per_byte(able))
+    yield ReproducedValue("allgather with multicast / without", able.algbw / plain.algbw, "times")
+    yield ReproducedValue("allgather traffic, bytes over links per byte gathered, without", _per_byte(plain))
+    yield ReproducedValue("the same with multicast", _per_byte(able))
 
 
 _NVLS = ("", ", nvls=True, sharp=True")
@@ -120,26 +120,26 @@ def _per_byte(found: planning.SolveResult) -> Fraction:
     return Fraction(int(link_loads(found.plan.topology, schedule).sum()), schedule.total_units)
 
 
-def figure_4_9(_full: bool) -> Iterator[Ours]:
+def figure_4_9(_full: bool) -> Iterator[ReproducedValue]:
     """Two MI250 boxes in both settings: the optimum and its trees."""
-    yield Ours("16+16, optimum", gigabytes(planning.bound("mi250(2)", ALLGATHER).algbw), "GB/s")
+    yield ReproducedValue("16+16, optimum", gigabytes(planning.bound("mi250(2)", ALLGATHER).algbw), "GB/s")
     found = planning.solve("mi250(2, 8)", ALLGATHER, exact=True)
-    yield Ours("8+8, optimum", gigabytes(found.algbw), "GB/s")
-    yield Ours("8+8, trees per root", found.trees_per_root)
+    yield ReproducedValue("8+8, optimum", gigabytes(found.algbw), "GB/s")
+    yield ReproducedValue("8+8, trees per root", found.trees_per_root)
     topology = parse("mi250(2)")
     into_ib = [topology.node_names[int(head)].startswith("ib") for head in topology.heads]
-    yield Ours("out of a box", Fraction(int(topology.bandwidths[into_ib].sum()), 2 * GIGA), "GB/s")
+    yield ReproducedValue("out of a box", Fraction(int(topology.bandwidths[into_ib].sum()), 2 * GIGA), "GB/s")
 
 
-def figure_b_1(_full: bool) -> Iterator[Ours]:
+def figure_b_1(_full: bool) -> Iterator[ReproducedValue]:
     """What it costs to turn switches into rings beforehand."""
     best, unwound = (planning.bound(made(), ALLGATHER).algbw for made in (two_boxes, two_boxes_of_rings))
-    yield Ours("(a) optimum with switches", gigabytes(best), "GB/s for b = 1 GB/s")
-    yield Ours("(d) optimum with rings in their place", gigabytes(unwound), "GB/s for b = 1 GB/s")
-    yield Ours("(a) / (d)", best / unwound, "times")
+    yield ReproducedValue("(a) optimum with switches", gigabytes(best), "GB/s for b = 1 GB/s")
+    yield ReproducedValue("(d) optimum with rings in their place", gigabytes(unwound), "GB/s for b = 1 GB/s")
+    yield ReproducedValue("(a) / (d)", best / unwound, "times")
 
 
-def blink_variants(fabric: str) -> Iterator[Ours]:
+def blink_variants(fabric: str) -> Iterator[ReproducedValue]:
     """Allreduces from a single root beside ForestColl's reduce-scatter and allgather, GB/s in the limit.
 
     "Blink+Switch": a maximum packing of out-trees from one root over ForestColl's switch removal, turned
@@ -149,6 +149,6 @@ def blink_variants(fabric: str) -> Iterator[Ours]:
     ours = planning.solve(fabric, "allreduce", algorithm="rs-ag", exact=True).algbw
     single = planning.solve(fabric, "allreduce", algorithm="blink").algbw
     undirected = planning.bound(fabric, "allreduce").algbw
-    yield Ours("limit: ForestColl, reduce-scatter + allgather", gigabytes(ours), "GB/s")
-    yield Ours("limit: Blink+Switch, two directed packings", gigabytes(single), "GB/s")
-    yield Ours("limit: single root, undirected packing", gigabytes(undirected), "GB/s")
+    yield ReproducedValue("limit: ForestColl, reduce-scatter + allgather", gigabytes(ours), "GB/s")
+    yield ReproducedValue("limit: Blink+Switch, two directed packings", gigabytes(single), "GB/s")
+    yield ReproducedValue("limit: single root, undirected packing", gigabytes(undirected), "GB/s")

@@ -89,9 +89,9 @@ class Claim:
 
     def label(self, sizes: Sizes) -> str:
         """Of the printed figure."""
-        return f"{self._name}, {size_words(sizes)}"
+        return f"{self._name}, {format_sizes(sizes)}"
 
-    def label_of_whole_steps(self, sizes: Sizes) -> str:
+    def label_of_full_steps(self, sizes: Sizes) -> str:
         """Of the ratio by the alpha-beta model, where no message is sliced."""
         return f"{self.label(sizes)}, {UNSLICED}"
 
@@ -105,7 +105,7 @@ class Claim:
         return f"{self.setting}, {self.panel}: {self.ours} / {self.other}"
 
 
-def size_words(sizes: Sizes) -> str:
+def format_sizes(sizes: Sizes) -> str:
     """As people write them."""
     return "-".join(map(format_size, sizes)) + " mean" if isinstance(sizes, tuple) else format_size(sizes)
 

@@ -20,8 +20,8 @@ from treadle.finder.construction import (
 )
 from treadle.finder.search import FabricCandidate, Finder
 from treadle.finder.tables import Tables, shipped_tables
-from treadle.reproduction.exhibit import Ours
 from treadle.reproduction.expansion_tables import prefix_cut_rate
+from treadle.reproduction.paper_figure import ReproducedValue
 from treadle.reproduction.published_formulas import published_tree_time_s
 from treadle.schedules.collective import CollectiveKind
 from treadle.synthesis.steps.baselines.binary_tree_times import best_chunk_count, double_binary_tree_time_s
@@ -50,10 +50,10 @@ def bound_us(n: int, size: int) -> float:
     return 1e6 * 2 * (moore_steps(n, 4) * ALPHA_S + float(bandwidth_optimum(n)) * size / BYTES_PER_S)
 
 
-def summary_letters(construction: Construction) -> str:
+def summary_symbols(construction: Construction) -> str:
     """Which expansions are in it, as figure A.4 labels them: R, L, D, P, C, or the family of a bare base."""
     if isinstance(construction, Parallel):
-        return summary_letters(construction.of)
+        return summary_symbols(construction.of)
     if isinstance(construction, Base):
         return construction.family
     found = _letters(construction)
@@ -155,12 +155,14 @@ def mean_ratio(rows: Sequence[Sequence[float | None]], other: int, ours: int) ->
     return sum(ratios) / len(ratios)
 
 
-def figure_3_7(full: bool) -> Iterator[Ours]:
+def figure_3_7(full: bool) -> Iterator[ReproducedValue]:
     """What the text says of the curves from N = 900 to 1000."""
     search = Finder(Tables(shipped_tables().figures).bases)
     reduced = [allreduce_row(search, n, MEGABYTE) for n in LATE]
     for name in ALLREDUCE[1:-1]:
-        yield Ours(f"allreduce: {name} / best", mean_ratio(reduced, ALLREDUCE.index(name), 0), "times")
+        yield ReproducedValue(
+            f"allreduce: {name} / best", mean_ratio(reduced, ALLREDUCE.index(name), 0), "times"
+        )
     exchanged = {n: all_to_all_row(n, MEGABYTE) for n in LATE}
     parts = {"": list(LATE), ", even N": list(LATE[::2]), ", odd N": list(LATE[1::2])}
     cases = [("shifted_ring", ""), ("double_binary_tree", ", even N"), ("double_binary_tree", ", odd N")]
@@ -168,12 +170,16 @@ def figure_3_7(full: bool) -> Iterator[Ours]:
         for other, part in others:
             rows = [exchanged[n] for n in parts[part]]
             found = mean_ratio(rows, ALL_TO_ALL.index(other), ALL_TO_ALL.index(ours))
-            yield Ours(f"all-to-all: {other} / {ours}{part}", found, "times")
+            yield ReproducedValue(f"all-to-all: {other} / {ours}{part}", found, "times")
     above = max(mean_ratio([row], 0, ALL_TO_ALL.index("bound")) for row in exchanged.values())
-    yield Ours("all-to-all: generalized_kautz above the bound, by distances", 100 * (above - 1), "%")
+    yield ReproducedValue(
+        "all-to-all: generalized_kautz above the bound, by distances", 100 * (above - 1), "%"
+    )
     if full:
         flows = max(_flow_over_bound(n) for n in (900, 925, 950, 975, 1000))
-        yield Ours("all-to-all: generalized_kautz above the bound, by flows", 100 * (flows - 1), "%")
+        yield ReproducedValue(
+            "all-to-all: generalized_kautz above the bound, by flows", 100 * (flows - 1), "%"
+        )
 
 
 def _flow_over_bound(n: int) -> float:
@@ -183,7 +189,7 @@ def _flow_over_bound(n: int) -> float:
     return float(all_to_all_limit(n, 4)) * int(found.topology.bandwidths[0]) / found.rate
 
 
-def figure_a_4(full: bool) -> Iterator[Ours]:
+def figure_a_4(full: bool) -> Iterator[ReproducedValue]:
     """Which construction is the fastest at most sizes, and how far the best is above the bound."""
     nodes = 2000 if full else 500
     every = shipped_tables()
@@ -192,11 +198,11 @@ def figure_a_4(full: bool) -> Iterator[Ours]:
     for title, tables in (("published bases", Tables(every.figures)), ("all bases", searched)):
         for size, label in ((MEGABYTE, "1 MB"), (100 * MEGABYTE, "100 MB")):
             found = list(winners(Finder(tables.bases), nodes, size))
-            counts = Counter(summary_letters(best.construction) for _, best in found)
+            counts = Counter(summary_symbols(best.construction) for _, best in found)
             kinds = ", ".join(f"{kind} {count}" for kind, count in counts.most_common(4))
             # the most frequent family that is no expansion
             first = next(kind for kind, _ in counts.most_common() if not set(kind) <= set("RLDPC"))
             place = f"{title}, {label}"
-            yield Ours(f"{place}: most popular graph", first, note=f"of N <= {nodes}: {kinds}")
+            yield ReproducedValue(f"{place}: most popular graph", first, note=f"of N <= {nodes}: {kinds}")
             above = [allreduce_us(best, size) / bound_us(n, size) - 1 for n, best in found]
-            yield Ours(f"{place}: mean above the bound", 100 * sum(above) / len(above), "%")
+            yield ReproducedValue(f"{place}: mean above the bound", 100 * sum(above) / len(above), "%")

@@ -11,8 +11,8 @@ from typing import TypeVar
 from treadle import planning
 from treadle.context import start
 from treadle.reproduction.box_tables import ALLGATHER, gigabytes
-from treadle.reproduction.exhibit import Ours
 from treadle.reproduction.expansion_tables import check_steps
+from treadle.reproduction.paper_figure import ReproducedValue
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.synthesis.steps.bfb import bfb_allgather
@@ -38,7 +38,7 @@ def timed(call: Callable[[], Result]) -> tuple[Result, float]:
     return result, process_time() - start
 
 
-def figure_4_14(full: bool) -> Iterator[Ours]:
+def figure_4_14(full: bool) -> Iterator[ReproducedValue]:
     """Allgathers of both platforms by size: throughput, and time from the fabric to the verified plan."""
     for platform, (function, gpus) in PLATFORMS.items():
         for boxes in _BOXES:
@@ -48,31 +48,37 @@ def figure_4_14(full: bool) -> Iterator[Ours]:
             place, fabric = f"{platform}, {ranks} GPUs", f"{function}({boxes})"
             best = planning.bound(fabric, ALLGATHER).algbw
             ours, seconds = timed(lambda fabric=fabric: planning.solve(fabric, ALLGATHER))  # type: ignore[misc]
-            yield Ours(f"{place}: optimum", gigabytes(best), "GB/s")
-            yield Ours(f"{place}: ForestColl", gigabytes(ours.algbw), "GB/s", f"k = {ours.trees_per_root}")
-            yield Ours(f"{place}: ForestColl, time", seconds, "s")
+            yield ReproducedValue(f"{place}: optimum", gigabytes(best), "GB/s")
+            yield ReproducedValue(
+                f"{place}: ForestColl", gigabytes(ours.algbw), "GB/s", f"k = {ours.trees_per_root}"
+            )
+            yield ReproducedValue(f"{place}: ForestColl, time", seconds, "s")
             for name in _BASELINES if full or ranks <= _MOST_QUICK else ():
                 found, seconds = timed(
                     lambda fabric=fabric, name=name: planning.solve(fabric, ALLGATHER, algorithm=name)  # type: ignore[misc]
                 )
-                yield Ours(f"{place}: {name}", gigabytes(found.algbw), "GB/s")
-                yield Ours(f"{place}: {name}, time", seconds, "s")
-                yield Ours(f"{place}: optimum / {name}", best / found.algbw, "times")
+                yield ReproducedValue(f"{place}: {name}", gigabytes(found.algbw), "GB/s")
+                yield ReproducedValue(f"{place}: {name}, time", seconds, "s")
+                yield ReproducedValue(f"{place}: optimum / {name}", best / found.algbw, "times")
 
 
-def table_b_2(_full: bool) -> Iterator[Ours]:
+def table_b_2(_full: bool) -> Iterator[ReproducedValue]:
     """1024 GPUs: the optimum alone, the whole by tight cuts, and the paper's stages one after the other."""
     for platform, fabric in (("A100", "dgx_a100_flat(128)"), ("MI250", "mi250(64)")):
         _, seconds = timed(lambda fabric=fabric: planning.bound(fabric, ALLGATHER))  # type: ignore[misc]
-        yield Ours(f"{platform}: optimality search", seconds, "s")
+        yield ReproducedValue(f"{platform}: optimality search", seconds, "s")
         topology = parse(fabric)
         collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
         with start() as running:
             synthesise(topology, collective, budget=TreeBudget(exact=True), packer=Packer.GROWTH)
-        yield Ours(f"{platform}: switch node removal", running.seconds.get("switch_removal"), "s")
-        yield Ours(f"{platform}: spanning tree construction", running.seconds.get("tree_packing"), "s")
+        yield ReproducedValue(f"{platform}: switch node removal", running.seconds.get("switch_removal"), "s")
+        yield ReproducedValue(
+            f"{platform}: spanning tree construction", running.seconds.get("tree_packing"), "s"
+        )
         _, seconds = timed(lambda fabric=fabric: planning.solve(fabric, ALLGATHER))  # type: ignore[misc]
-        yield Ours(f"{platform}: total", seconds, "s", "by tight cuts, verified: what `solve` does")
+        yield ReproducedValue(
+            f"{platform}: total", seconds, "s", "by tight cuts, verified: what `solve` does"
+        )
 
 
 TABLE_3_6 = {
@@ -83,7 +89,7 @@ TABLE_3_6 = {
 _SEARCH_S = 20.0
 
 
-def table_3_6(full: bool) -> Iterator[Ours]:
+def table_3_6(full: bool) -> Iterator[ReproducedValue]:
     """Breadth-first broadcast, and exact synthesis with the fewest steps and c = 1 to 4 chunks."""
     with SolverProcess() as solver:
         for family, rows in TABLE_3_6.items():
@@ -95,16 +101,16 @@ def table_3_6(full: bool) -> Iterator[Ours]:
                     yield _exact(expression, steps, chunks, solver)
 
 
-def _breadth_first(expression: str) -> Ours:
+def _breadth_first(expression: str) -> ReproducedValue:
     """Value, schedule; the check is outside of the time."""
     topology = parse(expression)
     steps, seconds = timed(lambda: bfb_allgather(topology))
     schedule = StepSchedule(CollectiveKind.ALLGATHER, broadcast=steps)
     check_steps(expression, topology, schedule)
-    return Ours(f"{expression}: BFB", seconds, "s")
+    return ReproducedValue(f"{expression}: BFB", seconds, "s")
 
 
-def _exact(expression: str, steps: int, chunks: int, solver: SolverProcess) -> Ours:
+def _exact(expression: str, steps: int, chunks: int, solver: SolverProcess) -> ReproducedValue:
     """As SCCL was set up: the fewest steps, any rounds; the search is in a process of its own."""
     topology = parse(expression)
     n = topology.n_nodes
@@ -121,6 +127,6 @@ def _exact(expression: str, steps: int, chunks: int, solver: SolverProcess) -> O
     seconds = process_time() - start + result.seconds
     label = f"{expression}: SCCL's problem, c = {chunks}"
     if result.schedule is None:
-        return Ours(label, None, "s", f"{result.phases[0].reason} after {seconds:.0f} s")
+        return ReproducedValue(label, None, "s", f"{result.phases[0].reason} after {seconds:.0f} s")
     check_steps(expression, topology, result.schedule)
-    return Ours(label, seconds, "s")
+    return ReproducedValue(label, seconds, "s")

@@ -10,8 +10,8 @@ import numpy as np
 
 from treadle import planning
 from treadle.planning import FactLimits
-from treadle.reproduction.exhibit import Ours, told
 from treadle.reproduction.expansion_tables import allgather_of, bfb, exact
+from treadle.reproduction.paper_figure import ReproducedValue, yes_or_no
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.step_cost import bandwidth_time, node_bandwidth
 from treadle.schedules.steps.steps import StepSchedule
@@ -39,14 +39,14 @@ TABLE_A2 = {
 _DEGREES = (2, 4, 8, 16)
 
 
-def table_a_2(_full: bool) -> Iterator[Ours]:
+def table_a_2(_full: bool) -> Iterator[ReproducedValue]:
     """Steps of the distance-regular graphs of degree 4, beside both Moore bounds."""
     for n, name in TABLE_A2.items():
         value = bfb_value(parse(f"distance_regular(4, {n})"))
-        yield Ours(f"{name}, N={n}: T_L", value.diameter, "alpha")
-        yield Ours(f"{name}, N={n}: T_L*", moore_steps(n, 4), "alpha")
-        yield Ours(f"{name}, N={n}: T_L**", moore_steps(n, 4, bidirectional=True), "alpha")
-        yield told(f"{name}, N={n}: bandwidth-optimal", holds=value.is_bw_optimal)
+        yield ReproducedValue(f"{name}, N={n}: T_L", value.diameter, "alpha")
+        yield ReproducedValue(f"{name}, N={n}: T_L*", moore_steps(n, 4), "alpha")
+        yield ReproducedValue(f"{name}, N={n}: T_L**", moore_steps(n, 4, bidirectional=True), "alpha")
+        yield yes_or_no(f"{name}, N={n}: bandwidth-optimal", holds=value.is_bw_optimal)
 
 
 TABLE_A3 = {
@@ -71,7 +71,7 @@ _SHIPPED = ("Diamond", "DBJMod")
 """Families whose schedules are not breadth-first."""
 
 
-def table_a_3(_full: bool) -> Iterator[Ours]:
+def table_a_3(_full: bool) -> Iterator[ReproducedValue]:
     """The properties of one graph of each family."""
     for name, expression in TABLE_A3.items():
         topology = parse(expression)
@@ -79,19 +79,19 @@ def table_a_3(_full: bool) -> Iterator[Ours]:
         base = exact(expression) if name.startswith(_SHIPPED) else bfb(expression)
         _, found = allgather_of(base)
         pairs = list(zip(topology.tails.tolist(), topology.heads.tolist(), strict=True))
-        yield Ours(f"{name}: degree", found.degree)
-        yield Ours(f"{name}: size", topology.n_nodes)
-        symmetry = told(f"{name}: reverse-symmetric", holds=bool(facts.is_reverse_symmetric))
+        yield ReproducedValue(f"{name}: degree", found.degree)
+        yield ReproducedValue(f"{name}: size", topology.n_nodes)
+        symmetry = yes_or_no(f"{name}: reverse-symmetric", holds=bool(facts.is_reverse_symmetric))
         known = facts.is_reverse_symmetric is not None
         yield symmetry if known else replace(symmetry, value="not decided")
-        yield told(f"{name}: bandwidth-optimal", holds=found.is_bandwidth_optimal)
-        yield Ours(f"{name}: T_L", found.steps, "alpha")
-        yield told(f"{name}: Moore-optimal", holds=found.is_moore_optimal)
-        yield told(f"{name}: self-loop", holds=any(tail == head for tail, head in pairs))
-        yield told(f"{name}: multi-edge", holds=len(set(pairs)) < len(pairs))
+        yield yes_or_no(f"{name}: bandwidth-optimal", holds=found.is_bandwidth_optimal)
+        yield ReproducedValue(f"{name}: T_L", found.steps, "alpha")
+        yield yes_or_no(f"{name}: Moore-optimal", holds=found.is_moore_optimal)
+        yield yes_or_no(f"{name}: self-loop", holds=any(tail == head for tail, head in pairs))
+        yield yes_or_no(f"{name}: multi-edge", holds=len(set(pairs)) < len(pairs))
 
 
-def figure_3_10(full: bool) -> Iterator[Ours]:
+def figure_3_10(full: bool) -> Iterator[ReproducedValue]:
     """T_L and T_B of breadth-first broadcasts on cubes and square tori, beside what nothing can beat."""
     for n in (2, 3, 4, 5, 6, *((10,) if full else ())):
         yield from _beside_optimum(f"hypercube({n})")
@@ -99,18 +99,20 @@ def figure_3_10(full: bool) -> Iterator[Ours]:
         yield from _beside_optimum(f"torus({side}, {side})")
 
 
-def _beside_optimum(expression: str) -> Iterator[Ours]:
+def _beside_optimum(expression: str) -> Iterator[ReproducedValue]:
     topology = parse(expression)
     n = topology.n_nodes
     limits = FactLimits.lifted()
     facts = planning.describe_fabric(topology, limits=limits)
     assert facts.allgather is not None, "connected and small enough"
     assert facts.distances is not None, "connected and small enough"
-    yield Ours(f"{expression}: T_L / diameter", Fraction(facts.allgather.diameter, facts.distances.diameter))
-    yield Ours(f"{expression}: T_B / T_B*", facts.allgather.t_b / Fraction(n - 1, n))
+    yield ReproducedValue(
+        f"{expression}: T_L / diameter", Fraction(facts.allgather.diameter, facts.distances.diameter)
+    )
+    yield ReproducedValue(f"{expression}: T_B / T_B*", facts.allgather.t_b / Fraction(n - 1, n))
 
 
-def figure_a_6(_full: bool) -> Iterator[Ours]:
+def figure_a_6(_full: bool) -> Iterator[ReproducedValue]:
     """Breadth-first broadcast on rings of odd and even size."""
     for n in (5, 6, 9, 16):
         found = planning.solve(f"bi_ring(2, {n})", CollectiveKind.ALLGATHER, algorithm="bfb")
@@ -118,11 +120,11 @@ def figure_a_6(_full: bool) -> Iterator[Ours]:
         assert isinstance(schedule, StepSchedule), "breadth-first broadcast has steps"
         topology = found.plan.topology
         cost = bandwidth_time(topology, schedule) * node_bandwidth(topology)
-        yield Ours(f"N={n}: T_L", schedule.n_steps, "alpha")
-        yield told(f"N={n}: bandwidth-optimal", holds=cost == bandwidth_optimum(n))
+        yield ReproducedValue(f"N={n}: T_L", schedule.n_steps, "alpha")
+        yield yes_or_no(f"N={n}: bandwidth-optimal", holds=cost == bandwidth_optimum(n))
 
 
-def figure_a_7(full: bool) -> Iterator[Ours]:
+def figure_a_7(full: bool) -> Iterator[ReproducedValue]:
     """How far generalized Kautz graphs are from both optima, at worst, up to 2000 nodes."""
     most = 2000 if full else 240
     for d in _DEGREES:
@@ -131,29 +133,33 @@ def figure_a_7(full: bool) -> Iterator[Ours]:
         ratios = {n: value.t_b / Fraction(n - 1, n) for n, value in values.items()}
         worst = max(ratios, key=lambda n: (ratios[n], -n))
         late = max(value.diameter - moore_steps(n, d) for n, value in values.items())
-        yield Ours(f"d = {d}: largest T_B/T_B*", ratios[worst], note=f"at N = {worst}, of N <= {most}")
-        yield Ours(f"d = {d}: largest T_L - T_L*", late, "alpha")
+        yield ReproducedValue(
+            f"d = {d}: largest T_B/T_B*", ratios[worst], note=f"at N = {worst}, of N <= {most}"
+        )
+        yield ReproducedValue(f"d = {d}: largest T_L - T_L*", late, "alpha")
         mean = sum(ratios.values(), Fraction(0)) / len(ratios)
-        yield Ours(f"d = {d}: mean T_B/T_B*", float(mean))
+        yield ReproducedValue(f"d = {d}: mean T_B/T_B*", float(mean))
 
 
-def figure_a_8(_full: bool) -> Iterator[Ours]:
+def figure_a_8(_full: bool) -> Iterator[ReproducedValue]:
     """A graph that is what the text says of the Diamond topology."""
     yield from _base("Diamond", "diamond()")
 
 
-def figure_a_9(_full: bool) -> Iterator[Ours]:
+def figure_a_9(_full: bool) -> Iterator[ReproducedValue]:
     """A modified de Bruijn graph."""
     yield from _base("DBJMod(2,3)", "modified_de_bruijn(2, 3)")
     topology = parse("modified_de_bruijn(2, 3)")
-    yield Ours("DBJMod(2,3): self-loops", int(np.count_nonzero(topology.tails == topology.heads)))
+    yield ReproducedValue("DBJMod(2,3): self-loops", int(np.count_nonzero(topology.tails == topology.heads)))
     pairs = set(zip(topology.tails.tolist(), topology.heads.tolist(), strict=True))
-    yield Ours("DBJMod(2,3): 2-cycles", sum((head, tail) in pairs for tail, head in pairs if tail < head))
+    yield ReproducedValue(
+        "DBJMod(2,3): 2-cycles", sum((head, tail) in pairs for tail, head in pairs if tail < head)
+    )
 
 
-def _base(name: str, expression: str) -> Iterator[Ours]:
+def _base(name: str, expression: str) -> Iterator[ReproducedValue]:
     topology, found = allgather_of(exact(expression))
-    yield Ours(f"{name}: N", topology.n_nodes)
-    yield Ours(f"{name}: d", found.degree)
-    yield Ours(f"{name}: T_L", found.steps, "alpha")
-    yield told(f"{name}: bandwidth-optimal", holds=found.is_bandwidth_optimal)
+    yield ReproducedValue(f"{name}: N", topology.n_nodes)
+    yield ReproducedValue(f"{name}: d", found.degree)
+    yield ReproducedValue(f"{name}: T_L", found.steps, "alpha")
+    yield yes_or_no(f"{name}: bandwidth-optimal", holds=found.is_bandwidth_optimal)

@@ -108,7 +108,7 @@ class PrintedFigure:
 
 
 @dataclass(frozen=True)
-class PrintedExhibit:
+class PublishedFigure:
     """A table or figure as it stands in the paper.
 
     Parameters
@@ -126,13 +126,13 @@ class PrintedExhibit:
 
 
 @cache
-def printed_exhibits() -> Mapping[str, PrintedExhibit]:
+def published_figures() -> Mapping[str, PublishedFigure]:
     """All that is printed, by the name of the exhibit."""
     text = (files("treadle.reproduction") / "data" / "printed.toml").read_text(encoding="utf-8")
     return {name: _exhibit(name, table) for name, table in tomllib.loads(text).items()}
 
 
-def _exhibit(name: str, table: Mapping[str, Any]) -> PrintedExhibit:
+def _exhibit(name: str, table: Mapping[str, Any]) -> PublishedFigure:
     unknown = table.keys() - {"citation", "figures", "why", "differs", "errata", "remarks"}
     if unknown:
         raise FormatError(f"printed.toml: {name}: unknown {', '.join(sorted(unknown))}")
@@ -145,7 +145,7 @@ def _exhibit(name: str, table: Mapping[str, Any]) -> PrintedExhibit:
     for label, text in texts.items():
         side, why = _sided(name, errata.get(label, whys.get(label, differs)))
         figures[label] = PrintedFigure(text, why, label in errata, side)
-    return PrintedExhibit(table["citation"], figures, tuple(table.get("remarks", ())))
+    return PublishedFigure(table["citation"], figures, tuple(table.get("remarks", ())))
 
 
 def _sided(name: str, why: str | Mapping[str, str]) -> tuple[str, str]:

@@ -11,8 +11,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from treadle.reproduction.curve_settings import AR, BEST, BEST_TOPOLOGIES, GIB, testbed_panel
-from treadle.reproduction.exhibit import Ours, told
-from treadle.reproduction.simulated_curves import measure, places, plan_of
+from treadle.reproduction.paper_figure import ReproducedValue, yes_or_no
+from treadle.reproduction.simulated_curves import measure, panels_of, plan_of
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.simulation.calibration.regression import fit_times
 
@@ -21,9 +21,9 @@ _STEPS = {"ShiftedRing": lambda n: 2 * (n - 1), "ShiftedBFBRing": lambda n: 2 * 
 """Steps of an allreduce as section A.1.2 has them."""
 
 
-def figure_a_3(_full: bool) -> Iterator[Ours]:
+def figure_a_3(_full: bool) -> Iterator[ReproducedValue]:
     """Alpha, epsilon and 1/B by least squares from allreduces of 1 KB and 1 GB on 5 to 12 nodes."""
-    setting = replace(places("testbed")[0], sizes=(KIB, GIB))
+    setting = replace(panels_of("testbed")[0], sizes=(KIB, GIB))
     steps: list[float] = []
     moved: list[float] = []
     small_s: list[float] = []
@@ -47,17 +47,19 @@ def figure_a_3(_full: bool) -> Iterator[Ours]:
             small_s.append(times[KIB])
             large_s.append(times[GIB])
     for name, holds in has_steps.items():
-        yield Ours(f"steps of {name}", _FORMULAS[name] if holds else "other")
-    yield told("all three bandwidth-optimal", holds=is_optimal)
+        yield ReproducedValue(f"steps of {name}", _FORMULAS[name] if holds else "other")
+    yield yes_or_no("all three bandwidth-optimal", holds=is_optimal)
     latency = fit_times({"alpha": steps, "epsilon": [1.0] * len(steps)}, small_s)
     bandwidth = fit_times({"1/B": moved}, large_s)
-    yield Ours("alpha", 1e6 * latency.value("alpha"), "us")
-    yield Ours("epsilon", 1e6 * latency.value("epsilon"), "us")
-    yield Ours("1/B", 1e12 * bandwidth.value("1/B"), "ps/byte")
-    yield Ours("B", 8e-9 / bandwidth.value("1/B"), "Gbit/s")
+    yield ReproducedValue("alpha", 1e6 * latency.value("alpha"), "us")
+    yield ReproducedValue("epsilon", 1e6 * latency.value("epsilon"), "us")
+    yield ReproducedValue("1/B", 1e12 * bandwidth.value("1/B"), "ps/byte")
+    yield ReproducedValue("B", 8e-9 / bandwidth.value("1/B"), "Gbit/s")
     for size, fit in (("1 KB", latency), ("1 GB", bandwidth)):
-        yield Ours(f"{size}: mean error of the fit to simulated times", 100 * fit.mean_error, "%")
-        yield Ours(f"{size}: largest error of the fit to simulated times", 100 * fit.max_error, "%")
+        yield ReproducedValue(f"{size}: mean error of the fit to simulated times", 100 * fit.mean_error, "%")
+        yield ReproducedValue(
+            f"{size}: largest error of the fit to simulated times", 100 * fit.max_error, "%"
+        )
 
 
 _FORMULAS = {"ShiftedRing": "2(N - 1)", "ShiftedBFBRing": "2 floor(N / 2)"}

@@ -8,9 +8,9 @@ from difflib import get_close_matches
 from time import process_time
 
 from treadle.errors import FormatError
-from treadle.reproduction.exhibit import Exhibit, Ours
-from treadle.reproduction.exhibits import EXHIBITS
-from treadle.reproduction.printed import PrintedExhibit, PrintedFigure, printed_exhibits, rounded
+from treadle.reproduction.paper_figure import PaperFigure, ReproducedValue
+from treadle.reproduction.paper_figures import EXHIBITS
+from treadle.reproduction.printed import PrintedFigure, PublishedFigure, published_figures, rounded
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class ReproducedRow:
         None where the paper prints none: curves have no numbers.
     """
 
-    ours: Ours
+    ours: ReproducedValue
     printed: PrintedFigure | None
 
     @property
@@ -65,7 +65,7 @@ class Reproduced:
     Parameters
     ----------
     exhibit : Exhibit
-    printed : PrintedExhibit
+    printed : PublishedFigure
     rows : tuple of ReproducedRow
     is_full : bool
         Nothing is left out.
@@ -73,14 +73,14 @@ class Reproduced:
         CPU time.
     """
 
-    exhibit: Exhibit
-    printed: PrintedExhibit
+    exhibit: PaperFigure
+    printed: PublishedFigure
     rows: tuple[ReproducedRow, ...]
     is_full: bool
     seconds: float
 
 
-def find_exhibit(name: str) -> Exhibit:
+def find_figure(name: str) -> PaperFigure:
     """The table or figure of that name.
 
     Raises
@@ -124,15 +124,15 @@ def reproduce(name: str, *, full: bool = False) -> Reproduced:
     >>> reproduce("table-4.1").rows[0].agrees
     True
     """
-    exhibit = find_exhibit(name)
+    exhibit = find_figure(name)
     if not exhibit.is_here:
         raise FormatError(f"{exhibit.name} ({exhibit.what}): {exhibit.basis}: {exhibit.reason}")
     start = process_time()
     ours = tuple(exhibit.load()(full or not exhibit.left_out))
     seconds = process_time() - start
-    printed = printed_exhibits()[exhibit.same_as or exhibit.name]
+    printed = published_figures()[exhibit.same_as or exhibit.name]
     return Reproduced(exhibit, printed, _beside(ours, printed), full or not exhibit.left_out, seconds)
 
 
-def _beside(ours: Iterable[Ours], printed: PrintedExhibit) -> tuple[ReproducedRow, ...]:
+def _beside(ours: Iterable[ReproducedValue], printed: PublishedFigure) -> tuple[ReproducedRow, ...]:
     return tuple(ReproducedRow(one, printed.figures.get(one.label)) for one in ours)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from treadle import planning
-from treadle.reproduction.exhibit import Ours
+from treadle.reproduction.paper_figure import ReproducedValue
 from treadle.reproduction.training_costs import roofline_step
 from treadle.schedules.collective import CollectiveKind
 from treadle.training.costs import AlphaBetaCosts
@@ -48,7 +48,7 @@ CASES = (
 """Batches of Llama-3-8b and of the 70b stand in the text; the others are assumed."""
 
 
-def found_rates() -> tuple[Fraction, Fraction]:
+def searched_rates() -> tuple[Fraction, Fraction]:
     """Allgather of the ring that NCCL runs and of Treadle's trees, bytes/s."""
     ring = planning.solve(FABRIC, CollectiveKind.ALLGATHER, algorithm="ring")
     return ring.algbw, planning.bound(FABRIC, CollectiveKind.ALLGATHER).algbw
@@ -67,7 +67,7 @@ def sharded_step(case: ShardedCase, rate: Fraction) -> StepOutcome:
     )
 
 
-def compute_share(step: StepOutcome) -> float:
+def compute_fraction(step: StepOutcome) -> float:
     """Compute alone, without what contention adds, of the iteration, in %."""
     return 100 * float(step.compute_s / step.iteration_s)
 
@@ -77,18 +77,22 @@ def gain(slow: StepOutcome, fast: StepOutcome) -> float:
     return 100 * float(1 - fast.iteration_s / slow.iteration_s)
 
 
-def figure_4_13(_full: bool) -> Iterator[Ours]:
+def figure_4_13(_full: bool) -> Iterator[ReproducedValue]:
     """Shares of compute and gains over NCCL: at Treadle's rates, and at those that were measured."""
-    ring, trees = found_rates()
-    yield Ours("NCCL-like ring: algbw", ring / 10**9, "GB/s")
-    yield Ours("Treadle: algbw", trees / 10**9, "GB/s")
+    ring, trees = searched_rates()
+    yield ReproducedValue("NCCL-like ring: algbw", ring / 10**9, "GB/s")
+    yield ReproducedValue("Treadle: algbw", trees / 10**9, "GB/s")
     for case in CASES:
         slow, fast = (sharded_step(case, rate * NETWORK) for rate in (ring, trees))
-        yield Ours(f"{case.name}: iteration with NCCL", float(slow.iteration_s), "s")
-        yield Ours(f"{case.name}: compute's share with NCCL", compute_share(slow), "%")
-        yield Ours(f"{case.name}: iteration below NCCL", gain(slow, fast), "%")
+        yield ReproducedValue(f"{case.name}: iteration with NCCL", float(slow.iteration_s), "s")
+        yield ReproducedValue(f"{case.name}: compute's share with NCCL", compute_fraction(slow), "%")
+        yield ReproducedValue(f"{case.name}: iteration below NCCL", gain(slow, fast), "%")
         measured = [sharded_step(case, rate) for rate in MEASURED]
-        yield Ours(f"{case.name}: iteration below NCCL, at the measured rates", gain(*measured), "%")
+        yield ReproducedValue(
+            f"{case.name}: iteration below NCCL, at the measured rates", gain(*measured), "%"
+        )
     for name, exposed, saved in (("27b", 35, 14), ("70b", 50, 20), ("119b", 57, 20)):
         ratio = Fraction(exposed, exposed - saved)
-        yield Ours(f"{name}: ratio of rates that {saved}% of exposed {exposed}% needs", ratio, "times")
+        yield ReproducedValue(
+            f"{name}: ratio of rates that {saved}% of exposed {exposed}% needs", ratio, "times"
+        )

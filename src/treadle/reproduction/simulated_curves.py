@@ -31,10 +31,10 @@ from treadle.reproduction.curve_settings import (
     Panel,
     Results,
     Sizes,
-    size_words,
+    format_sizes,
     testbed_panel,
 )
-from treadle.reproduction.exhibit import Ours
+from treadle.reproduction.paper_figure import ReproducedValue
 from treadle.schedules.plan import Plan
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.simulation.result import Simulation
@@ -135,7 +135,7 @@ def ratio(results: Results, claim: Claim, sizes: Sizes) -> float:
     return sum(fastest[size] / ours.seconds[size] for size in chosen) / len(chosen)
 
 
-def whole_steps_ratio(results: Results, claim: Claim, sizes: Sizes) -> float | None:
+def full_steps_ratio(results: Results, claim: Claim, sizes: Sizes) -> float | None:
     """The same at one size by the alpha-beta model without slices; None for a mean or without steps."""
     ours, others = _both(results, claim)
     if isinstance(sizes, tuple) or not all(one.whole_steps_s for one in (ours, *others)):
@@ -154,13 +154,13 @@ def _both(results: Results, claim: Claim) -> tuple[Measured, list[Measured]]:
     return results[*place, claim.ours], [results[*place, label] for label in claim.other.split(" or ")]
 
 
-def places(name: str) -> tuple[CurveSetting, dict[str, Panel]]:
+def panels_of(name: str) -> tuple[CurveSetting, dict[str, Panel]]:
     """The setting of that name, and its panels by title."""
     setting = next(one for one in SETTINGS if one.name == name)
     return setting, {panel.title: panel for panel in setting.panels}
 
 
-def _claimed(exhibit: str, full: bool) -> Iterator[Ours]:
+def _claimed(exhibit: str, full: bool) -> Iterator[ReproducedValue]:
     """Every ratio that is printed for a table or figure; in the quick form at the largest single size.
 
     That leaves out the slow settings as well.
@@ -169,7 +169,7 @@ def _claimed(exhibit: str, full: bool) -> Iterator[Ours]:
     kept = {claim: claim.sizes if full else _quick_sizes(claim.sizes) for claim in claims}
     results: dict[tuple[str, str, str], Measured] = {}
     for claim, wanted in kept.items():
-        setting, panels = places(claim.setting)
+        setting, panels = panels_of(claim.setting)
         alike = [one for one in claims if (one.setting, one.panel) == (claim.setting, claim.panel)]
         sizes = _sizes_of([size for one in alike for size in kept[one]], setting)
         for label in (claim.ours, *claim.other.split(" or ")) if wanted else ():
@@ -178,12 +178,12 @@ def _claimed(exhibit: str, full: bool) -> Iterator[Ours]:
                 curve = next(one for one in panels[claim.panel].curves if one.label == label)
                 results[place] = measure(replace(setting, sizes=sizes), panels[claim.panel], curve)
         for size in wanted:
-            yield Ours(claim.label(size), ratio(results, claim, size), "times")
-            whole = whole_steps_ratio(results, claim, size)
+            yield ReproducedValue(claim.label(size), ratio(results, claim, size), "times")
+            whole = full_steps_ratio(results, claim, size)
             if whole is not None:
-                yield Ours(claim.label_of_whole_steps(size), whole, "times")
+                yield ReproducedValue(claim.label_of_full_steps(size), whole, "times")
         if wanted:
-            yield Ours(claim.label_of_limit, cost_ratio(results, claim), "times")
+            yield ReproducedValue(claim.label_of_limit, cost_ratio(results, claim), "times")
 
 
 _SLOW = ("mi250-16", "h100-16")
@@ -199,42 +199,42 @@ def _sizes_of(wanted: Sequence[Sizes], setting: CurveSetting) -> tuple[int, ...]
     return tuple(size for size in setting.sizes if any(low <= size <= high for low, high in ranges))
 
 
-def figure_3_6(_full: bool) -> Iterator[Ours]:
+def figure_3_6(_full: bool) -> Iterator[ReproducedValue]:
     """Twelve nodes of the testbed."""
     yield from _claimed("figure-3.6", True)
 
 
-def figure_a_1(_full: bool) -> Iterator[Ours]:
+def figure_a_1(_full: bool) -> Iterator[ReproducedValue]:
     """Reduce-scatter and allgather on the testbed: rings compared with the best fabric."""
-    setting, _ = places("testbed")
+    setting, _ = panels_of("testbed")
     for kind in ("reduce-scatter", "allgather"):
         for n in (5, 8, 12):
             panel = testbed_panel(n, kind, f"{kind}, N={n}")
             best, *others = (measure(setting, panel, curve) for curve in panel.curves)
             for curve, other in zip(panel.curves[1:], others, strict=True):
                 for size in setting.sizes:
-                    label = f"{panel.title}: {BEST} / {curve.label}, {size_words(size)}"
-                    yield Ours(label, other.seconds[size] / best.seconds[size], "times")
+                    label = f"{panel.title}: {BEST} / {curve.label}, {format_sizes(size)}"
+                    yield ReproducedValue(label, other.seconds[size] / best.seconds[size], "times")
                     whole = other.whole_steps_s[size] / best.whole_steps_s[size]
-                    yield Ours(f"{label}, {UNSLICED}", whole, "times")
+                    yield ReproducedValue(f"{label}, {UNSLICED}", whole, "times")
 
 
-def figure_a_2(full: bool) -> Iterator[Ours]:
+def figure_a_2(full: bool) -> Iterator[ReproducedValue]:
     """Cube and twisted cube of eight nodes."""
     yield from _claimed("figure-A.2", full)
 
 
-def figure_3_11(full: bool) -> Iterator[Ours]:
+def figure_3_11(full: bool) -> Iterator[ReproducedValue]:
     """Tori with slow hosts; the text gives means over sizes, the quick form is about their limits."""
     yield from _claimed("figure-3.11", full)
-    for name, panel in places("tori")[1].items():
-        cap = places("tori")[0].cap
+    for name, panel in panels_of("tori")[1].items():
+        cap = panels_of("tori")[0].cap
         best, traditional = (plan_of(curve, panel.collective, cap).algbw for curve in panel.curves[:2])
-        yield Ours(f"limit, {name}: BFB / traditional torus", best / traditional, "times")
-        yield Ours(f"limit, {name}: BFB", best / 10**9, "GB/s")
+        yield ReproducedValue(f"limit, {name}: BFB / traditional torus", best / traditional, "times")
+        yield ReproducedValue(f"limit, {name}: BFB", best / 10**9, "GB/s")
 
 
-def figure_4_10(full: bool) -> Iterator[Ours]:
+def figure_4_10(full: bool) -> Iterator[ReproducedValue]:
     """MI250 boxes: what the text says, and what single-root allreduces are worth in the limit."""
     yield from _claimed("figure-4.10", full)
     for title, fabric in (("8+8", "mi250(2, 8)"), *((("16+16", "mi250(2)"),) if full else ())):
@@ -242,26 +242,26 @@ def figure_4_10(full: bool) -> Iterator[Ours]:
             yield replace(one, label=f"{title}, {one.label}")
 
 
-def figure_4_11(full: bool) -> Iterator[Ours]:
+def figure_4_11(full: bool) -> Iterator[ReproducedValue]:
     """A100 boxes."""
     yield from _claimed("figure-4.11", full)
 
 
-def figure_4_12(full: bool) -> Iterator[Ours]:
+def figure_4_12(full: bool) -> Iterator[ReproducedValue]:
     """H100 boxes; the quick form simulates one box only."""
     yield from _claimed("figure-4.12", full)
     for boxes in (1, 2, 4, 8, 16):
         best = planning.bound(f"dgx_h100({boxes})", "allgather").algbw
         ring = planning.solve(f"dgx_h100({boxes})", "allgather", algorithm="ring").algbw
-        yield Ours(f"limit, {boxes}x8 allgather: optimum", best / 10**9, "GB/s")
-        yield Ours(f"limit, {boxes}x8 allgather: optimum / ring", best / ring, "times")
+        yield ReproducedValue(f"limit, {boxes}x8 allgather: optimum", best / 10**9, "GB/s")
+        yield ReproducedValue(f"limit, {boxes}x8 allgather: optimum / ring", best / ring, "times")
 
 
-def preprint_table_2(full: bool) -> Iterator[Ours]:
+def preprint_table_2(full: bool) -> Iterator[ReproducedValue]:
     """MI250 boxes at four sizes."""
     yield from _claimed("preprint-table-2", full)
 
 
-def preprint_table_3(full: bool) -> Iterator[Ours]:
+def preprint_table_3(full: bool) -> Iterator[ReproducedValue]:
     """A100 boxes at four sizes."""
     yield from _claimed("preprint-table-3", full)

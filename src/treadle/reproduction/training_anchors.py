@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import cache, partial
 
 from treadle import planning
-from treadle.reproduction.exhibit import Ours
+from treadle.reproduction.paper_figure import ReproducedValue
 from treadle.reproduction.training_costs import roofline_step
 from treadle.schedules.collective import CollectiveKind
 from treadle.training.costs import AlphaBetaCosts, Traffic
@@ -61,7 +61,7 @@ def torchtitan_step(gpus: int, costs: AlphaBetaCosts, efficiency: float, kappa: 
     return roofline_step(model, axes, costs, options, 2 * gpus, tokens, device="h100", efficiency=efficiency)
 
 
-def torchtitan(_full: bool) -> Iterator[Ours]:
+def torchtitan(_full: bool) -> Iterator[ReproducedValue]:
     """128 GPUs from 8, with and without contention."""
     small, large = sharded_costs("dgx_h100:1"), sharded_costs("dgx_h100:16")
     for title, measured in TORCHTITAN_ROWS.items():
@@ -71,8 +71,12 @@ def torchtitan(_full: bool) -> Iterator[Ours]:
                 return float(torchtitan_step(gpus, costs, efficiency, kappa).tokens_per_s) / gpus
 
             efficiency = fitted(lambda share: speed(8, small, share), measured)
-            yield Ours(f"8 GPUs, {title}: efficiency{words}", efficiency, "of the peak", "fitted on this row")
-            yield Ours(f"128 GPUs, {title}{words}", speed(128, large, efficiency), "tokens/s a GPU")
+            yield ReproducedValue(
+                f"8 GPUs, {title}: efficiency{words}", efficiency, "of the peak", "fitted on this row"
+            )
+            yield ReproducedValue(
+                f"128 GPUs, {title}{words}", speed(128, large, efficiency), "tokens/s a GPU"
+            )
 
 
 @dataclass(frozen=True)
@@ -137,15 +141,19 @@ def llama_tflops(row: LlamaRow, interleave: int, efficiency: float) -> float:
     return llama_step(row, interleave, efficiency).flops_per_rank_per_s / 1e12
 
 
-def llama_405b(full: bool) -> Iterator[Ours]:
+def llama_405b(full: bool) -> Iterator[ReproducedValue]:
     """Both rows of 16384 GPUs from that of 8192, for each interleave."""
     first, *others = LLAMA_ROWS
     for interleave in INTERLEAVES if full else INTERLEAVES[-1:]:
         efficiency = fitted(partial(llama_tflops, first, interleave), LLAMA_ROW)
         place = f"interleave {interleave}"
-        yield Ours(f"{first.name}, {place}: efficiency", efficiency, "of the peak", "fitted on this row")
+        yield ReproducedValue(
+            f"{first.name}, {place}: efficiency", efficiency, "of the peak", "fitted on this row"
+        )
         for row in others:
-            yield Ours(f"{row.name}, {place}", llama_tflops(row, interleave, efficiency), "TFLOP/s a GPU")
+            yield ReproducedValue(
+                f"{row.name}, {place}", llama_tflops(row, interleave, efficiency), "TFLOP/s a GPU"
+            )
 
 
 DEEPSEEK_EFFICIENCY = 0.6
@@ -192,10 +200,10 @@ def deepseek_step(*, is_hidden: bool) -> StepOutcome:
     )
 
 
-def deepseek_v3(_full: bool) -> Iterator[Ours]:
+def deepseek_v3(_full: bool) -> Iterator[ReproducedValue]:
     """The two ends between which DualPipe lies."""
     for words, is_hidden in (("exposed", False), ("hidden", True)):
         step = deepseek_step(is_hidden=is_hidden)
-        yield Ours(f"step, all communication {words}", float(step.iteration_s), "s")
-        yield Ours(f"compute of a stage, communication {words}", float(step.compute_s), "s")
-        yield Ours(f"pipeline stands still, communication {words}", float(step.idle_s), "s")
+        yield ReproducedValue(f"step, all communication {words}", float(step.iteration_s), "s")
+        yield ReproducedValue(f"compute of a stage, communication {words}", float(step.compute_s), "s")
+        yield ReproducedValue(f"pipeline stands still, communication {words}", float(step.idle_s), "s")

@@ -26,7 +26,7 @@ class DirectConnectCosts:
 
     Parameters
     ----------
-    words : str
+    summary : str
         The fabric.
     nodes : int
     steps : int
@@ -45,7 +45,7 @@ class DirectConnectCosts:
         No fabric is quicker.
     """
 
-    words: str
+    summary: str
     nodes: int
     steps: int
     t_b: Fraction
@@ -64,11 +64,11 @@ class DirectConnectCosts:
             return 2 * (self.steps * self.alpha_s + transfer_s) + self.overhead_s
         if kind is CollectiveKind.ALLTOALL and self.exchange:
             return size_bytes / self.nodes / (self.exchange * self.bytes_per_s / 4) + self.overhead_s
-        raise ScheduleError(f"{self.words}: no price of {kind.value} over {', '.join(axes)}")
+        raise ScheduleError(f"{self.summary}: no price of {kind.value} over {', '.join(axes)}")
 
     def send_s(self, axis: str, size_bytes: int) -> float:
         """There are no pipelines in these figures."""
-        raise ScheduleError(f"{self.words}: no price of {size_bytes} bytes along {axis}")
+        raise ScheduleError(f"{self.summary}: no price of {size_bytes} bytes along {axis}")
 
     def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[float, ...]:
         """One collective runs at a time."""

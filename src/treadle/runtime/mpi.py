@@ -97,7 +97,7 @@ def measure_mpi(
     groups = as_groups(program)
     check_world(groups, world.Get_size())
     _check_same_program(groups, world)
-    group, place = groups.place_of(world.Get_rank())
+    group, place = groups.position_of(world.Get_rank())
     own = world if len(groups.programs) == 1 else world.Split(group, place)
     prepared = PreparedRank(groups.programs[group], place)
     rows: list[SweepRow] = []

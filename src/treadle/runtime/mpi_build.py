@@ -110,7 +110,7 @@ def build_libfabric_interpreter(*, directory: Path | None = None) -> Path:
 
 
 def build_libfabric_calls() -> Path:
-    """A shared library with the messages alone, for `treadle.runtime.libfabric_text`; errors as above."""
+    """A shared library with the messages alone, for `treadle.runtime.libfabric_run`; errors as above."""
     return _compiled_with_libfabric("libfabric/text_calls.c", ("-shared", "-fPIC"), None)
 
 
@@ -164,7 +164,7 @@ def compiled(
         If the directory cannot be written, or a disk is full.
     """
     words = (*_FLAGS, "-o", OUTPUT, str(sources[0]), *more_flags)
-    return built(
+    return build(
         Path(name), str(compiler), words, sources, f"the C {name}", "is a C compiler installed?", directory
     )
 
@@ -173,7 +173,7 @@ OUTPUT = "{output}"
 """In a compiler's words: where the name of what it makes belongs."""
 
 
-def built(
+def build(
     name: Path,
     compiler: str,
     words: Sequence[str],

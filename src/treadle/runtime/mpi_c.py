@@ -20,7 +20,7 @@ from treadle.errors import ScheduleError
 from treadle.program.group_lists import ProgramGroups, as_groups
 from treadle.program.passes import merge_levels
 from treadle.program.program import Program
-from treadle.program.program_text import groups_text
+from treadle.program.program_format import format_groups
 from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.measured_sizes import SweepRow, make_row
 from treadle.runtime.mpi_build import MpiInstallation, build_interpreter, find_mpi
@@ -217,7 +217,7 @@ def written_program(program: Program | ProgramGroups) -> Iterator[Path]:
     """A file with the program's text, or that of all groups' programs; removed at the end."""
     with signals_interrupt(), tempfile.TemporaryDirectory(prefix="treadle-program-") as folder:
         path = Path(folder) / "program.txt"
-        path.write_text(groups_text(as_groups(program)), encoding="ascii")
+        path.write_text(format_groups(as_groups(program)), encoding="ascii")
         yield path
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.errors import ScheduleError
-from treadle.program.message_levels import dataflow, needs_copy, packed_together
+from treadle.program.message_levels import dataflow, packed_together, requires_copy
 from treadle.program.passes import merge_levels
 from treadle.program.program import Buffer, OperationKind, Program
 from treadle.runtime.data import ElementType, Reduction, finish_average, numpy_dtype
@@ -56,7 +56,7 @@ class PreparedRank:
         self.awaited = is_awaited(program)[first : self.operations.stop].tolist()
         self.flow = dataflow(program)
         self.message = self.flow.number[first : self.operations.stop].tolist()
-        self.copied = needs_copy(program, self.flow)[first : self.operations.stop].tolist()
+        self.copied = requires_copy(program, self.flow)[first : self.operations.stop].tolist()
         self.waits = [len(program.waits_of(operation)) for operation in self.operations]
         self.followers: list[list[int]] = [[] for _ in self.operations]
         for operation in self.operations:

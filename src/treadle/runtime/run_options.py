@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from treadle.runtime.data import ElementType, Reduction
-from treadle.runtime.device.lane_program import DeviceProtocol
-from treadle.runtime.device.lane_sizes import LaneCosts
+from treadle.runtime.device.block_program import DeviceProtocol
+from treadle.runtime.device.block_sizes import BlockCosts
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class RunOptions:
         Most thread blocks of a rank. Default: two as threads of this process, by size on a GPU.
     threads : int, optional
         Of a block. Default: one, or by size.
-    lane_costs : LaneCosts, optional
+    lane_costs : BlockCosts, optional
         By which sizes choose what is not said of lanes. None: nothing is chosen, Simple is taken.
     """
 
@@ -53,7 +53,7 @@ class RunOptions:
     device_protocols: tuple[DeviceProtocol, ...] = ()
     lanes: int | None = None
     threads: int | None = None
-    lane_costs: LaneCosts | None = None
+    lane_costs: BlockCosts | None = None
 
     def runs_after(self, first_s: float) -> tuple[int, int]:
         """Timed and untimed runs of a size whose first run took so many seconds."""
@@ -87,4 +87,4 @@ class RunKeywords(TypedDict, total=False):
     device_protocols: tuple[DeviceProtocol, ...]
     lanes: int
     threads: int
-    lane_costs: LaneCosts | None
+    lane_costs: BlockCosts | None

@@ -8,11 +8,11 @@ import numpy as np
 
 from treadle.context import context, under
 from treadle.errors import ScheduleError
-from treadle.inputs.problem import Problem, exact_text
+from treadle.inputs.problem import Problem, format_exact
 from treadle.synthesis import alltoall
 
 if TYPE_CHECKING:
-    from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+    from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
     from treadle.synthesis.alltoall import RateResult
     from treadle.synthesis.alltoall.rate.methods import RateMethod
 
@@ -41,7 +41,7 @@ def alltoall_rate(problem: Problem, *, gap: float | None = None, cards_forward: 
 
 def rate_by_method(
     problem: Problem, method: RateMethod, *, gap: float | None = None, seed: int = 0
-) -> RateResult | DistanceWitness:
+) -> RateResult | FlowDualCertificate:
     """Both sides of the optimum by a published method; of a cut the lengths that prove the upper side.
 
     Parameters
@@ -58,13 +58,13 @@ def rate_by_method(
     ScheduleError
         If a gap is asked of another method, or the instance is too large for it.
     """
-    from treadle.synthesis.alltoall.rate.methods import cut_witness, rate_by  # bring solvers
+    from treadle.synthesis.alltoall.rate.methods import cut_certificate, rate_by  # bring solvers
 
     if gap is not None and method != "fleischer":
         raise ScheduleError(f"gap: {method} takes none; it is for fleischer and the default")
     topology, collective = problem.topology, problem.collective
     if method.is_cut:
-        return cut_witness(topology, collective, method, seed=seed)
+        return cut_certificate(topology, collective, method, seed=seed)
     return rate_by(
         topology,
         collective,
@@ -99,7 +99,7 @@ def rate_summary(found: RateResult) -> dict[str, object]:
         "method": found.method,
         "pair_rate_bytes_per_s": found.rate,
         "pair_rate_upper_bytes_per_s": float(found.upper),
-        "pair_rate_upper_exact": exact_text(found.upper),
+        "pair_rate_upper_exact": format_exact(found.upper),
         "inverse": 1 / found.rate,
         "algbw_bytes_per_s": found.algbw,
         "busbw_bytes_per_s": found.algbw * (n - 1) / n,
@@ -112,12 +112,12 @@ def rate_summary(found: RateResult) -> dict[str, object]:
     if hosts.size:
         values["binding_hosts"] = [found.topology.node_names[host] for host in hosts]
     if found.exact is not None:
-        values["pair_rate_exact"] = exact_text(found.exact)
+        values["pair_rate_exact"] = format_exact(found.exact)
     link = uniform_bandwidth(found)
     if link is not None:
         values["f"] = found.rate / link
         values["inverse_f"] = link / found.rate
         values["f_upper"] = float(found.upper / link)
         if found.exact is not None:
-            values["f_exact"] = exact_text(found.exact / link)
+            values["f_exact"] = format_exact(found.exact / link)
     return values

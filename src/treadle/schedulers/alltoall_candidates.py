@@ -27,12 +27,12 @@ from treadle.schedules.link_times import slowest
 from treadle.simulation.cost_models import step_alpha_ns
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
 from treadle.synthesis.alltoall.routes.extract import extract_paths
+from treadle.synthesis.alltoall.routes.integral_units import rounded_routes
 from treadle.synthesis.alltoall.routes.shortest_paths import MAX_CHUNKS as SPLIT_CHUNKS
 from treadle.synthesis.alltoall.routes.shortest_paths import split_over_shortest_paths
-from treadle.synthesis.alltoall.routes.whole_units import rounded_routes
-from treadle.synthesis.alltoall.searched.demand_pieces import cut_demands
 from treadle.synthesis.alltoall.searched.path_search import search_paths
-from treadle.synthesis.alltoall.searched.searched_routes import piece_routes, until
+from treadle.synthesis.alltoall.searched.searched_routes import subflow_routes, until
+from treadle.synthesis.alltoall.searched.subflows import cut_demands
 from treadle.synthesis.alltoall.steps.hop_steps import MAX_CHUNKS as MAX_HOP_CHUNKS
 from treadle.synthesis.alltoall.steps.hop_steps import routes_in_steps
 from treadle.synthesis.alltoall.steps.pipelined import MAX_CHUNKS as PIPELINED_CHUNKS
@@ -99,7 +99,7 @@ def _past_cards(function: Callable[..., Result]) -> Callable[..., Result]:
     """The function on the hosts alone where their cards are switches, and its sends through the cards."""
 
     @wraps(function)
-    def built(topology: Topology, collective: Collective, **options: Any) -> Result:
+    def construct(topology: Topology, collective: Collective, **options: Any) -> Result:
         hosts = without_cards(topology)
         if hosts is None:
             return function(topology, collective, **options)
@@ -110,7 +110,7 @@ def _past_cards(function: Callable[..., Result]) -> Callable[..., Result]:
         rate = alltoall_rate(Problem(topology, collective))
         return replace(found, schedule=schedule, bound=bound_of_alltoall(rate))
 
-    return built
+    return construct
 
 
 @_past_cards
@@ -294,7 +294,7 @@ def _searched_steps(
     pieces = cut_demands(topology, collective, max_routes=most, max_hops=max_steps)
     with under(by_then):
         paths, _ = search_paths(pieces)
-    routes = piece_routes(pieces, paths.offset, paths.place, np.zeros(len(paths.place), np.int32))
+    routes = subflow_routes(pieces, paths.offset, paths.place, np.zeros(len(paths.place), np.int32))
     del pieces, paths
     with under(at_last):
         schedule = routes_in_steps(topology, collective, routes, max_steps=max_steps, max_chunks=most)

@@ -137,10 +137,10 @@ def alltoalls_alone(problem: Problem, *, gap: float | None = None) -> tuple[Alon
         found = alltoall_rate(Problem(problem.topology, own), gap=gap)
         return found.upper * len(nodes), found.exact is not None
 
-    return alone_rates(problem, alike_groups(problem.topology, collective), alone)
+    return alone_rates(problem, equivalent_groups(problem.topology, collective), alone)
 
 
-def alike_groups(topology: Topology, collective: Collective) -> list[int]:
+def equivalent_groups(topology: Topology, collective: Collective) -> list[int]:
     """For each group the first that a map of the fabric to itself takes to it, as far as one is found."""
     marked: dict[int, Topology] = {}
     found = []

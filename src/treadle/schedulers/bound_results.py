@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from treadle.context import TimeLimitError, context
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.format_choice import format_choice
 from treadle.inputs.problem import Problem
 from treadle.schedulers.alltoall import alltoall_rate, rate_by_method
 from treadle.schedulers.alone_rates import AloneRate, alltoalls_alone, rates_of
@@ -21,23 +22,22 @@ from treadle.schedulers.group_rates import (
     groups_optimum,
     phase_optima,
 )
-from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.spelling import known_name
 from treadle.synthesis.result import Bound
-from treadle.told_by import told_by
 from treadle.topologies.topology import Topology
 from treadle.units import format_bandwidth
 
 if TYPE_CHECKING:
     from treadle.simulation.costs.cost_model import CostModel
-    from treadle.simulation.size_bounds.size_witness import SizeBound
+    from treadle.simulation.size_bounds.size_certificate import SizeBound
     from treadle.synthesis.alltoall import RateResult
     from treadle.synthesis.alltoall.rate.methods import RateMethod
     from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
 
 
-@told_by("treadle.render.solving:bound_result_rows")
+@format_choice("treadle.render.solving:bound_result_rows")
 @dataclass(frozen=True)
 class BoundResult:
     """The most that any schedule can reach.
@@ -99,10 +99,10 @@ def bound_problem(
         with context().stage("optimum"):
             if method is None:
                 by_classes = alltoall_by_classes(problem)
-                rate: RateResult | DistanceWitness = by_classes or alltoall_rate(problem, gap=gap)
+                rate: RateResult | FlowDualCertificate = by_classes or alltoall_rate(problem, gap=gap)
             else:
                 rate = rate_by_method(problem, _method(method), gap=gap, seed=seed)
-        if isinstance(rate, DistanceWitness):
+        if isinstance(rate, FlowDualCertificate):
             units = problem.collective.pair_demands.buffer_units
             upper = units * rate.pair_rate_bound(problem.topology, problem.collective)
             found = Bound(upper, rate, is_tight=False)

@@ -12,18 +12,18 @@ import numpy as np
 from treadle.context import context, under
 from treadle.errors import ScheduleError
 from treadle.inputs.problem import Problem, model_of
-from treadle.refusal import Refusal
 from treadle.schedulers.alltoall import alltoall_rate
 from treadle.schedulers.group_rates import (
     as_no_group,
     groups_optimum,
 )
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.group_witness import GroupLengthWitness
+from treadle.schedules.group_certificate import GroupDualCertificate
 from treadle.synthesis import trees as forestcoll
 from treadle.synthesis.result import Bound
 from treadle.synthesis.trees import allreduce
 from treadle.synthesis.trees.instance import find_violated_cut, instance_of
+from treadle.unsupported import Unsupported
 
 if TYPE_CHECKING:
     from treadle.synthesis.alltoall import RateResult
@@ -127,7 +127,7 @@ def large_allreduce(problem: Problem) -> Bound | None:
 def _bound_by_pieces(problem: Problem) -> Bound | None:
     """An allreduce's optimum that lengths prove and factored forests attain."""
     found = forestcoll.decompose_allreduce(problem.topology, problem.collective, lower=False)
-    if isinstance(found, Refusal) or found.found.algbw < found.bound:
+    if isinstance(found, Unsupported) or found.found.algbw < found.bound:
         return None
     return Bound(found.bound, found.witness, True, model_of(problem.topology, problem.collective))
 
@@ -169,7 +169,7 @@ def equal_length_bound(problem: Problem) -> Bound | None:
     degree = int(sides[0][0])
     if not degree or any((side != degree).any() for side in sides):
         return None
-    witness = GroupLengthWitness.of_classes([Fraction(1)], np.zeros(topology.n_links, dtype=np.int8))
+    witness = GroupDualCertificate.of_classes([Fraction(1)], np.zeros(topology.n_links, dtype=np.int8))
     model = model_of(topology, problem.collective)
     return Bound(Fraction(n * degree, 2 * (n - 1)), witness, False, model)
 
@@ -204,7 +204,7 @@ def crossing_bound(problem: Problem) -> Bound | None:
     for row in levels:
         crosses = (row[topology.tails] != row[topology.heads]) | (row[topology.tails] < 0)
         values = [Fraction(0), Fraction(1)] if not crosses.all() else [Fraction(1)]
-        witness = GroupLengthWitness.of_classes(values, crosses.astype(np.int8) * (len(values) - 1))
+        witness = GroupDualCertificate.of_classes(values, crosses.astype(np.int8) * (len(values) - 1))
         with suppress(ScheduleError):  # all ranks at length 0, or too many of them that differ
             bounds.append((witness.bound(topology, collective), witness))
     if not bounds:
@@ -230,7 +230,7 @@ def _optimum(problem: Problem) -> forestcoll.Optimum:
             if (least := contracted_optimum(instance)) is not None:
                 return least
         found = forestcoll.decompose(problem.topology, problem.collective)
-        if not isinstance(found, Refusal) and found.algbw == found.optimum.algbw:
+        if not isinstance(found, Unsupported) and found.algbw == found.optimum.algbw:
             return found.optimum
     with under(context().unlimited):
         return forestcoll.optimum(problem.topology, problem.collective)

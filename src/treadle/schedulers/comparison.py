@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from treadle.brief import brief
+from treadle.format_choice import format_choice
 from treadle.schedulers.shared_rates import SharedRates
 from treadle.schedules.collective import Collective, busbw_factor
 from treadle.simulation.congestion import Congestion
@@ -13,7 +14,6 @@ from treadle.simulation.costs.cost_model import CostModel
 from treadle.simulation.simulated_plans import SimulatedRow
 from treadle.synthesis.result import Bound
 from treadle.tabular import Cell, Tabular, plain_row
-from treadle.told_by import told_by
 from treadle.topologies.topology import Topology
 from treadle.verification.violations import Report
 
@@ -119,7 +119,7 @@ class InNetwork:
     row: ComparisonRow
 
 
-@told_by("treadle.render.comparing:compare_rows")
+@format_choice("treadle.render.comparing:compare_rows")
 @dataclass(frozen=True)
 class Comparison(Tabular):
     """All schedulers on one problem.

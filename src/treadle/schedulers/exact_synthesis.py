@@ -143,7 +143,7 @@ def exact_front(
     Examples
     --------
     >>> from treadle import planning
-    >>> front = planning.exact_front(planning.pose("ring:4", "allgather"), max_steps=3, max_chunks=2)
+    >>> front = planning.exact_front(planning.make_problem("ring:4", "allgather"), max_steps=3, max_chunks=2)
     >>> [(point.steps, point.rounds, point.chunks, point.is_proved) for point in front.points]
     [(2, (1, 2), 2, True)]
     """

@@ -15,11 +15,11 @@ from treadle.machines.achievable import Achievable
 from treadle.machines.libraries import achievable_time, library_of
 from treadle.machines.nccl import LibraryModel, LibraryPick
 from treadle.machines.system import System, system_of, system_of_groups
-from treadle.refusal import Refusal
 from treadle.schedulers.bounds import find_bound
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.result import Bound
 from treadle.topologies.topology import Topology
+from treadle.unsupported import Unsupported
 
 LARGE_BYTES = 2**30
 """Size at which a library's throughput is reported where no size is given."""
@@ -49,7 +49,7 @@ class Expectations:
     Examples
     --------
     >>> from treadle import planning
-    >>> problem = planning.pose("dgx_h100:1", "allreduce")
+    >>> problem = planning.make_problem("dgx_h100:1", "allreduce")
     >>> found = planning.expectations_of(problem.topology, problem.collective, [2**20, 2**30])
     >>> [str(pick) for pick in found.picks]
     ['ring/LL, 24 channels', 'nvls/Simple, 16 channels']
@@ -70,7 +70,7 @@ _FASTER_THAN = 300 * 10**9
 """Bytes/s of a GPU's links to the switches: A100 has so many, and switches that do not sum."""
 
 
-def summing_twin(problem: Problem, *, several: bool = False) -> Problem | None:
+def reducing_counterpart(problem: Problem, *, several: bool = False) -> Problem | None:
     """The problem on the same fabric with NVSwitches that sum and copy; None where that is no question.
 
     It is one if all ranks of an allreduce, and nothing else, are joined to the same switch by fast links
@@ -93,10 +93,10 @@ def summing_twin(problem: Problem, *, several: bool = False) -> Problem | None:
     return replace(problem, topology=replace(topology, multicast=able, aggregation=able))
 
 
-def system_of_group(topology: Topology, collective: Collective) -> System | Refusal:
+def system_of_group(topology: Topology, collective: Collective) -> System | Unsupported:
     """Return the machine that each group of a collective has, or why it is not known."""
     if collective.weights is not None:
-        return Refusal("its shards are unequal")
+        return Unsupported("its shards are unequal")
     if collective.blocks is None and collective.n_ranks == len(topology.compute_nodes):
         return system_of(topology)
     rank_of = {node: rank for rank, node in enumerate(topology.compute_nodes.tolist())}
@@ -108,7 +108,7 @@ def system_of_group(topology: Topology, collective: Collective) -> System | Refu
 
 def expectations_of(
     topology: Topology, collective: Collective, sizes: Sequence[int] = (LARGE_BYTES,)
-) -> Expectations | Refusal:
+) -> Expectations | Unsupported:
     """Return the expectations of the machine behind a fabric.
 
     Parameters
@@ -121,12 +121,12 @@ def expectations_of(
     Examples
     --------
     >>> from treadle import planning
-    >>> problem = planning.pose("torus:4,4", "allreduce")
+    >>> problem = planning.make_problem("torus:4,4", "allreduce")
     >>> print(planning.expectations_of(problem.topology, problem.collective))
     the names of its nodes do not say which GPUs share a box
     """
     system = system_of_group(topology, collective)
-    if isinstance(system, Refusal):
+    if isinstance(system, Unsupported):
         return system
     model = library_of(system) if collective.kind is not CollectiveKind.ALLTOALL else None
     picks = [] if model is None else [model.pick(collective.kind, size) for size in sizes]
@@ -134,7 +134,7 @@ def expectations_of(
     twin = None
     if collective.n_ranks <= _MOST_SUMMING:
         several = collective.n_ranks <= _MOST_SUMMING_IN_BOXES
-        twin = summing_twin(Problem(topology, collective), several=several)
+        twin = reducing_counterpart(Problem(topology, collective), several=several)
     if twin is not None:
         with suppress(TimeLimitError):
             in_network = find_bound(twin)

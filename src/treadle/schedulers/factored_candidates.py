@@ -7,7 +7,6 @@ from dataclasses import replace
 from treadle.context import context
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.inputs.problem import Problem, model_of
-from treadle.refusal import Refusal
 from treadle.schedulers.bounds import MAX_RANKS_BY_CUTS, crossing_bound, find_bound, large_allreduce
 from treadle.schedulers.forest_request import ForestRequest
 from treadle.schedules.collective import CollectiveKind
@@ -15,7 +14,7 @@ from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.result import Bound, Result
 from treadle.synthesis.scheduler_options import Form
 from treadle.synthesis.trees.fixed_trees import floor_capacities
-from treadle.synthesis.trees.heights import lowest_height
+from treadle.synthesis.trees.heights import smallest_height
 from treadle.synthesis.trees.instance import instance_of
 from treadle.synthesis.trees.tight_cuts.decompose import (
     FactoredSynthesis,
@@ -23,6 +22,7 @@ from treadle.synthesis.trees.tight_cuts.decompose import (
     decompose,
     decompose_allreduce,
 )
+from treadle.unsupported import Unsupported
 
 MAX_EXPLICIT_RANKS = 256
 """Without a form asked for, trees of more ranks are factored where tight cuts allow it."""
@@ -33,7 +33,7 @@ MAX_BOUNDED_RANKS = 2**14
 
 def factored_forest(
     problem: Problem, algorithm: str, request: ForestRequest, *, free_roots: bool = False
-) -> Result | Refusal:
+) -> Result | Unsupported:
     """A factored forest schedule, or why the trees are to be written out.
 
     Parameters
@@ -61,14 +61,14 @@ def factored_forest(
             raise ScheduleError(
                 f"{algorithm}: --packer {request.packer} is for trees written out, not for factored ones"
             )
-        return Refusal("not tried: a packer was asked for")
+        return Unsupported("not tried: a packer was asked for")
     if request.form is Form.EXPLICIT:
-        return Refusal("not tried: the explicit form was asked for")
+        return Unsupported("not tried: the explicit form was asked for")
     if not is_wanted and problem.collective.n_ranks <= MAX_EXPLICIT_RANKS:
-        return Refusal("")  # the packers tell of tight cuts themselves
+        return Unsupported("")  # the packers tell of tight cuts themselves
     switches = problem.topology.multicast | problem.topology.aggregation
     if not is_wanted and switches.any():
-        return Refusal("not tried: switches multicast or aggregate, which factored forests leave unused")
+        return Unsupported("not tried: switches multicast or aggregate, which factored forests leave unused")
     with context().stage("decomposition"):
         free = _free_roots(problem, request) if free_roots else None
         found = (
@@ -76,10 +76,10 @@ def factored_forest(
             if free is not None
             else decompose(problem.topology, problem.collective, budget=request.budget)
         )
-    if isinstance(found, Refusal):
+    if isinstance(found, Unsupported):
         if is_wanted:
             raise InfeasibleError(f"{problem.topology.name}: no factored forest: {found}")
-        return Refusal(f"does not apply: {found}")
+        return Unsupported(f"does not apply: {found}")
     candidate = Result(
         found.schedule,
         Bound(found.optimum.algbw, found.optimum.witness, bool(found.exact_trees)),
@@ -103,7 +103,7 @@ def _free_roots(problem: Problem, request: ForestRequest) -> UnequalShards | Non
     if problem.collective.kind is not CollectiveKind.ALLREDUCE:
         return None
     found = decompose_allreduce(problem.topology, problem.collective, budget=request.budget)
-    return None if isinstance(found, Refusal) else found
+    return None if isinstance(found, Unsupported) else found
 
 
 def _with_bound(problem: Problem, candidate: Result, free: UnequalShards, request: ForestRequest) -> Result:
@@ -144,5 +144,5 @@ def _height_bound(problem: Problem, found: FactoredSynthesis) -> int:
         instance = instance_of(problem.topology, collective)
         scale = part.forest.total_units / part.algbw
         capacities = floor_capacities(instance.bandwidths, scale)
-        bounds.append(lowest_height(instance, part.forest.root_multiplicity, capacities))
+        bounds.append(smallest_height(instance, part.forest.root_multiplicity, capacities))
     return max(bounds)

@@ -197,7 +197,7 @@ def _unit_limits(collective: Collective, budget: TreeBudget) -> allreduce.UnitLi
 def _on_trimmed(problem: Problem, algorithm: str, request: ForestRequest) -> Result:
     whole = problem.topology
     with under(context().unlimited):
-        trimming = packing.best_trimming(whole, problem.collective)
+        trimming = packing.best_balancing(whole, problem.collective)
     widths = whole.bandwidths * trimming.scale
     if np.array_equal(trimming.bandwidths, widths):
         return _forest(problem, algorithm, replace(request, trim=False))

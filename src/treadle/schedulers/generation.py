@@ -33,8 +33,8 @@ from treadle.synthesis.scheduler_options import (
     ScheduleForm,
     SchedulerOptions,
     TreeOptions,
-    asked_of,
     flag_of,
+    given_of,
 )
 from treadle.verification.schedules import verify
 
@@ -80,14 +80,14 @@ def options_for(
         raise ScheduleError(
             f"{scheduler.name}: options are {type(options).__name__}, expected {kind.__name__}"
         )
-    asked = ({} if options is None else options.asked()) | asked_of(keywords)
+    asked = ({} if options is None else options.given()) | given_of(keywords)
     for name in asked:
-        if name not in scheduler.heeded and name != "seed":
-            *others, last = [record.name for record in schedulers() if name in record.heeded]
+        if name not in scheduler.supported_options and name != "seed":
+            *others, last = [record.name for record in schedulers() if name in record.supported_options]
             heeding = f"{', '.join(others)} or {last}" if others else last
             raise ScheduleError(f"{scheduler.name}: {flag_of(name)} is for --algorithm {heeding}")
     wanted = kind(**cast(Any, asked))
-    if isinstance(wanted, TreeOptions) and wanted.multicast and "form" in scheduler.heeded:
+    if isinstance(wanted, TreeOptions) and wanted.multicast and "form" in scheduler.supported_options:
         if wanted.form == Form.FACTORED:
             raise ScheduleError("--multicast prunes trees written out; factored ones have to stay whole")
         wanted = replace(wanted, form=Form.EXPLICIT)
@@ -122,7 +122,7 @@ def generate(
     topology, collective = problem.topology, problem.collective
     options = options or OPTIONS_OF[scheduler.form]()
     with _faults_of_strangers(scheduler):
-        refusal = scheduler.refusal(topology, collective)
+        refusal = scheduler.unsupported(topology, collective)
     if refusal is not None:
         is_other = collective.kind is CollectiveKind.ALLTOALL and collective.kind not in scheduler.collectives
         instead = "; for an all-to-all leave out --algorithm (treadle algorithms)" if is_other else ""
@@ -148,7 +148,7 @@ def generate(
 
 def _made(problem: Problem, scheduler: Scheduler, options: SchedulerOptions, bound: Bound | None) -> Result:
     """What the scheduler's function made of the problem, of the type that its form promises."""
-    asked = {name: value for name, value in options.asked().items() if name in scheduler.options}
+    asked = {name: value for name, value in options.given().items() if name in scheduler.options}
     topology, collective = problem.topology, problem.collective
     with _faults_of_strangers(scheduler):
         if collective.groups is not None and not scheduler.in_groups:
@@ -185,9 +185,9 @@ def _faults_of_strangers(scheduler: Scheduler) -> Iterator[None]:
 def _bound_beside(problem: Problem, schedule: Schedule) -> Bound:
     """The most that any schedule of such a form can reach."""
     if isinstance(schedule, StepSchedule):
-        from treadle.schedulers.step_candidates import bound_beside
+        from treadle.schedulers.step_candidates import bound_of_steps
 
-        return bound_beside(problem, schedule)
+        return bound_of_steps(problem, schedule)
     return find_bound(problem, cards_forward=isinstance(schedule, RouteSchedule | TimedRoutes))
 
 

@@ -27,8 +27,8 @@ from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.synthesis.result import Bound, Result
 from treadle.synthesis.scheduler import Scheduler
 from treadle.synthesis.scheduler_options import Form, flag_of
+from treadle.synthesis.trees.groups.allocation_forests import lean_forests, two_phases
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
-from treadle.synthesis.trees.groups.share_forests import lean_forests, two_phases
 from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify
 
@@ -69,7 +69,7 @@ def group_candidate(problem: Problem, algorithm: str, asked: Mapping[str, object
         phases = _phases(problem)
     with context().stage("trees"):
         if phases is not None and phases.algbw >= optimum.lower:
-            schedule, notes = phases.schedule(), phases.told(optimum.upper)
+            schedule, notes = phases.schedule(), phases.describe_bound(optimum.upper)
         else:
             schedule = lean_forests(problem.topology, problem.collective, optimum)
             notes = () if phases is None else phases.beaten(optimum.lower)
@@ -106,7 +106,7 @@ class _Phases:
         )
         return two_phases(scatter, gather)
 
-    def told(self, upper: Fraction) -> tuple[str, ...]:
+    def describe_bound(self, upper: Fraction) -> tuple[str, ...]:
         """Where nothing better is known."""
         if self.algbw == upper:
             return ("reduce-scatter + allgather is optimal",)
@@ -222,7 +222,7 @@ def each_group(
 
 def _making(scheduler: Scheduler, asked: Mapping[str, object]) -> Callable[[Topology, Collective], object]:
     def trees(own: Topology, member: Collective) -> object:
-        refusal = scheduler.refusal(own, member)
+        refusal = scheduler.unsupported(own, member)
         if refusal is not None:
             raise ScheduleError(f"{scheduler.name}: {refusal}")
         made = scheduler.make(own, member, asked)

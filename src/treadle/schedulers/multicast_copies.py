@@ -46,7 +46,7 @@ def copy_notes(problem: Problem, schedule: ForestSchedule, *, is_asked: bool) ->
         copies = "copy" if sent == 1 else "copies"
         return (f"switches multicast: a rank sends {sent} {copies} of its data instead of {received}",)
     scheduler = find_scheduler(NVLS)
-    if not is_asked or scheduler.refusal(topology, collective) is not None:
+    if not is_asked or scheduler.unsupported(topology, collective) is not None:
         return ()
     other = scheduler.load()(topology, collective)
     sent, received = sent_copies(topology, other)

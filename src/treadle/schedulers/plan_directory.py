@@ -19,10 +19,10 @@ from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import load_plan
 from treadle.schedules.plan_files.budget import MAX_MEMORY, MemoryBudget, json_bytes
 from treadle.schedules.plan_files.manifest_values import (
+    read_integer,
     read_list,
     read_optional,
     read_string,
-    read_whole,
     read_wholes,
 )
 from treadle.schedules.plan_files.members import MemberReader
@@ -90,7 +90,7 @@ class PlanIndex:
 
 
 @dataclass(frozen=True)
-class FoundPlans:
+class DirectoryPlans:
     """Plans of an index for one fabric and collective.
 
     Parameters
@@ -136,14 +136,14 @@ def index_plans(directory: str | Path) -> PlanIndex:
     return PlanIndex(tuple(listings), tuple(problems))
 
 
-def find_plans(index: PlanIndex, topology: Topology, collective: Collective) -> FoundPlans:
+def find_plans(index: PlanIndex, topology: Topology, collective: Collective) -> DirectoryPlans:
     """The plans of an index that serve a collective on a fabric, each loaded and verified there.
 
     Parameters
     ----------
     index : PlanIndex
     topology : Topology
-        Without absent nodes, as `treadle.inputs.problem.pose` leaves it.
+        Without absent nodes, as `treadle.inputs.problem.make_problem` leaves it.
     collective : Collective
 
     Notes
@@ -155,10 +155,10 @@ def find_plans(index: PlanIndex, topology: Topology, collective: Collective) -> 
     listings = [one for one in index.listings if (one.kind, one.ranks, one.root) == wanted]
     plans, problems = _loaded(listings, topology)
     # also weights, demands and forwarders
-    return FoundPlans(tuple(found for found in plans if found[1].collective == collective), problems)
+    return DirectoryPlans(tuple(found for found in plans if found[1].collective == collective), problems)
 
 
-def find_group_plans(index: PlanIndex, topology: Topology, collective: Collective) -> FoundPlans:
+def find_group_plans(index: PlanIndex, topology: Topology, collective: Collective) -> DirectoryPlans:
     """What plans of several groups at once do for one of them.
 
     Parameters
@@ -171,7 +171,7 @@ def find_group_plans(index: PlanIndex, topology: Topology, collective: Collectiv
 
     Returns
     -------
-    FoundPlans
+    DirectoryPlans
         The group's part of each, as `treadle.inputs.group_plans.plan_of_group` makes it; verified with all
         groups.
     """
@@ -186,7 +186,7 @@ def find_group_plans(index: PlanIndex, topology: Topology, collective: Collectiv
         found = [tuple(made.ranks[rank] for rank in group) for group in made.groups or ()]
         if (made.kind, made.root) == posed and ranks in found:
             plans.append((path, plan_of_group(plan, found.index(ranks))))
-    return FoundPlans(tuple(plans), problems)
+    return DirectoryPlans(tuple(plans), problems)
 
 
 def _loaded(
@@ -235,7 +235,7 @@ def _listing(path: Path) -> PlanListing:
     try:
         with open_input(path) as file, zipfile.ZipFile(file) as archive:
             budget = MemoryBudget(MAX_MEMORY)
-            text = MemberReader(archive, budget).text("manifest.json", MAX_MANIFEST)
+            text = MemberReader(archive, budget).string("manifest.json", MAX_MANIFEST)
             budget.charge(json_bytes(text))
         return _from_manifest(path, parse_json(text))
     except TreadleError as error:
@@ -256,7 +256,7 @@ def _from_manifest(path: Path, manifest: Any) -> PlanListing:
             topology_sha256=read_string(manifest["topology_sha256"], "topology_sha256"),
             kind=CollectiveKind(collective["kind"]),
             ranks=ranks,
-            root=read_optional(collective["root"], read_whole, "root"),
+            root=read_optional(collective["root"], read_integer, "root"),
             sizes=tuple(_size_range(entry) for entry in read_list(manifest["entries"], "entries")),
             groups=_groups(collective.get("groups"), ranks),
         )
@@ -265,8 +265,8 @@ def _from_manifest(path: Path, manifest: Any) -> PlanListing:
 
 
 def _size_range(entry: Any) -> tuple[int, int | None]:
-    low = read_whole(entry["min_bytes"], "min_bytes")
-    return low, read_optional(entry["max_bytes"], read_whole, "max_bytes")
+    low = read_integer(entry["min_bytes"], "min_bytes")
+    return low, read_optional(entry["max_bytes"], read_integer, "max_bytes")
 
 
 def _groups(value: Any, ranks: tuple[int, ...]) -> tuple[tuple[int, ...], ...] | None:

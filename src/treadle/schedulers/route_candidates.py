@@ -16,7 +16,7 @@ from treadle.schedules.alltoall.route_cost import route_algbw
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.rate.beside_routes import rate_beside_routes
+from treadle.synthesis.alltoall.rate.remaining_rate import rate_with_routes
 from treadle.synthesis.alltoall.routes.layered_routes import layered_routes
 from treadle.synthesis.alltoall.routes.route_columns import RoutingResult, generate_routes
 from treadle.synthesis.alltoall.routes.route_rounds import timed_routes
@@ -114,7 +114,7 @@ def _searched(topology: Topology, collective: Collective, limits: RouteOptions) 
     """By local search; how far below the bound, and what of that the layers cost."""
     found = _search(topology, collective, limits, seed=limits.seed)
     core.release_memory()
-    bound = bound_of_alltoall(rate_beside_routes(topology, collective, found.schedule))
+    bound = bound_of_alltoall(rate_with_routes(topology, collective, found.schedule))
     below = [
         float(1 - algbw / bound.algbw)
         for algbw in (found.unlayered_algbw, route_algbw(topology, collective, found.schedule))

@@ -34,7 +34,12 @@ _SEVERAL_BOXES = f"{_SIZES}.spanning_exchanges:several_boxes"
 _EVEN_BOXES = f"{_TREE_BASELINES}.hierarchical_ring:boxes_of_one_size"
 _TORUS = f"{_STEP_BASELINES}.torus:torus_in_row_major_order"
 _RINGS = f"{_STEP_BASELINES}.ring_algorithms:links_of_hamiltonian_rings"
-_WHOLE_FABRIC = (no_switches, no_forwarders, equal_shards, f"{_STEP_BASELINES}.both_ways:all_nodes_in_order")
+_WHOLE_FABRIC = (
+    no_switches,
+    no_forwarders,
+    equal_shards,
+    f"{_STEP_BASELINES}.bidirectional:all_nodes_in_order",
+)
 _GATHERS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
 _ALLREDUCE = (CollectiveKind.ALLREDUCE,)
 
@@ -73,7 +78,7 @@ OWN = (
     _trees(
         "few-trees",
         _GATHERS,
-        "treadle.synthesis.trees.few.few_trees:few_trees",
+        "treadle.synthesis.trees.few.fixed_k:fixed_k_trees",
         options=("trees", "height"),
         source="ForestColl (dissertation, chapter 4) of few trees; within a height by column generation: own",
         comparing=Comparing.SIZES,
@@ -275,7 +280,7 @@ OWN = (
     _steps(
         "bfb-pieces",
         _GATHERS,
-        f"{_SIZES}.breadth_first_pieces:bfb_pieces",
+        f"{_SIZES}.breadth_first_chunks:bfb_chunks",
         needs=(no_switches, no_forwarders, FEW_RANKS, equal_shards),
         options=("chunks", "parts"),
         source="breadth-first broadcast (dissertation, 3.6), pipelined: own",
@@ -298,8 +303,8 @@ OWN = (
     _steps(
         "box-carriers",
         _ALLREDUCE,
-        f"{_SIZES}.box_carriers:box_carriers",
-        needs=(_NOT_TOO_MANY, equal_shards, _SEVERAL_BOXES, f"{_SIZES}.box_carriers:even_boxes"),
+        f"{_SIZES}.leaders:leader_rounds",
+        needs=(_NOT_TOO_MANY, equal_shards, _SEVERAL_BOXES, f"{_SIZES}.leaders:even_boxes"),
         source="sums of boxes carried by few messages: own",
         comparing=Comparing.SIZES,
     ),
@@ -345,12 +350,12 @@ OWN = (
     _steps(
         "gather-pieces",
         (CollectiveKind.ALLGATHER,),
-        f"{_SIZES}.scatter_pieces:gather_pieces",
+        f"{_SIZES}.scatter_chunks:gather_chunks",
         needs=(
             _NOT_TOO_MANY,
             equal_shards,
             _SEVERAL_BOXES,
-            f"{_SIZES}.scatter_pieces:few_boxes",
+            f"{_SIZES}.scatter_chunks:few_boxes",
             _EVEN_BOXES,
         ),
         options=("chunks",),
@@ -396,12 +401,12 @@ OWN = (
     _steps(
         "scatter-pieces",
         (CollectiveKind.REDUCE_SCATTER,),
-        f"{_SIZES}.scatter_pieces:scatter_pieces",
+        f"{_SIZES}.scatter_chunks:scatter_chunks",
         needs=(
             _NOT_TOO_MANY,
             equal_shards,
             _SEVERAL_BOXES,
-            f"{_SIZES}.scatter_pieces:few_boxes",
+            f"{_SIZES}.scatter_chunks:few_boxes",
             _EVEN_BOXES,
         ),
         options=("chunks",),
@@ -511,7 +516,7 @@ OWN = (
     _exchanges(
         "te-ccl-alltoall",
         f"{_PEERS}.teccl_exchange:teccl_exchange",
-        needs=(no_switches, f"{_STEP_BASELINES}.both_ways:all_nodes_in_order"),
+        needs=(no_switches, f"{_STEP_BASELINES}.bidirectional:all_nodes_in_order"),
         options=("chunks", "steps"),
         source="Liu et al., TE-CCL (SIGCOMM 2024): its linear program, on HiGHS",
         comparing=Comparing.NAMED,

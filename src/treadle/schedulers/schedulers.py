@@ -19,7 +19,7 @@ from treadle.inputs.problem import Problem
 from treadle.plug_ins import find_plug_ins
 from treadle.schedulers.scheduler_records import FORESTCOLL, OWN, PIPELINED, ROUTES
 from treadle.schedules.collective import CollectiveKind
-from treadle.spelling import folded, spelt_alike, unknown
+from treadle.spelling import folded, similarly_spelt, unknown
 from treadle.synthesis.scheduler import (
     TABLE,
     Comparing,
@@ -115,7 +115,7 @@ def find_scheduler(name: str) -> Scheduler:
     if name in TABLE:
         return TABLE[name]
     faults = plug_in_faults()
-    found = spelt_alike(name, algorithm_names())
+    found = similarly_spelt(name, algorithm_names())
     if found is not None:
         return TABLE[found]
     broken = "".join(f"; {fault}" for fault in faults)
@@ -154,12 +154,12 @@ def schedulers(*, plug_ins: bool = True) -> tuple[Scheduler, ...]:
     if plug_ins:
         plug_in_faults()
     forms = list(ScheduleForm)
-    first = {record.name: place for place, record in enumerate(OWN)}
+    first = {record.name: sort_key for sort_key, record in enumerate(OWN)}
 
-    def place(record: Scheduler) -> tuple[int, int, str, str]:
+    def sort_key(record: Scheduler) -> tuple[int, int, str, str]:
         return forms.index(record.form), first.get(record.name, len(first)), record.origin, record.name
 
-    return tuple(sorted(TABLE, key=place))
+    return tuple(sorted(TABLE, key=sort_key))
 
 
 def algorithm_names(*, plug_ins: bool = True) -> tuple[str, ...]:

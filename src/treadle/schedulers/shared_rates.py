@@ -10,7 +10,7 @@ import numpy as np
 
 from treadle.brief import brief
 from treadle.schedulers.alone_rates import AloneRate
-from treadle.schedules.witness import Witness
+from treadle.schedules.certificate import Certificate
 
 if TYPE_CHECKING:
     from treadle.schedulers.bound_results import BoundResult
@@ -73,7 +73,7 @@ def plan_rates(plan: Plan, alone: tuple[AloneRate, ...]) -> SharedRates | None:
     return SharedRates(plan.algbw, plan.optimal_algbw, alone, bottleneck(plan.witness))
 
 
-def bottleneck(witness: Witness) -> tuple[int, ...]:
+def bottleneck(witness: Certificate) -> tuple[int, ...]:
     """Links that have a length in a witness: together they set the rate."""
     lengths = getattr(witness, "lengths", ())
     least = max(lengths, default=0) * _SHORT

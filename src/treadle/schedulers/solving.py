@@ -10,11 +10,12 @@ from typing import Any
 from treadle._version import __version__
 from treadle.context import TimeLimitError, context, under
 from treadle.errors import ScheduleError
+from treadle.format_choice import format_choice
 from treadle.inputs.problem import Problem
 from treadle.options.keywords import OptionKeywords
 from treadle.schedulers.alone_rates import AloneRate, rates_of
-from treadle.schedulers.asked_options import record_asked
 from treadle.schedulers.generation import fall_back, generate, options_for
+from treadle.schedulers.given_options import record_given
 from treadle.schedulers.schedulers import default_algorithm, find_scheduler
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
@@ -30,9 +31,8 @@ from treadle.synthesis.scheduler_options import (
     StepOptions,
     TreeOptions,
 )
-from treadle.synthesis.steps.asked_switches import ask_switches
+from treadle.synthesis.steps.gpu_initiated import use_in_network
 from treadle.synthesis.trees import Pruning, prune_for_switches
-from treadle.told_by import told_by
 from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify as verify_schedule
 from treadle.verification.violations import Report
@@ -67,7 +67,7 @@ class RejectedError(ScheduleError):
         self.report = report
 
 
-@told_by("treadle.render.solving:solve_rows")
+@format_choice("treadle.render.solving:solve_rows")
 @dataclass(frozen=True, kw_only=True)
 class SolveResult(Result):
     """A verified result: what `Result` has, `algbw` as the verifier computed it, and the plan.
@@ -137,7 +137,7 @@ def solve_problem(
         if (
             algorithm is None
             and isinstance(options, AlltoallOptions)
-            and options.asked().keys() <= {"chunks"}
+            and options.given().keys() <= {"chunks"}
         ):
             from treadle.schedulers.alltoall_candidates import choose_steps  # and a solver
 
@@ -153,7 +153,7 @@ def solve_problem(
             found = replace(found, schedule=traffic.schedule)
     if is_multicast and isinstance(found.schedule, StepSchedule):
         with running.stage("multicast"):
-            switched = ask_switches(problem.topology, problem.collective, found.schedule)
+            switched = use_in_network(problem.topology, problem.collective, found.schedule)
             found = replace(found, schedule=switched)
     if isinstance(found.schedule, ForestSchedule) and problem.topology.multicast.any():
         # here, as few fabrics have such switches
@@ -171,16 +171,16 @@ def solve_problem(
         with running.stage("alone"):
             alone = alltoalls_alone(problem)
     with running.stage("verify"):
-        plan, report = judged(problem, found, options, maker=scheduler.origin)
+        plan, report = verified(problem, found, options, maker=scheduler.origin)
     if found.algorithm == scheduler.name:
-        plan = replace(plan, provenance={**plan.provenance, **record_asked(options)})
+        plan = replace(plan, provenance={**plan.provenance, **record_given(options)})
     facts = {one.name: getattr(found, one.name) for one in fields(found)} | {"algbw": plan.algbw}
     return SolveResult(
         **facts, plan=plan, report=report, seconds=running.seconds, traffic=traffic, alone=alone
     )
 
 
-def judged(
+def verified(
     problem: Problem, found: Result, options: SchedulerOptions | None = None, *, maker: str = ""
 ) -> tuple[Plan, Report]:
     """The plan with the algbw that the verifier computes, and the verifier's report.

@@ -13,7 +13,7 @@ from treadle.schedulers.exact_synthesis import ExactRequest, exact_schedule
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.step_cost import algbw
 from treadle.schedules.steps.steps import StepSchedule
-from treadle.schedules.trees.allreduce_witness import LengthWitness
+from treadle.schedules.trees.allreduce_certificate import DualCertificate
 from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.simulation.cost_models import step_alpha_ns
 from treadle.synthesis.peers.taccl import GAP as TACCL_GAP
@@ -104,7 +104,7 @@ def _of_program(found: GatherProgramResult | TacclResult, enough: float) -> Resu
     return Result(found.schedule, notes=notes, is_late=found.is_late and context().deadline is not None)
 
 
-def bound_beside(problem: Problem, schedule: StepSchedule) -> Bound:
+def bound_of_steps(problem: Problem, schedule: StepSchedule) -> Bound:
     """The optimum; of a large allreduce the volume bound, which a bandwidth-optimal schedule attains."""
     reached = algbw(problem.topology, schedule)
     if problem.collective.kind is not CollectiveKind.ALLREDUCE:
@@ -120,6 +120,6 @@ def bound_beside(problem: Problem, schedule: StepSchedule) -> Bound:
 
 def volume_bound(problem: Problem) -> Bound:
     """At least 2 (N - 1) times the buffer has to cross links in an allreduce on a fabric without switches."""
-    witness = LengthWitness((Fraction(1),) * problem.topology.n_links)
+    witness = DualCertificate((Fraction(1),) * problem.topology.n_links)
     value = witness.bound(problem.topology, problem.collective)
     return Bound(value, witness, False, model_of(problem.topology, problem.collective))

@@ -14,7 +14,7 @@ from treadle.schedules.trees.forest import ForestSchedule
 from treadle.synthesis import trees as forestcoll
 from treadle.synthesis.result import Alternative, Result
 from treadle.synthesis.trees.tree_budget import is_dyadic
-from treadle.units import format_share
+from treadle.units import format_fraction
 
 _MOST_RANKS = 256
 """Beyond, other numbers of trees are not worked out just to tell of them."""
@@ -37,7 +37,7 @@ def with_tree_choice(problem: Problem, request: ForestRequest, made: Result) -> 
     is_default, chunks = request.budget.is_default, schedule.total_units
     told: list[tuple[str, Alternative | None]] = []
     if algbw < bound.algbw and (made.exact_trees_per_root or made.exact_trees):
-        told.append(_exact(made, format_share(1 - algbw / bound.algbw), chunks, is_default=is_default))
+        told.append(_exact(made, format_fraction(1 - algbw / bound.algbw), chunks, is_default=is_default))
     if is_default and not (is_dyadic(chunks) or _is_one_a_shard(problem.collective, chunks)):
         told.append(_dyadic(problem, made, chunks))
     return replace(
@@ -88,5 +88,5 @@ def _dyadic(problem: Problem, made: Result, chunks: int) -> tuple[str, Alternati
     with under(context().unlimited):
         trees, loss = forestcoll.dyadic_alternative(problem.topology, collective)
     offer = Alternative(f"--trees {trees}", loss, trees, None)
-    text += f"; {trees} per root, {format_share(loss)} below the optimum, serve shards of a power of two"
+    text += f"; {trees} per root, {format_fraction(loss)} below the optimum, serve shards of a power of two"
     return f"{text} ({offer.option})", offer

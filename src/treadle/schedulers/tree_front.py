@@ -16,9 +16,9 @@ from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.schedules.trees.forest_transforms import reverse
 from treadle.synthesis.result import Bound
-from treadle.synthesis.trees.few.few_trees import MOST_RANKS, within_height
+from treadle.synthesis.trees.few.bounded_height_lp import BoundedHeightTrees, bounded_height_trees
+from treadle.synthesis.trees.few.fixed_k import MOST_RANKS, within_height
 from treadle.synthesis.trees.few.height_bound import bounded
-from treadle.synthesis.trees.few.low_program import LowTrees, low_trees
 from treadle.synthesis.trees.instance import instance_of
 from treadle.synthesis.trees.pipeline import synthesise
 from treadle.synthesis.trees.tree_budget import TreeBudget
@@ -71,7 +71,7 @@ class TreeFront:
     Examples
     --------
     >>> from treadle import planning
-    >>> front = planning.tree_front(planning.pose("ring:4", "allgather"), trees=[1, 2])
+    >>> front = planning.tree_front(planning.make_problem("ring:4", "allgather"), trees=[1, 2])
     >>> [(point.height, point.trees_per_root, point.algbw) for point in front.points]
     [(2, 1, Fraction(2, 1)), (2, 2, Fraction(8, 3))]
     >>> front.bound.algbw
@@ -131,7 +131,7 @@ def tree_front(
     Examples
     --------
     >>> from treadle import planning
-    >>> front = planning.tree_front(planning.pose("ring:4", "allgather"), trees=[1, 2])
+    >>> front = planning.tree_front(planning.make_problem("ring:4", "allgather"), trees=[1, 2])
     >>> [(point.height, point.trees_per_root, point.algbw) for point in front.points]
     [(2, 1, Fraction(2, 1)), (2, 2, Fraction(8, 3))]
     """
@@ -172,7 +172,7 @@ def _points(problem: Problem, trees: Iterable[int], height: int, optimum: Fracti
     gather = replace(collective, kind=CollectiveKind.ALLGATHER)
     found, most = None, None
     if gather.n_ranks <= MOST_RANKS:
-        found = low_trees(instance_of(fabric, gather), height, rounds=_ROUNDS)
+        found = bounded_height_trees(instance_of(fabric, gather), height, rounds=_ROUNDS)
         found, rate = _bounded(found)
         total = None if rate is None else rate * sum(gather.shard_weights)
         most = total if total is not None and total < optimum else None
@@ -195,7 +195,7 @@ def _point(
     return TreePoint(report.height_max, trees_per_root, report.algbw, most, schedule)
 
 
-def _bounded(found: LowTrees) -> tuple[LowTrees, Fraction | None]:
+def _bounded(found: BoundedHeightTrees) -> tuple[BoundedHeightTrees, Fraction | None]:
     """The trees, bettered where they are priced exactly, and the rate that none of their height exceed."""
     better = bounded(found, rounds=_EXACT_ROUNDS)
     return (found, None) if better is None else (better.found, better.rate)

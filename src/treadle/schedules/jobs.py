@@ -9,9 +9,9 @@ from fractions import Fraction
 from treadle.brief import brief
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.group_witness import LinkLengths, tree_cost
+from treadle.schedules.group_certificate import LinkLengths, tree_cost
 from treadle.schedules.shortest_connection import path_lengths
-from treadle.schedules.trees.allreduce_witness import common_scale
+from treadle.schedules.trees.allreduce_certificate import common_scale
 from treadle.topologies.naming import is_one_line
 from treadle.topologies.topology import Topology
 

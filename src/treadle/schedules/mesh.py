@@ -13,7 +13,7 @@ from treadle.errors import ScheduleError
 from treadle.topologies.naming import is_one_line
 
 
-@brief("text")
+@brief("notation")
 @dataclass(frozen=True)
 class Mesh:
     """Ranks in a grid: the last axis is the fastest, as in `torch.distributed.device_mesh`.
@@ -72,7 +72,7 @@ class Mesh:
         return prod(self.shape)
 
     @property
-    def text(self) -> str:
+    def notation(self) -> str:
         """Spelling on the command line: ``dp=2,tp=4``, or ``2,4`` if the axes are called 0, 1, and so on."""
         if self.axis_names == tuple(map(str, range(len(self.shape)))):
             return ",".join(map(str, self.shape))
@@ -95,15 +95,15 @@ class Mesh:
         for name in chosen:
             if name not in self.axis_names:
                 raise ScheduleError(
-                    f"mesh {self.text}: no axis {name[:40]!r}; expected some of {', '.join(self.axis_names)}"
+                    f"mesh {self.notation}: no axis {name[:40]!r}; expected some of {', '.join(self.axis_names)}"
                 )
         if not chosen or len(set(chosen)) != len(chosen):
-            raise ScheduleError(f"mesh {self.text}: axes {', '.join(chosen)}; expected each at most once")
+            raise ScheduleError(f"mesh {self.notation}: axes {', '.join(chosen)}; expected each at most once")
         inner = [self.axis_names.index(name) for name in chosen]
         outer = [axis for axis in range(len(self.shape)) if axis not in inner]
         size = prod(self.shape[axis] for axis in inner)
         if size < 2:
-            raise ScheduleError(f"mesh {self.text}: a group over {', '.join(chosen)} has one rank only")
+            raise ScheduleError(f"mesh {self.notation}: a group over {', '.join(chosen)} has one rank only")
         order = np.arange(self.n_ranks) if self.rank_order is None else np.array(self.rank_order)
         grid = order.reshape(self.shape).transpose(outer + inner).reshape(-1, size)
         return tuple(map(tuple, grid.tolist()))

@@ -12,9 +12,9 @@ from typing import Protocol
 
 from treadle.brief import brief
 from treadle.errors import ScheduleError
+from treadle.schedules.certificate import Certificate
 from treadle.schedules.collective import Collective, check_declared
 from treadle.schedules.schedule import Schedule
-from treadle.schedules.witness import Witness
 from treadle.topologies.naming import is_one_line
 from treadle.topologies.topology import Topology
 
@@ -111,7 +111,7 @@ class PlanEntry:
         """The algorithm with its options; "" for that of the plan."""
         return f"{self.algorithm} {self.options}".strip()
 
-    def serves(self, size_bytes: int) -> bool:
+    def supports(self, size_bytes: int) -> bool:
         """Return whether a size, the larger per-rank buffer, is in the range."""
         return self.min_bytes <= size_bytes and (self.max_bytes is None or size_bytes <= self.max_bytes)
 
@@ -139,7 +139,7 @@ class Plan:
         Claimed asymptotic algbw, bytes/s, of the last entry, which is for the largest sizes.
     optimal_algbw : Fraction, optional
         Claimed optimum (a bound that the certificate proves), bytes/s; None: unknown.
-    `witness` : `Witness`, optional
+    `witness` : `Certificate`, optional
         Required for a claimed optimum.
     provenance : mapping of str to str, int or float
         Version, options, seconds: for reports only, no claim depends on it.
@@ -156,7 +156,7 @@ class Plan:
     algorithm: str
     algbw: Fraction
     optimal_algbw: Fraction | None = None
-    witness: Witness | None = None
+    witness: Certificate | None = None
     provenance: Mapping[str, Scalar] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -209,7 +209,7 @@ def serving(entries: Sequence[PlanEntry], sizes: Sequence[int]) -> list[tuple[Pl
     """
     indices: list[list[int]] = [[] for _ in entries]
     for index, size in enumerate(sizes):
-        number = next((i for i, entry in enumerate(entries) if entry.serves(size)), None)
+        number = next((i for i, entry in enumerate(entries) if entry.supports(size)), None)
         if number is None:
             raise ScheduleError(f"plan: no schedule for {size} bytes")
         indices[number].append(index)

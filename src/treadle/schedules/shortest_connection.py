@@ -27,7 +27,7 @@ Distances = Mapping[tuple[int, int], int]
 """Length between joined nodes, in both orders."""
 
 
-class AskedGroup(NamedTuple):
+class GroupDemand(NamedTuple):
     """A GPU-initiated switch, the nodes of the ranks at it, and their links up and down."""
 
     switch: int
@@ -36,7 +36,7 @@ class AskedGroup(NamedTuple):
     down: Mapping[int, tuple[int, ...]]
 
 
-def asked_groups(topology: Topology, collective: Collective) -> Iterator[AskedGroup]:
+def group_demands(topology: Topology, collective: Collective) -> Iterator[GroupDemand]:
     """Yield the groups of all GPU-initiated switches that multicast or aggregate."""
     able = (topology.multicast | topology.aggregation) & ~topology.turns_round
     for switch in np.flatnonzero(able).tolist():
@@ -46,7 +46,7 @@ def asked_groups(topology: Topology, collective: Collective) -> Iterator[AskedGr
         for link in np.flatnonzero(topology.tails == switch).tolist():
             down[int(topology.heads[link])] += (link,)
         members = tuple(v for v in collective.ranks if v in up and v in down)
-        yield AskedGroup(switch, members, {v: up[v] for v in members}, {v: down[v] for v in members})
+        yield GroupDemand(switch, members, {v: up[v] for v in members}, {v: down[v] for v in members})
 
 
 def shortest_connection(
@@ -79,7 +79,7 @@ def shortest_connection(
     optional = [int(v) for v in np.flatnonzero(branches & topology.turns_round) if v not in ranks]
     groups = [
         group
-        for group in asked_groups(topology, collective)
+        for group in group_demands(topology, collective)
         if branches[group.switch] and len(group.members) > 2  # with two, a send is as short
     ]
     if len(optional) + len(groups) > MAX_BRANCHING_SWITCHES:
@@ -158,7 +158,7 @@ def _operating_length(
     far: Mapping[int, Mapping[int, int]],
     terminals: frozenset[int],
     ranks: frozenset[int],
-    asked: Sequence[AskedGroup],
+    asked: Sequence[GroupDemand],
 ) -> int | None:
     """Return the length of a shortest tree that uses one operation of each group in `asked`."""
     nodes = sorted(terminals)

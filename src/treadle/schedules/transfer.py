@@ -100,7 +100,7 @@ def _with_links(value: Any, moved: Callable[[Int32Array], Int32Array]) -> Any:
     if isinstance(value, tuple):
         return tuple(_with_links(part, moved) for part in value)
     if isinstance(value, Steps):
-        fields: tuple[str, ...] = ("way_links",) if value.has_ways else ("link",)
+        fields: tuple[str, ...] = ("way_links",) if value.has_paths else ("link",)
     else:
         fields = _LINKS[type(value)]
     return replace(value, **{key: _with_links(getattr(value, key), moved) for key in fields})

@@ -125,7 +125,7 @@ def _way_latencies(topology: Topology, schedule: StepSchedule | ExchangeSchedule
     """Nanoseconds by which the longest ways exceed the longest links, which `_step` counts, in all steps."""
     total = 0
     phases = (schedule.sends,) if isinstance(schedule, ExchangeSchedule) else schedule.phases
-    for steps in (steps for steps in phases if steps.has_ways):
+    for steps in (steps for steps in phases if steps.has_paths):
         links = topology.latencies_ns[steps.way_links]
         whole, slowest = (joined.reduceat(links, steps.way_offset[:-1]) for joined in (np.add, np.maximum))
         for step in range(steps.n_steps):

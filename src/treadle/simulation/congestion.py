@@ -12,7 +12,7 @@ import numpy as np
 from treadle.arrays import Int64Array, sums_of
 from treadle.program.program import OperationKind, Program
 from treadle.runtime.order import match_messages
-from treadle.simulation.switch_feeds import group_crossings, network_joins
+from treadle.simulation.switch_dataflow import group_crossings, network_joins
 from treadle.topologies.topology import Topology
 from treadle.verification.loads import algbw_of
 

@@ -13,9 +13,9 @@ from treadle.engine import core, run_core
 from treadle.program.program import OperationKind
 from treadle.simulation.core_values import FluidArrays, FluidTimes
 from treadle.simulation.costs.message_prices import prices
+from treadle.simulation.deadlock import deadlock_error
 from treadle.simulation.result import Simulation
 from treadle.simulation.simulation_options import LatencyModel, SimulationOptions
-from treadle.simulation.stuck import deadlock_error
 from treadle.simulation.tasks import Follows, TaskGraph
 
 _END, _START = 0, 1

@@ -12,9 +12,9 @@ from treadle.engine import core, run_core
 from treadle.errors import ScheduleError
 from treadle.simulation.clock import Clock, TimedGraph, timed_graph
 from treadle.simulation.core_values import TaskArrays, TaskTimes
+from treadle.simulation.deadlock import deadlock_error
 from treadle.simulation.result import Simulation
 from treadle.simulation.simulation_options import Sharing, SimulationOptions
-from treadle.simulation.stuck import deadlock_error
 from treadle.simulation.tasks import TaskGraph
 
 _ARRIVAL, _SLICE = 0, 1

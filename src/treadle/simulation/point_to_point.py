@@ -11,18 +11,18 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.brief import brief
-from treadle.formats.request import NOTHING_ASKED, Asked
+from treadle.formats.request import NOTHING_ASKED, Given
 from treadle.program.in_network import in_network_sends
 from treadle.program.program import OperationKind, Program
 from treadle.runtime.order import match_messages
 from treadle.schedules.collective import Collective
-from treadle.simulation.switch_feeds import group_crossings, network_joins
+from treadle.simulation.switch_dataflow import group_crossings, network_joins
 from treadle.topologies.topology import Topology
 
 
 @brief("n_sends", "algbw")
 @dataclass(frozen=True)
-class Shortfall:
+class PointToPointGap:
     """How far execution falls short of a plan where ranks do what the plan leaves to switches.
 
     Parameters
@@ -46,9 +46,9 @@ class Shortfall:
     algbw: Fraction | None
 
 
-def shortfall(
-    topology: Topology, collective: Collective, program: Program, asked: Asked = NOTHING_ASKED
-) -> Shortfall | None:
+def point_to_point_gap(
+    topology: Topology, collective: Collective, program: Program, asked: Given = NOTHING_ASKED
+) -> PointToPointGap | None:
     """What point-to-point execution reaches, or None where the plan needs nothing more of the network.
 
     Parameters
@@ -65,16 +65,16 @@ def shortfall(
     if not found:
         return None
     if topology.injection_bytes_per_s.any():
-        return Shortfall(len(found), None)
+        return PointToPointGap(len(found), None)
     loads = _loads(topology, collective, program, served)
     if loads is None:
-        return Shortfall(len(found), None)
+        return PointToPointGap(len(found), None)
     rates = zip(topology.bandwidths[loads > 0].tolist(), loads[loads > 0].tolist(), strict=True)
     slowest = min(Fraction(bandwidth, load) for bandwidth, load in rates)
-    return Shortfall(len(found), program.n_chunks * slowest)
+    return PointToPointGap(len(found), program.n_chunks * slowest)
 
 
-def _served(topology: Topology, program: Program, asked: Asked) -> set[int]:
+def _served(topology: Topology, program: Program, asked: Given) -> set[int]:
     """Sends whose chunks are all copied, or summed, by the switch at which their path begins or ends."""
     found = set()
     for send in in_network_sends(topology, program).tolist() if asked.stores or asked.sums else ():

@@ -23,7 +23,7 @@ from treadle.errors import InfeasibleError, MissingDependencyError, ScheduleErro
 from treadle.program.group_lists import ProgramGroups, as_groups
 from treadle.program.operation_lists import OperationKind, OperationLists
 from treadle.program.program import Program
-from treadle.program.program_text import groups_text
+from treadle.program.program_format import format_groups
 from treadle.runtime.mpi_build import MpiInstallation, build_interpreter
 from treadle.topologies.topology import Topology
 
@@ -204,7 +204,7 @@ def simulate_with_simgrid(
         files["hosts"].write_text(
             "".join(f"rank{rank}\n" for rank in range(groups.n_ranks)), encoding="ascii"
         )
-        files["program.txt"].write_text(groups_text(groups) if text is None else text, encoding="ascii")
+        files["program.txt"].write_text(format_groups(groups) if text is None else text, encoding="ascii")
         command = [
             *(str(simgrid.mpirun), "-np", str(groups.n_ranks)),
             *("-platform", str(files["platform.xml"]), "-hostfile", str(files["hosts"])),

@@ -13,17 +13,16 @@ from treadle.context import Context, Progress, iterate_under
 from treadle.errors import FormatError
 from treadle.inputs.problem import Problem
 from treadle.inputs.verification import require_verified
+from treadle.schedules.certificate import Certificate
 from treadle.schedules.collective import busbw_factor
 from treadle.schedules.plan import Plan, serving
 from treadle.schedules.schedule import Schedule
-from treadle.schedules.witness import Witness
 from treadle.simulation.alpha_beta import alpha_beta_curve
 from treadle.simulation.cost_models import cost_model_of
 from treadle.simulation.costs.cost_model import CostModel
 from treadle.simulation.costs.message_prices import protocol_options
 from treadle.simulation.costs.priced_fabric import priced_fabric
 from treadle.simulation.critical_path import critical_path, describe_path
-from treadle.simulation.picture import utilisation_picture as utilisation_picture
 from treadle.simulation.result import Simulation as Simulation
 from treadle.simulation.schedule_tasks import schedule_graph
 from treadle.simulation.simulate import simulate_graph
@@ -33,10 +32,11 @@ from treadle.simulation.simulation_options import LatencyModel as LatencyModel
 from treadle.simulation.simulation_options import Sharing as Sharing
 from treadle.simulation.simulation_options import SimulationOptions as SimulationOptions
 from treadle.simulation.size_bounds.problem_bounds import size_bounds
-from treadle.simulation.size_bounds.size_witness import SizeBound
+from treadle.simulation.size_bounds.size_certificate import SizeBound
 from treadle.simulation.slice_limits import SliceLimit as SliceLimit
 from treadle.simulation.tasks import TaskGraph
 from treadle.simulation.trace import simulation_trace as simulation_trace
+from treadle.simulation.utilization_drawing import draw_utilization as draw_utilization
 from treadle.tabular import Cell, Tabular, plain_row
 
 
@@ -157,7 +157,7 @@ class SimulatedSubject:
     problem: Problem
     graph: TaskGraph
     schedule: Schedule | None = None
-    witness: Witness | None = None
+    witness: Certificate | None = None
 
 
 SizedParts = Iterable[tuple[SimulatedSubject, list[int]]]

@@ -59,7 +59,7 @@ class SliceSearch:
     Notes
     -----
     Forms are two where messages hold links for a time of their own and some step has several from a rank to
-    another (`TaskGraph.bundled`), else one.
+    another (`TaskGraph.coalesced`), else one.
     """
 
     def __init__(self, graph: TaskGraph, variants: Sequence[SimulationOptions], most_tasks: int) -> None:
@@ -73,9 +73,9 @@ class SliceSearch:
             or (one.costs is not None and any(one.costs.of(kind).occupancy_ns for kind in CLASSES))
             for one in self.variants
         )
-        if not holds_links or self.graph.bundled is self.graph:
+        if not holds_links or self.graph.coalesced is self.graph:
             return (self.graph,)
-        return (self.graph, self.graph.bundled)
+        return (self.graph, self.graph.coalesced)
 
     @cached_property
     def _loads(self) -> tuple[tuple[_Loads, ...], ...]:

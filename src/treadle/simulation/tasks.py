@@ -15,7 +15,7 @@ from treadle.program.message_levels import dataflow
 from treadle.program.operation_lists import OperationKind, OperationLists
 from treadle.runtime.order import describe, is_receive, match_messages
 from treadle.simulation.costs.link_classes import link_classes
-from treadle.simulation.switch_feeds import NetworkJoin, group_crossings, network_joins, path_ends
+from treadle.simulation.switch_dataflow import NetworkJoin, group_crossings, network_joins, path_ends
 from treadle.topologies.topology import Topology
 
 
@@ -76,9 +76,9 @@ class TaskGraph:
     edge_kind: Int32Array
 
     @cached_property
-    def bundled(self) -> TaskGraph:
+    def coalesced(self) -> TaskGraph:
         """The same with messages of a step, from a rank to another over one path, in one."""
-        return bundled(self)
+        return coalesced(self)
 
     @property
     def n_tasks(self) -> int:
@@ -333,7 +333,7 @@ def _task_on(send: int, link: int, begin: Int64Array, resource: Int64Array) -> i
     return int(begin[send]) + int(np.flatnonzero(tasks == link)[0])
 
 
-def bundled(graph: TaskGraph) -> TaskGraph:
+def coalesced(graph: TaskGraph) -> TaskGraph:
     """The same tasks, but sends of one step from a rank to another over one path are one message.
 
     Parameters

@@ -9,14 +9,14 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.program.group_lists import GroupLists
 from treadle.program.operation_lists import OperationKind, OperationLists
-from treadle.simulation.picture import utilisation_over_time
 from treadle.simulation.result import Simulation
+from treadle.simulation.utilization_drawing import utilisation_over_time
 from treadle.traces.timed_lanes import (
     TICKS_PER_NS,
     Trace,
     TraceCounter,
-    TraceLane,
     TraceSpan,
+    Track,
     lanes_apart,
     ticks,
 )
@@ -67,7 +67,7 @@ def simulation_trace(simulation: Simulation) -> Trace:
     )
 
 
-def _link_lanes(simulation: Simulation) -> Iterator[TraceLane]:
+def _link_lanes(simulation: Simulation) -> Iterator[Track]:
     graph, program = simulation.graph, simulation.graph.program
     spans: dict[int, list[TraceSpan]] = {}
     begin, end = _ticks(simulation, simulation.start), _ticks(simulation, simulation.end)
@@ -84,7 +84,7 @@ def _link_lanes(simulation: Simulation) -> Iterator[TraceLane]:
         yield from lanes_apart(_LINKS, f"{resource}: {graph.resource_name(resource)}", own)
 
 
-def _rank_lanes(simulation: Simulation) -> Iterator[TraceLane]:
+def _rank_lanes(simulation: Simulation) -> Iterator[Track]:
     graph, program = simulation.graph, simulation.graph.program
     order = np.argsort(graph.operation, kind="stable")
     order = order[~graph.is_aside[order]]

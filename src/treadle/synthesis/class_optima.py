@@ -5,7 +5,7 @@ and a sink form a lattice, so the smallest one is a union of the classes that ar
 fixed. Flows and link lengths may be averaged over all automorphisms, so that some optimal ones are equal
 within each class of links. The small problems on classes hence have the optima of the whole fabric. Source:
 problem (*) of section 4.4 of the dissertation (cuts), and the linear programs behind the certificates
-`GroupLengthWitness` and `DistanceWitness`; docs/algorithms/decomposition.md, "Classes of nodes".
+`GroupDualCertificate` and `FlowDualCertificate`; docs/algorithms/decomposition.md, "Classes of nodes".
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 from treadle.math.graphs import reached
-from treadle.schedules.alltoall.alltoall_witness import MAX_LENGTH, DistanceWitness
+from treadle.schedules.alltoall.alltoall_certificate import MAX_LENGTH, FlowDualCertificate
+from treadle.schedules.certificate import BottleneckCut
 from treadle.schedules.collective import Collective
-from treadle.schedules.group_witness import GroupLengthWitness
+from treadle.schedules.group_certificate import GroupDualCertificate
 from treadle.schedules.trees.forest import Direction
-from treadle.schedules.witness import CutWitness
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.optimality import Optimum, instance_optimum
 from treadle.topologies.families import Classes, Families, NodeFamily, families_of
@@ -101,7 +101,7 @@ class ClassProblem:
 
     @cached_property
     def _places(self) -> dict[NodeFamily, Int64Array]:
-        return self.families.node_places()
+        return self.families.node_positions()
 
     def _cut(self, fixed: Sequence[Mapping[str, int]]) -> Optimum:
         """The optimum by cuts that are unions of classes; the first of two fixed ranks is the root."""
@@ -130,7 +130,7 @@ class ClassProblem:
             family, choice = classes.members[number]
             values = (split[index][at] for index, at in zip(family.indices, choice, strict=True))
             inside[self._places[family][np.ix_(*values)].ravel()] = True
-        return Optimum(best.rate, best.algbw, CutWitness(tuple(np.flatnonzero(inside).tolist())))
+        return Optimum(best.rate, best.algbw, BottleneckCut(tuple(np.flatnonzero(inside).tolist())))
 
     @cached_property
     def _around(self) -> Classes:
@@ -182,7 +182,7 @@ class ClassProblem:
                     found[head] = min(reached, found.get(head, reached))
         return [found[place] for place in range(len(classes.size))]
 
-    def allreduce_bound(self) -> tuple[Fraction, GroupLengthWitness] | None:
+    def allreduce_bound(self) -> tuple[Fraction, GroupDualCertificate] | None:
         """Return the least bound on an allreduce that link lengths prove; None if the program fails.
 
         Notes
@@ -212,7 +212,7 @@ class ClassProblem:
         rising = sorted(set(lengths))
         number = np.array([rising.index(one) for one in lengths], dtype=np.int8)
         of_link = number[self.families.link_numbers()]
-        return volume / (2 * tree), GroupLengthWitness.of_classes(rising, of_link)
+        return volume / (2 * tree), GroupDualCertificate.of_classes(rising, of_link)
 
     def _tree_terms(self, order: Sequence[str]) -> dict[str, int]:
         """Edges of a spanning tree of the ranks along each index, if joined in this order."""
@@ -269,7 +269,7 @@ class ClassProblem:
             exact=upper,
             loads=np.array(loads)[numbers],
             stored_flow=flow_of_ranks,
-            witness=DistanceWitness(np.array(whole)[numbers] // divisor),
+            witness=FlowDualCertificate(np.array(whole)[numbers] // divisor),
             method="classes of nodes",
             seconds=time.process_time() - began,
         )

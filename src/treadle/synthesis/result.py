@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, cast
 from treadle.brief import brief
 
 if TYPE_CHECKING:
+    from treadle.schedules.certificate import Certificate
     from treadle.schedules.schedule import Schedule
     from treadle.schedules.trees.forest import ForestSchedule
-    from treadle.schedules.witness import Witness
     from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
     from treadle.synthesis.trees.packers.packed import PackingAttempt
 
@@ -38,11 +38,11 @@ class Bound:
     >>> found.algbw, found.is_tight
     (Fraction(1040000000000, 3), True)
     >>> found.witness
-    <CutWitness 35 nodes>
+    <BottleneckCut 35 nodes>
     """
 
     algbw: Fraction
-    witness: Witness
+    witness: Certificate
     is_tight: bool = True
     model: str = ""
 

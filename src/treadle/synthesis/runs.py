@@ -32,7 +32,7 @@ def within(sizes: NDArray[np.integer]) -> Int64Array:
     return places
 
 
-def places_in_runs(keys: NDArray[np.generic]) -> Int64Array:
+def positions_in_runs(keys: NDArray[np.generic]) -> Int64Array:
     """Number of each row in its run of equal keys, which rise."""
     return np.arange(len(keys)) - np.searchsorted(keys, keys)
 

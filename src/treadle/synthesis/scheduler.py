@@ -18,13 +18,13 @@ from typing import Any, TypeVar
 from treadle.brief import brief
 from treadle.context import context
 from treadle.errors import FormatError, ScheduleError
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.scheduler_options import COMMON_OPTIONS, OPTIONS_OF, ScheduleForm
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.host_cards import without_cards
+from treadle.unsupported import Unsupported
 
-Need = Callable[[Topology, Collective], Refusal | None]
+Need = Callable[[Topology, Collective], Unsupported | None]
 """What must hold of a problem, named by what it asks for: ``no_switches``; why it does not hold, or None."""
 
 OptionSets = Sequence[Mapping[str, object]]
@@ -128,7 +128,7 @@ class Scheduler:
             _check_keywords(self.name, self.function, self.options)
 
     @property
-    def heeded(self) -> tuple[str, ...]:
+    def supported_options(self) -> tuple[str, ...]:
         """Fields of its form's options that have a meaning for it, those that planning sees to among them."""
         return tuple(dict.fromkeys((*self.options, *COMMON_OPTIONS[self.form])))
 
@@ -139,26 +139,28 @@ class Scheduler:
         return self.is_peer or self.comparing is Comparing.PRACTICE or ".baselines." in home
 
     @property
-    def needs_in_words(self) -> tuple[str, ...]:
+    def format_requirements(self) -> tuple[str, ...]:
         """What must hold of a problem, a few words each."""
         names = (need.partition(":")[2] if isinstance(need, str) else need.__name__ for need in self.needs)
         return tuple(name.strip("_").replace("_", " ") for name in names)
 
-    def refusal(self, topology: Topology, collective: Collective) -> Refusal | None:
+    def unsupported(self, topology: Topology, collective: Collective) -> Unsupported | None:
         """Why it does not serve a problem, as far as that is known without running it."""
         if collective.kind not in self.collectives:
-            return Refusal(f"{collective.kind} is not supported; it knows {', '.join(self.collectives)}")
+            return Unsupported(f"{collective.kind} is not supported; it knows {', '.join(self.collectives)}")
         if collective.groups is not None and not self.in_groups:
             # trees can be made of each group by itself; whether they can is found on the way
             n_groups = len(collective.groups)
             if self.form is not ScheduleForm.TREES:
-                return Refusal(
+                return Unsupported(
                     f"it knows one group of ranks, found {n_groups} at once; leave out --algorithm"
                 )
             if self.comparing is Comparing.ABLE:
-                return Refusal("copies and sums in the network are not modelled for several groups at once")
+                return Unsupported(
+                    "copies and sums in the network are not modelled for several groups at once"
+                )
             return None
-        found: Iterator[Refusal | None] = (_load(need)(topology, collective) for need in self.needs)
+        found: Iterator[Unsupported | None] = (_load(need)(topology, collective) for need in self.needs)
         return next((refusal for refusal in found if refusal is not None), None)
 
     def load(self) -> Callable[..., Any]:
@@ -340,52 +342,52 @@ def _home(record: Scheduler) -> str:
     return f"{record.function.__module__}:{getattr(record.function, '__qualname__', 'a function')}"
 
 
-def refusal_of(check: Callable[..., object], *arguments: object) -> Refusal | None:
+def unsupported_reason(check: Callable[..., object], *arguments: object) -> Unsupported | None:
     """What a check that raises ScheduleError finds wrong, as a need says it."""
     try:
         check(*arguments)
     except ScheduleError as error:
         name, _, reason = str(error).partition(": ")
-        return Refusal(reason if reason and _NAME.fullmatch(name) else str(error))
+        return Unsupported(reason if reason and _NAME.fullmatch(name) else str(error))
     return None
 
 
-def no_switches(topology: Topology, collective: Collective) -> Refusal | None:
+def no_switches(topology: Topology, collective: Collective) -> Unsupported | None:
     """Steps are of compute nodes, which store and forward."""
     if not topology.switches.size:
         return None
     if collective.kind is CollectiveKind.ALLTOALL:
-        return Refusal(
+        return Unsupported(
             f"steps store and forward, which the switches of {topology.name} cannot; expected a "
             f"direct-connect fabric, or --algorithm routes"
         )
     return _not_direct(topology, "switches")
 
 
-def hosts_store(topology: Topology, collective: Collective) -> Refusal | None:
+def hosts_store(topology: Topology, collective: Collective) -> Unsupported | None:
     """Requirement of `no_switches`, except for switches that are cards of one host each."""
     refusal = no_switches(topology, collective)
     return None if refusal is None or without_cards(topology) is not None else refusal
 
 
-def no_forwarders(topology: Topology, collective: Collective) -> Refusal | None:
+def no_forwarders(topology: Topology, collective: Collective) -> Unsupported | None:
     """Every compute node is a rank, or absent."""
     if not collective.forwarders:
         return None
     return _not_direct(topology, "compute nodes that only forward")
 
 
-def equal_shards(_: Topology, collective: Collective) -> Refusal | None:
+def equal_shards(_: Topology, collective: Collective) -> Unsupported | None:
     """No weights."""
     if collective.weights is None:
         return None
-    return Refusal(
+    return Unsupported(
         "step schedules have shards of one size; leave out the weights or use --algorithm forestcoll"
     )
 
 
-def _not_direct(topology: Topology, what: str) -> Refusal:
-    return Refusal(
+def _not_direct(topology: Topology, what: str) -> Unsupported:
+    return Unsupported(
         f"step schedules are for direct-connect fabrics, and {topology.name} comes with {what}; use "
         f"--algorithm forestcoll"
     )

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from treadle.errors import ScheduleError
-from treadle.notebook import own_fields, shown
+from treadle.notebook import displayed, own_fields
 from treadle.schedules.alltoall.routes import MAX_UNITS
 
 MAX_LAYERS = 2**8
@@ -43,7 +43,7 @@ class Form(StrEnum):
     FACTORED = "factored"
 
 
-@shown(own_fields)
+@displayed(own_fields)
 @dataclass(frozen=True)
 class SizeRequest:
     """The size that steps are to be fastest at.
@@ -67,7 +67,7 @@ class SizeRequest:
     alpha_s: float | None = None
 
 
-@shown(own_fields)
+@displayed(own_fields)
 @dataclass(frozen=True, kw_only=True)
 class SchedulerOptions:
     """Options of every form.
@@ -91,7 +91,7 @@ class SchedulerOptions:
         """Its fields, in order."""
         return fields(cls)
 
-    def asked(self) -> dict[str, object]:
+    def given(self) -> dict[str, object]:
         """Values by field of what is not at its default."""
         return {
             field.name: value
@@ -100,7 +100,7 @@ class SchedulerOptions:
         }
 
 
-@shown(own_fields)
+@displayed(own_fields)
 @dataclass(frozen=True, kw_only=True)
 class TreeOptions(SchedulerOptions):
     """Options of spanning trees.
@@ -149,7 +149,7 @@ class TreeOptions(SchedulerOptions):
     factors: Sequence[int] | None = None
 
 
-@shown(own_fields)
+@displayed(own_fields)
 @dataclass(frozen=True, kw_only=True)
 class StepOptions(SchedulerOptions):
     """Options of step schedules.
@@ -201,7 +201,7 @@ class StepOptions(SchedulerOptions):
     multicast: bool = False
 
 
-@shown(own_fields)
+@displayed(own_fields)
 @dataclass(frozen=True, kw_only=True)
 class AlltoallOptions(SchedulerOptions):
     """Options of the steps of an all-to-all.
@@ -246,7 +246,7 @@ class AlltoallOptions(SchedulerOptions):
             raise ScheduleError(f"steps: at most {self.max_steps}, expected at least 1")
 
 
-@shown(own_fields)
+@displayed(own_fields)
 @dataclass(frozen=True, kw_only=True)
 class RouteOptions(SchedulerOptions):
     """Options of routes.
@@ -338,6 +338,6 @@ def flag_of(option: str) -> str:
     return _FLAGS.get(option, f"--{option.replace('_', '-')}")
 
 
-def asked_of(keywords: Mapping[str, object]) -> dict[str, object]:
+def given_of(keywords: Mapping[str, object]) -> dict[str, object]:
     """The keywords that are not at their defaults."""
     return {name: value for name, value in keywords.items() if value != _DEFAULTS[name]}

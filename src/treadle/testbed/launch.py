@@ -9,7 +9,7 @@ from math import ceil, log2
 from pathlib import Path
 
 from treadle.program.program import Program
-from treadle.program.program_text import program_text
+from treadle.program.program_format import format_program
 from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.mpi_build import MpiInstallation
 from treadle.runtime.mpi_c import (
@@ -83,7 +83,7 @@ def run_program(
     """
     check_interpretable(program, ElementType.FLOAT32, Reduction.SUM)
     path, agent = folder / "program.txt", folder / "agent"
-    path.write_text(program_text(program), encoding="ascii")
+    path.write_text(format_program(program), encoding="ascii")
     agent.write_text(agent_script(layout, folder), encoding="ascii")
     agent.chmod(0o700)
     arguments = interpreter_arguments(

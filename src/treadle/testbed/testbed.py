@@ -11,7 +11,7 @@ import numpy as np
 
 from treadle.context import start
 from treadle.errors import ScheduleError, TreadleError
-from treadle.inputs.problem import pose
+from treadle.inputs.problem import make_problem
 from treadle.inputs.verification import require_verified
 from treadle.program.any_schedule import lower
 from treadle.program.program import OperationKind, Program
@@ -343,7 +343,7 @@ def _cases(
         for algorithm in algorithms:
             try:
                 with start():
-                    plan = solve_problem(pose(topology, kind), algorithm).plan
+                    plan = solve_problem(make_problem(topology, kind), algorithm).plan
                 cases.append(_case(plan, layout, size, rate_bytes_per_s))
             except TreadleError as error:
                 skipped.append(Skipped(kind, algorithm, str(error)))

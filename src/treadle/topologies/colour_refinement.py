@@ -80,7 +80,7 @@ def _words(*columns: NDArray[np.generic]) -> Colours:
     return words
 
 
-def merge_twins(topology: Topology) -> MergedFabric:
+def merge_equivalent(topology: Topology) -> MergedFabric:
     """Merge nodes of one kind with equal links from and to the same nodes.
 
     Any bijection between such twins is an automorphism, so merging loses nothing; unmerged, each pair of them

@@ -26,7 +26,7 @@ _KEYS = (
 _PLAIN = re.compile(r"[\w.()/+*-]+")
 
 
-def graphml_text(topology: Topology) -> str:
+def to_graphml(topology: Topology) -> str:
     """A fabric as GraphML; FormatError if a name cannot stand in XML."""
     root = etree.Element(f"{{{_NAMESPACE}}}graphml", nsmap={None: _NAMESPACE})  # type: ignore[dict-item]
     for of, name, kind in _KEYS:
@@ -52,7 +52,7 @@ def _add_data(element: etree._Element, values: Mapping[str, object]) -> None:
         etree.SubElement(element, "data", {"key": key}).text = text
 
 
-def edge_list_text(topology: Topology) -> str:
+def to_edge_list(topology: Topology) -> str:
     """A fabric as an edge list: its nodes in comments, then a directed link a line."""
     lines = ["# directed"]
     if topology.name.strip() and topology.name.isprintable():
@@ -71,7 +71,7 @@ def edge_list_text(topology: Topology) -> str:
 
 
 EXPORTS: Mapping[str, Callable[[Topology], str]] = MappingProxyType(
-    {"json": dump_topology, "graphml": graphml_text, "edge-list": edge_list_text}
+    {"json": dump_topology, "graphml": to_graphml, "edge-list": to_edge_list}
 )
 """What a fabric is written as, by name."""
 EXTENSIONS: Mapping[str, str] = MappingProxyType(

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from treadle.checking import checked
 from treadle.errors import FormatError
-from treadle.spelling import did_you_mean, spelt_alike
+from treadle.spelling import did_you_mean, similarly_spelt
 from treadle.topologies.naming import MAX_NAME
 from treadle.topologies.notations import notation_expression
 from treadle.topologies.readers.imported import Imported, ImportOptions, spelt
@@ -83,10 +83,10 @@ def parse(text: str | Path, *, format: str | None = None, options: ImportOptions
     >>> treadle.parse("dgx-a100:2")
     <Topology dgx_a100(2): 16 compute, 20 switches, 96 links>
     """
-    return parse_imported(path_text(text), format=format, options=options).topology
+    return parse_imported(format_path(text), format=format, options=options).topology
 
 
-def path_text(text: str | Path) -> str:
+def format_path(text: str | Path) -> str:
     """The text that names a file as it stands; of a Path one that is no name of the catalogue."""
     return f"./{text}" if isinstance(text, Path) and text.parent == Path() else str(text)
 
@@ -155,7 +155,7 @@ def _as_meant(match: re.Match[str]) -> str:
 def _catalogue_name(word: str) -> str:
     """What a name means, in whatever case, with dashes or underscores; itself if that is nothing."""
     name = word.strip().replace("-", "_")
-    return name if name in _CATALOGUE else spelt_alike(name, _CATALOGUE) or name
+    return name if name in _CATALOGUE else similarly_spelt(name, _CATALOGUE) or name
 
 
 def _blank(match: re.Match[str]) -> str:

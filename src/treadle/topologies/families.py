@@ -181,7 +181,7 @@ class Families:
     def build(self, name: str) -> Topology:
         """Return the fabric, which `families_of` gives this description of."""
         n, m = self.n_nodes, self.n_links // 2
-        names, where = np.empty(n, dtype=object), self.node_places()
+        names, where = np.empty(n, dtype=object), self.node_positions()
         flags = np.zeros((4, n), dtype=np.bool_)
         for family, places in where.items():
             texts = [""]
@@ -244,7 +244,7 @@ class Families:
         tails, heads, links_of, family_of = map(list, zip(*rows, strict=True))
         return Classes(members, size, tails, heads, links_of, family_of)
 
-    def node_places(self) -> dict[NodeFamily, Int64Array]:
+    def node_positions(self) -> dict[NodeFamily, Int64Array]:
         """Node numbers of each family, an axis per index."""
         places = self._places(self.nodes, 0, {})
         return {family: at for family, at in places if isinstance(family, NodeFamily)}

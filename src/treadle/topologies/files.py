@@ -14,10 +14,10 @@ from msgspec import UNSET, Meta, UnsetType
 
 from treadle.atomic import write_bytes
 from treadle.errors import FormatError, TopologyError
-from treadle.input_files import read_input_text
+from treadle.input_files import read_input_string
 from treadle.topologies.families import families_of
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
-from treadle.typed_files import Count, Table, read_json, read_value, shown
+from treadle.typed_files import Count, Table, format_value, read_json, read_value
 
 MAX_FILE_BYTES = 256 * 2**20
 """Largest topology file that is read."""
@@ -39,10 +39,10 @@ def load_topology(path: str | Path) -> Topology:
     FormatError
         If the file cannot be read or is malformed, with line and column where they are known.
     """
-    return topology_from_text(read_input_text(path, MAX_FILE_BYTES), source=str(path))
+    return parse_topology_file(read_input_string(path, MAX_FILE_BYTES), source=str(path))
 
 
-def topology_from_text(
+def parse_topology_file(
     text: str, *, source: str = "", charge: Callable[[int], None] | None = None
 ) -> Topology:
     """The fabric that a file's text describes; FormatError, which names `source`, if it is malformed.
@@ -119,7 +119,7 @@ def _topology(file: _File, source: str) -> Topology:
     except KeyError:
         places = ((number, end) for number in range(len(links)) for end in ("tail", "head"))
         number, end = next(place for place in places if getattr(links[place[0]], place[1]) not in index)
-        name = shown(getattr(links[number], end))
+        name = format_value(getattr(links[number], end))
         raise FormatError(f"links[{number}].{end}: no node is called {name}", source=source) from None
     multicast, aggregation, turns_round = (
         np.array([getattr(node, key) for node in nodes], dtype=bool) for key in _FLAGS

@@ -9,12 +9,12 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import TopologyError
-from treadle.notebook import shown
+from treadle.notebook import displayed
 from treadle.topologies.distances import distance_matrix
 from treadle.topologies.topology import Topology
 
 
-@shown(lambda array: [str(array), f"{sum(array.at_distance())} nodes"])
+@displayed(lambda array: [str(array), f"{sum(array.at_distance())} nodes"])
 @dataclass(frozen=True)
 class IntersectionArray:
     """Parameters of a distance-regular graph of diameter D.

@@ -20,7 +20,7 @@ from treadle.topologies.colour_refinement import (
     Colours,
     MergedFabric,
     Trace,
-    merge_twins,
+    merge_equivalent,
     refine,
     refine_like,
     sorted_links,
@@ -137,7 +137,7 @@ def node_kinds(topology: Topology, *, work_limit: int = DEFAULT_WORK) -> Int64Ar
     >>> node_kinds(with_failed_links(ring(5), "n0--n1")).tolist()
     [0, 0, 1, 2, 1]
     """
-    graph = merge_twins(topology)
+    graph = merge_equivalent(topology)
     colours, _ = refine(graph, graph.colours, Budget(f"{topology.name} and itself", work_limit))
     _, first, kind = np.unique(colours, return_index=True, return_inverse=True)
     numbered = np.argsort(np.argsort(first))[kind]
@@ -280,8 +280,8 @@ def _search(
     """Depth-first search for a map that respects the pinned pairs of nodes."""
     if (topology.n_nodes, topology.n_links) != (other.n_nodes, other.n_links):
         return None
-    one = merge_twins(topology)
-    two = one if other is topology else merge_twins(other)
+    one = merge_equivalent(topology)
+    two = one if other is topology else merge_equivalent(other)
     if (one.n, len(one.tails)) != (two.n, len(two.tails)):
         return None
     ours, theirs = one.colours, two.colours

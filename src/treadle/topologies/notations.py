@@ -68,7 +68,7 @@ def notation_expression(text: str) -> str:
     >>> notation_expression('L(abelian_cayley("8",3,1))')
     'line_graph(abelian_cayley("8",3,1))'
     """
-    return _Notation(text).whole()
+    return _Notation(text).integer()
 
 
 class _Notation:
@@ -105,7 +105,7 @@ class _Notation:
             place = piece.end()
         return place
 
-    def whole(self) -> str:
+    def integer(self) -> str:
         found = self._product(0)
         if self._words:
             raise self._error(f"{self._words[0]!r} is too much")

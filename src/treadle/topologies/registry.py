@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from treadle.brief import brief
 from treadle.errors import TopologyError
-from treadle.notebook import shown
+from treadle.notebook import displayed
 from treadle.topologies.catalogue import (
     cayley,
     circulants,
@@ -119,7 +119,7 @@ _GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
 _CATALOGUE = Catalogue({function.__name__: function for _, functions in _GROUPS for function in functions})
 
 
-@shown(lambda entry: [entry.signature, entry.group, entry.summary])
+@displayed(lambda entry: [entry.signature, entry.group, entry.summary])
 @brief("name", "group", "summary")
 @dataclass(frozen=True)
 class CatalogueEntry:

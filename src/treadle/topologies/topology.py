@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, FrozenArrays, Int32Array, Int64Array, exact_sum, frozen, mask_of
 from treadle.errors import MissingDependencyError, TopologyError
-from treadle.notebook import own_words, shown
+from treadle.notebook import displayed, own_repr
 from treadle.spelling import counted
 from treadle.topologies.naming import is_one_line
 from treadle.topologies.typed_quantities import bandwidth_of
@@ -37,7 +37,7 @@ def _figures(topology: Topology) -> list[str]:
     return [topology.name, f"{len(topology.compute_nodes)} compute", switches, links]
 
 
-@shown(_figures)
+@displayed(_figures)
 @dataclass(frozen=True, eq=False)
 class Topology(FrozenArrays):
     """A network fabric.
@@ -291,7 +291,7 @@ _OF_NODES = ("is_compute", "multicast", "aggregation", "turns_round", "injection
 _OPTIONAL = ("latencies_ns", "multicast", "aggregation", "turns_round", "injection_bytes_per_s")
 
 
-@shown(own_words)
+@displayed(own_repr)
 class TopologyBuilder:
     """Collects nodes and links by name; `build` makes the value.
 

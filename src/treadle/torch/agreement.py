@@ -58,7 +58,7 @@ class CallSignature:
         return blake2b(repr(self).encode(), digest_size=8).digest()
 
     @property
-    def text(self) -> str:
+    def summary(self) -> str:
         """The call in at most `_WORDS_BYTES` bytes."""
         sizes = [f"{count} {str(dtype).removeprefix('torch.')}" for count, dtype in self.tensors]
         if len(sizes) > 2:
@@ -174,7 +174,7 @@ class CallAgreement:
         DistBackendError
             At every rank, if they are not the same.
         """
-        own = asked.digest + asked.text.encode()[:_WORDS_BYTES].ljust(_WORDS_BYTES)
+        own = asked.digest + asked.summary.encode()[:_WORDS_BYTES].ljust(_WORDS_BYTES)
         found = self._gather(asked.name, own)
         if any(one != own for one in found):
             raise _UnlikeCallsError(
@@ -215,7 +215,7 @@ class CallAgreement:
                 if self._store.compare_set(f"{key}/first", "", own).decode() != own:
                     self._store.set(f"{key}/unlike", "1")
                 if self._store.check([f"{key}/unlike"]):
-                    self._store.set(f"{key}/{self._group.rank}", json.dumps(call.signature.text))
+                    self._store.set(f"{key}/{self._group.rank}", json.dumps(call.signature.summary))
                     words = self._described(self._said(key))
                     self._store.set("found", words)
                     return words

@@ -36,7 +36,7 @@ def are_plain(*tensors: Tensor) -> bool:
     )
 
 
-def are_alike(*tensors: Tensor) -> bool:
+def are_equal_sizes(*tensors: Tensor) -> bool:
     """Whether all tensors have as many elements, of one type."""
     return len({(tensor.numel(), tensor.dtype) for tensor in tensors}) <= 1
 

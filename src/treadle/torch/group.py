@@ -36,7 +36,7 @@ from treadle.torch import collectives
 from treadle.torch.agreement import CallAgreement, CallSignature, signature
 from treadle.torch.collectives import (
     Fallback,
-    are_alike,
+    are_equal_sizes,
     are_plain,
     as_list,
     call_options,
@@ -160,7 +160,7 @@ class TreadleGroup(ProcessGroup):
     def _fit(self, pairs: Iterable[tuple[Sequence[Tensor], Tensor]]) -> bool:
         """Whether each list has a dense tensor for every rank, all like the tensor next to the list."""
         return all(
-            len(listed) == self._size and are_alike(own, *listed) and are_plain(own, *listed)
+            len(listed) == self._size and are_equal_sizes(own, *listed) and are_plain(own, *listed)
             for listed, own in pairs
         )
 
@@ -227,7 +227,7 @@ class TreadleGroup(ProcessGroup):
         options = call_options(AllToAllOptions(), "", opts, timeout)
         splits = [list(output_split_sizes), list(input_split_sizes)]
         is_equal = len({size for sizes in splits for size in sizes}) <= 1
-        fits = is_equal and are_alike(output, input) and output.numel() % self._size == 0
+        fits = is_equal and are_equal_sizes(output, input) and output.numel() % self._size == 0
         has_sizes = any(splits)
 
         def exchange(*call: Any) -> None:
@@ -254,7 +254,7 @@ class TreadleGroup(ProcessGroup):
         options = call_options(AllToAllOptions(), "", opts, timeout)
 
         def exchange(*call: Any) -> None:
-            self._agree(are_alike(*output_tensors, *input_tensors))
+            self._agree(are_equal_sizes(*output_tensors, *input_tensors))
             collectives.alltoall_list(*call)
 
         return self._run(
@@ -381,7 +381,7 @@ class TreadleGroup(ProcessGroup):
         if self._size == 1:
             return fallback(other)
 
-        def refusal() -> str | None:
+        def unsupported() -> str | None:
             """Run the calls; return why they cannot be served, or None."""
             if function is None or not calls:
                 server = "no kernel" if is_on_gpu else "gloo alone"
@@ -396,7 +396,7 @@ class TreadleGroup(ProcessGroup):
 
         if is_on_gpu:  # on the caller's stream, in the caller's thread
             with self._gpu.calls.call(asked):
-                reason = refusal()
+                reason = unsupported()
                 if reason is None:
                     return GpuWork(self._gpu, list(tensors))
                 self._warn(asked.name, reason, "gloo" if self._nccl is None else "NCCL")
@@ -404,7 +404,7 @@ class TreadleGroup(ProcessGroup):
 
         def turn() -> list[Tensor]:
             with self._calls.call(asked):
-                reason = refusal()
+                reason = unsupported()
                 if reason is None:
                     return list(tensors)
                 self._warn(asked.name, reason)

@@ -150,7 +150,7 @@ class PlanSource:
                 (shared, entry)
                 for shared in table.plans
                 for entry in shared.plan.entries
-                if entry.serves(size_bytes)
+                if entry.supports(size_bytes)
             ),
             None,
         )

@@ -49,7 +49,7 @@ def ticks(seconds: float) -> int:
 
 @brief("process", "name")
 @dataclass(frozen=True)
-class TraceLane:
+class Track:
     """Spans of which no two overlap.
 
     Parameters
@@ -91,12 +91,12 @@ class Trace:
 
     Parameters
     ----------
-    lanes : tuple of TraceLane
+    lanes : tuple of Track
     counters : tuple of TraceCounter
     about : mapping of str to Detail
     """
 
-    lanes: tuple[TraceLane, ...]
+    lanes: tuple[Track, ...]
     counters: tuple[TraceCounter, ...] = ()
     about: Mapping[str, Detail] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -107,7 +107,7 @@ class Trace:
         return tuple(lanes | dict.fromkeys(counter.process for counter in self.counters))
 
 
-def lanes_apart(process: str, name: str, spans: Iterable[TraceSpan]) -> tuple[TraceLane, ...]:
+def lanes_apart(process: str, name: str, spans: Iterable[TraceSpan]) -> tuple[Track, ...]:
     """As few lanes as hold the spans without overlap; the second and later ones are numbered.
 
     Examples
@@ -129,6 +129,6 @@ def lanes_apart(process: str, name: str, spans: Iterable[TraceSpan]) -> tuple[Tr
         held[place].append(span)
         heapq.heappush(busy, (span.end, place))
     return tuple(
-        TraceLane(process, name if not place else f"{name} ({place + 1})", tuple(own))
+        Track(process, name if not place else f"{name} ({place + 1})", tuple(own))
         for place, own in enumerate(held)
     )

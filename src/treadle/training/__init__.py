@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from treadle.training.compute_times import read_layer_times as read_layer_times
     from treadle.training.costs import AlphaBetaCosts as AlphaBetaCosts
     from treadle.training.costs import Costs as Costs
-    from treadle.training.device_memory import Keeping as Keeping
+    from treadle.training.device_memory import ActivationPolicy as ActivationPolicy
     from treadle.training.device_memory import MemoryParts as MemoryParts
     from treadle.training.device_memory import memory_parts as memory_parts
-    from treadle.training.device_memory import shortfall as shortfall
+    from treadle.training.device_memory import missing_bytes as missing_bytes
     from treadle.training.devices import Accelerator as Accelerator
     from treadle.training.devices import accelerator as accelerator
     from treadle.training.devices import read_accelerator as read_accelerator

@@ -16,7 +16,7 @@ from math import isfinite
 from typing import Protocol
 
 from treadle.errors import FormatError, TreadleError
-from treadle.notebook import own_fields, shown
+from treadle.notebook import displayed, own_fields
 from treadle.training.csv_rows import csv_rows
 from treadle.training.devices import ELEMENT_BYTES, Accelerator
 from treadle.training.models.model_layer import ModelLayer, Work, WorkKind
@@ -35,7 +35,7 @@ _MOST_ROWS = 100_000
 _MOST_TEXT = 10_000_000
 
 
-@shown(own_fields)
+@displayed(own_fields)
 @dataclass(frozen=True)
 class LocalWork:
     """What one device has of a micro-batch.
@@ -81,7 +81,7 @@ class ComputeTimes(Protocol):
     """Where the seconds of computing come from."""
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """Where from, for reports."""
 
     def work_times(self, layer: ModelLayer, local: LocalWork) -> tuple[WorkTime, ...]:
@@ -91,7 +91,7 @@ class ComputeTimes(Protocol):
         """Seconds of the optimizer's step over so many parameters of this device."""
 
 
-@shown(own_fields)
+@displayed(own_fields)
 @dataclass(frozen=True)
 class LayerTimes:
     """Seconds of a layer in one micro-batch: what runs before its exchanges, and its experts' part.
@@ -127,7 +127,7 @@ def layer_times(times: ComputeTimes, layer: ModelLayer, local: LocalWork) -> Lay
     return LayerTimes(*sums)
 
 
-@shown(own_fields)
+@displayed(own_fields)
 @dataclass(frozen=True)
 class RooflineTimes:
     """Times from peaks.
@@ -182,7 +182,7 @@ class RooflineTimes:
             )
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """What is assumed, in words."""
         share, attention = self.memory_efficiency, self.attention_efficiency
         rest = "" if share is None else f", {share:.3g} of its memory's bandwidth"
@@ -299,7 +299,7 @@ class MeasuredTimes:
     optimizer_seconds: float = 0.0
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """Where the times come from."""
         return f"measured: {len(self.rows)} rows of layer times"
 

@@ -27,7 +27,7 @@ class Costs(Protocol):
     """Seconds of communication on one fabric with one mesh, by one way of scheduling."""
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """Where the seconds come from, for reports: ``Treadle's plans``, ``ring``, ``the bound``."""
         ...
 
@@ -51,7 +51,7 @@ class Costs(Protocol):
     def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[Seconds, ...]:
         """How many times longer each takes, at least 1, while all of these run at once.
 
-        They come sorted by `traffic_words`; the same traffic may stand there twice.
+        They come sorted by `format_traffic`; the same traffic may stand there twice.
         """
         ...
 
@@ -60,7 +60,7 @@ class RememberedCosts:
     """Costs that are asked once for the same."""
 
     def __init__(self, costs: Costs) -> None:
-        self._costs, self.words, self.is_bound = costs, costs.words, costs.is_bound
+        self._costs, self.summary, self.is_bound = costs, costs.summary, costs.is_bound
         self.time_s, self.send_s = cache(costs.time_s), cache(costs.send_s)
         self.slowdowns = cache(costs.slowdowns)
 
@@ -81,9 +81,9 @@ class DerivedCosts:
     costs: Costs
 
     @property
-    def words(self) -> str:
-        """As `Costs.words`."""
-        return self.costs.words
+    def summary(self) -> str:
+        """As `Costs.summary`."""
+        return self.costs.summary
 
     @property
     def is_bound(self) -> bool:
@@ -99,7 +99,7 @@ class DerivedCosts:
         return self.costs.slowdowns(running)
 
 
-@brief("words", "alpha_s", "rates")
+@brief("summary", "alpha_s", "rates")
 @dataclass(frozen=True)
 class AlphaBetaCosts:
     """Latency and rate by kind and axes: ``alpha_s + size / rate``.
@@ -112,8 +112,8 @@ class AlphaBetaCosts:
         Bytes/s, above 0: size over time of large sizes.
     together : mapping from tuple of Traffic to tuple of numbers
         Slowdowns, at least 1, of those that run at once, in the order of the key, which is sorted by
-        `traffic_words`; of others 1.
-    words : str
+        `format_traffic`; of others 1.
+    summary : str
     is_bound : bool
 
     Raises
@@ -133,7 +133,7 @@ class AlphaBetaCosts:
     together: Mapping[tuple[Traffic, ...], tuple[Seconds, ...]] = field(
         default_factory=lambda: MappingProxyType({})
     )
-    words: str = "alpha and rate"
+    summary: str = "alpha and rate"
     is_bound: bool = False
 
     def __post_init__(self) -> None:
@@ -142,20 +142,20 @@ class AlphaBetaCosts:
         for traffic, rate in self.rates.items():
             if not rate > 0:
                 raise ScheduleError(
-                    f"costs: {traffic_words(traffic)} at {rate} bytes/s; expected more than 0"
+                    f"costs: {format_traffic(traffic)} at {rate} bytes/s; expected more than 0"
                 )
         for running, factors in self.together.items():
             if len(running) != len(factors) or not all(factor >= 1 for factor in factors):
                 raise ScheduleError(
-                    f"costs: slowdowns of {', '.join(map(traffic_words, running))}: expected a number of at "
+                    f"costs: slowdowns of {', '.join(map(format_traffic, running))}: expected a number of at "
                     "least 1 for each"
                 )
 
     def _seconds(self, traffic: Traffic, size_bytes: int) -> Seconds:
         rate = self.rates.get(traffic)
         if rate is None:
-            known = ", ".join(map(traffic_words, self.rates))
-            raise ScheduleError(f"costs: no rate of {traffic_words(traffic)}; there are {known}")
+            known = ", ".join(map(format_traffic, self.rates))
+            raise ScheduleError(f"costs: no rate of {format_traffic(traffic)}; there are {known}")
         return self.alpha_s + Fraction(size_bytes) / exact(rate)
 
     def time_s(self, kind: CollectiveKind, axes: tuple[str, ...], size_bytes: int) -> Seconds:
@@ -171,7 +171,7 @@ class AlphaBetaCosts:
         return self.together.get(running, (1,) * len(running))
 
 
-def traffic_words(traffic: Traffic) -> str:
+def format_traffic(traffic: Traffic) -> str:
     """Kind and axes in words: ``allreduce along dp,ep``."""
     kind, axes = traffic
     return f"{'send' if kind is None else kind.value} along {','.join(axes)}"

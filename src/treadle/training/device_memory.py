@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 
 from treadle.brief import brief
 from treadle.errors import TreadleError
-from treadle.notebook import own_fields, shown
+from treadle.notebook import displayed, own_fields
 from treadle.training.compute_times import LocalWork
 from treadle.training.models.model_layer import LOGITS, ModelLayer, Saved, Weight
 
@@ -24,9 +24,9 @@ _LOGIT_COPIES = 2.5
 """Of the fp32 logits when the loss is taken: they, its terms or gradients, and logits of half the width."""
 
 
-@shown(own_fields)
+@displayed(own_fields)
 @dataclass(frozen=True, kw_only=True)
-class Keeping:
+class ActivationPolicy:
     """How a device keeps what it must remember.
 
     Parameters
@@ -130,7 +130,7 @@ def memory_parts(
     pieces: Sequence[Sequence[ModelLayer]],
     order: Iterable[tuple[int, bool]],
     local: LocalWork,
-    keeping: Keeping,
+    keeping: ActivationPolicy,
     *,
     read: LocalWork | None = None,
 ) -> MemoryParts:
@@ -186,11 +186,11 @@ def _whole(weight: Weight, local: LocalWork) -> float:
     return weight.elements / (local.tp if weight.split else 1) / (local.ep if weight.expert else 1)
 
 
-def _shards(weight: Weight, keeping: Keeping) -> int:
+def _shards(weight: Weight, keeping: ActivationPolicy) -> int:
     return keeping.expert_shards if weight.expert else keeping.weight_shards
 
 
-def _kept(layer: ModelLayer, local: LocalWork, keeping: Keeping, *, of_state: bool = False) -> float:
+def _kept(layer: ModelLayer, local: LocalWork, keeping: ActivationPolicy, *, of_state: bool = False) -> float:
     found = 0.0
     for weight in layer.weights:
         state = (keeping.expert_state_shards if weight.expert else keeping.state_shards) if of_state else 1
@@ -198,12 +198,12 @@ def _kept(layer: ModelLayer, local: LocalWork, keeping: Keeping, *, of_state: bo
     return found
 
 
-def _weight_bytes(layer: ModelLayer, keeping: Keeping) -> int:
+def _weight_bytes(layer: ModelLayer, keeping: ActivationPolicy) -> int:
     own = keeping.block_weight_bytes
     return keeping.weight_bytes if own is None or not layer.cache_elements else own
 
 
-def _gathered(pieces: Sequence[Sequence[ModelLayer]], local: LocalWork, keeping: Keeping) -> float:
+def _gathered(pieces: Sequence[Sequence[ModelLayer]], local: LocalWork, keeping: ActivationPolicy) -> float:
     """Whole layers beside the shards: those in use and ahead, and one gradient."""
 
     def sharded(layer: ModelLayer) -> float:
@@ -228,7 +228,7 @@ def _gathered(pieces: Sequence[Sequence[ModelLayer]], local: LocalWork, keeping:
     return at_once * keeping.element_bytes + gradient
 
 
-def _saved_bytes(layer: ModelLayer, part: Saved, local: LocalWork, keeping: Keeping) -> float:
+def _saved_bytes(layer: ModelLayer, part: Saved, local: LocalWork, keeping: ActivationPolicy) -> float:
     tokens = float(local.tokens_here(part.stream or layer.stream))
     if part.attended is not None:
         tokens *= float(part.attended.mean(local.tokens[layer.attended_stream(part)]))
@@ -236,7 +236,7 @@ def _saved_bytes(layer: ModelLayer, part: Saved, local: LocalWork, keeping: Keep
     return float(part.elements) * tokens / shards * keeping.element_bytes
 
 
-def _kept_of_layer(layer: ModelLayer, local: LocalWork, keeping: Keeping) -> float:
+def _kept_of_layer(layer: ModelLayer, local: LocalWork, keeping: ActivationPolicy) -> float:
     """Bytes that a layer saves of a micro-batch, logits apart."""
     has_scores = keeping.recompute != "attention" and not keeping.fused_attention
     kept = [part for part in layer.saved if part.name != LOGITS and (has_scores or not part.in_attention)]
@@ -247,7 +247,7 @@ def _activations(
     pieces: Sequence[Sequence[ModelLayer]],
     order: Iterable[tuple[int, bool]],
     local: LocalWork,
-    keeping: Keeping,
+    keeping: ActivationPolicy,
 ) -> float:
     """The most that is saved at one time over the passes of the stage."""
     whole = [[_kept_of_layer(layer, local, keeping) for layer in piece] for piece in pieces]
@@ -276,13 +276,13 @@ def _activations(
     return most + again
 
 
-def _logits(layers: Sequence[ModelLayer], local: LocalWork, keeping: Keeping) -> float:
+def _logits(layers: Sequence[ModelLayer], local: LocalWork, keeping: ActivationPolicy) -> float:
     copies = _LOGIT_COPIES if keeping.is_training else 1
     logits = [(layer, part) for layer in layers for part in layer.saved if part.name == LOGITS]
     return copies * sum(_saved_bytes(layer, part, local, keeping) for layer, part in logits)
 
 
-def _buffers(layers: Sequence[ModelLayer], local: LocalWork, keeping: Keeping) -> float:
+def _buffers(layers: Sequence[ModelLayer], local: LocalWork, keeping: ActivationPolicy) -> float:
     """Tokens to experts and back; tokens of all tensor ranks; keys and values of whole sequences."""
     exchanged = gathered = passed = 0.0
     for layer in layers:
@@ -301,14 +301,14 @@ def _buffers(layers: Sequence[ModelLayer], local: LocalWork, keeping: Keeping) -
     return (exchanged + gathered + passed) * keeping.element_bytes
 
 
-def _cache(layer: ModelLayer, local: LocalWork, keeping: Keeping) -> float:
+def _cache(layer: ModelLayer, local: LocalWork, keeping: ActivationPolicy) -> float:
     tokens = local.tokens[layer.stream]
     kept = min(tokens, layer.cache_window or tokens)
     elements = float(local.sequences) * layer.cache_elements * kept / local.cp
     return elements / min(local.tp, layer.kv_pieces) * keeping.element_bytes
 
 
-def shortfall(parts: Sequence[MemoryParts], memory_bytes: int) -> str:
+def missing_bytes(parts: Sequence[MemoryParts], memory_bytes: int) -> str:
     """What does not fit, in words; "" if every device's parts do.
 
     Parameters

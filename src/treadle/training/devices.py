@@ -15,7 +15,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from treadle.errors import FormatError, TreadleError
-from treadle.notebook import own_fields, shown
+from treadle.notebook import displayed, own_fields
 from treadle.spelling import known_name, unknown
 from treadle.typed_files import Table, read_toml
 from treadle.units import parse_bandwidth, parse_size
@@ -34,7 +34,7 @@ Embedding and head stay in 16 bits there, as in the weights published with DeepS
 _MOST_TEXT = 100_000
 
 
-@shown(own_fields)
+@displayed(own_fields)
 @dataclass(frozen=True)
 class Accelerator:
     """A device that ranks run on: one rank each.

@@ -85,7 +85,7 @@ def _changes(setup: TrainingSetup, kind: str) -> Iterator[_Change]:
         for more in list(Recompute)[list(Recompute).index(options.recompute) + 1 :]:
             yield {"--recompute": more.value}, {"recompute": more}
     elif kind == "micro-batches":
-        sequences = setup.share.sequences * options.micro_batches
+        sequences = setup.rank_part.sequences * options.micro_batches
         for count in range(options.micro_batches + 1, sequences + 1):
             if sequences % count == 0:
                 yield {"--micro-batches": str(count)}, {"micro_batches": count}
@@ -98,7 +98,7 @@ def _changes(setup: TrainingSetup, kind: str) -> Iterator[_Change]:
         names = tuple("fsdp" if name == "dp" else name for name in mesh.axis_names)
         unset = {"--zero": "0"} if options.zero else {}
         sharded = replace(mesh, axis_names=names)
-        yield {"--mesh": sharded.text, **unset}, {"mesh": sharded, "zero": 0}
+        yield {"--mesh": sharded.notation, **unset}, {"mesh": sharded, "zero": 0}
 
 
 def _more(setup: TrainingSetup, axis: str, most: int) -> Iterator[_Change]:
@@ -114,5 +114,5 @@ def _more(setup: TrainingSetup, axis: str, most: int) -> Iterator[_Change]:
         changed = {**sizes, axis: sizes[axis] * factor, source: sizes[source] // factor}
         kept = {name: size for name, size in changed.items() if size > 1}
         mesh = Mesh(tuple(kept.values()), tuple(kept))
-        yield {"--mesh": mesh.text}, {"mesh": mesh}
+        yield {"--mesh": mesh.notation}, {"mesh": mesh}
         factor *= 2

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from treadle.checking import unexpected
 from treadle.errors import FormatError
-from treadle.input_files import is_file, read_input_text
-from treadle.spelling import spelt_alike
+from treadle.input_files import is_file, read_input_string
+from treadle.spelling import similarly_spelt
 from treadle.training.models.layer_table import read_model
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.models.zoo import MODELS, zoo_model
@@ -32,9 +32,9 @@ def as_model(value: object, *, samples: bool = False) -> TrainingModel:
         raise unexpected("model", "a TrainingModel, a name, or a file", value)
     text = str(value)
     names_file = isinstance(value, Path) or "/" in text or text.lower().endswith(_SUFFIXES)
-    if not names_file and (spelt_alike(text, MODELS) is not None or not is_file(text[:200])):
+    if not names_file and (similarly_spelt(text, MODELS) is not None or not is_file(text[:200])):
         return zoo_model(text)
-    content = read_input_text(text, _MOST_FILE, expected="a config.json, or layers as CSV")
+    content = read_input_string(text, _MOST_FILE, expected="a config.json, or layers as CSV")
     try:
         return read_model(content, name=Path(text).stem, unit="sample" if samples else "token")
     except FormatError as error:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from treadle.brief import brief
+from treadle.format_choice import format_choice
 from treadle.schedules.mesh import Mesh
 from treadle.tabular import Cell, Tabular, plain_row
-from treadle.told_by import told_by
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.serving import ServingOutcome, ServingPhase
 
@@ -46,7 +46,7 @@ class ServeRow:
     model_words: tuple[str, ...]
 
 
-@told_by("treadle.render.training:phase_rows")
+@format_choice("treadle.render.training:phase_rows")
 @dataclass(frozen=True)
 class ServeResult(Tabular):
     """Phases side by side: a row for each fabric, schedule and batch.

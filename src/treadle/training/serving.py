@@ -18,13 +18,13 @@ from treadle.errors import ScheduleError
 from treadle.schedules.mesh import Mesh
 from treadle.training.compute_times import ComputeTimes, LocalWork
 from treadle.training.costs import Costs, RememberedCosts, Seconds
-from treadle.training.device_memory import Keeping, MemoryParts, memory_parts
+from treadle.training.device_memory import ActivationPolicy, MemoryParts, memory_parts
 from treadle.training.devices import Accelerator
 from treadle.training.forms.axes import AXIS_FORMS, ParallelLayout
 from treadle.training.forms.issue import Chain, Issue
 from treadle.training.forms.layer_forms import layer_passes, with_quicker_order
 from treadle.training.forms.layer_passes import layer_seconds
-from treadle.training.forms.share import Share
+from treadle.training.forms.rank_part import RankPart
 from treadle.training.forms.suitable import check_positions, check_suitable
 from treadle.training.models.model_layer import ModelLayer
 from treadle.training.models.training_model import TrainingModel
@@ -95,7 +95,7 @@ class ServingSetup:
         layout = ParallelLayout(self.mesh)
         if others := [axis for axis in layout.among(*AXIS_FORMS) if axis not in SERVING_AXES]:
             raise ScheduleError(
-                f"mesh {self.mesh.text}: serving knows no axis {others[0]}; expected some of "
+                f"mesh {self.mesh.notation}: serving knows no axis {others[0]}; expected some of "
                 f"{', '.join(SERVING_AXES)}"
             )
         check_suitable(self.model, layout)
@@ -109,7 +109,7 @@ class ServingSetup:
         if self.sequences < 1 or self.sequences % layout.replicas:
             raise ScheduleError(
                 f"batch of {self.sequences}: expected a multiple of {layout.replicas}, the ranks of mesh "
-                f"{self.mesh.text} with sequences of their own"
+                f"{self.mesh.notation} with sequences of their own"
             )
 
     @property
@@ -178,7 +178,7 @@ class ServingOutcome:
     @property
     def memory(self) -> MemoryParts:
         """What a rank must hold, with the keys and values of all its sequences."""
-        keeping = Keeping(
+        keeping = ActivationPolicy(
             weight_bytes=self.setup.weight_bytes,
             element_bytes=self.setup.element_bytes,
             block_weight_bytes=self.setup.block_weight_bytes,
@@ -206,7 +206,7 @@ def simulate_phase(setup: ServingSetup, costs: Costs) -> ServingOutcome:
     layout = ParallelLayout(setup.mesh)
     for layer, local in setup.passes:
         tokens = dict.fromkeys(local.tokens, 1) if setup.is_decoding else local.tokens
-        plain = Share(layout, options, setup.sequences // layout.replicas, tokens)
+        plain = RankPart(layout, options, setup.sequences // layout.replicas, tokens)
         share = with_quicker_order(plain, [layer], issue.costs)
         passes = layer_passes(layer, layer_seconds(setup.times, layer, local), share)
         issue.act(chain, layer.name, passes.forward, Category.FORWARD)

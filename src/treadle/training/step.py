@@ -12,15 +12,15 @@ from treadle.errors import ScheduleError
 from treadle.schedules.mesh import Mesh
 from treadle.training.compute_times import ComputeTimes, LocalWork
 from treadle.training.costs import Costs, RememberedCosts, Seconds
-from treadle.training.device_memory import Keeping, MemoryParts, memory_parts
+from treadle.training.device_memory import ActivationPolicy, MemoryParts, memory_parts
 from treadle.training.devices import Accelerator
 from treadle.training.forms.axes import ParallelLayout
 from treadle.training.forms.layer_forms import with_quicker_order
 from treadle.training.forms.layer_passes import LayerSeconds, layer_seconds
 from treadle.training.forms.pipeline_parallel import stage_order
-from treadle.training.forms.share import Share, share_of
+from treadle.training.forms.rank_part import RankPart, rank_part
 from treadle.training.forms.suitable import check_positions, check_suitable
-from treadle.training.forms.training_tasks import PlacedModel, place_model, training_tasks
+from treadle.training.forms.training_tasks import PlacedModel, divide_model, training_tasks
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.timeline.contention import Contention
 from treadle.training.timeline.streams import run_tasks
@@ -77,7 +77,7 @@ class TrainingSetup:
         check_suitable(self.model, ParallelLayout(self.mesh))
         check_positions(self.model, self.tokens)
         self.device.peak(self.precision)
-        _ = self.share
+        _ = self.rank_part
         passes = 2 * self.model.n_layers * self.options.micro_batches
         if passes > MOST_PASSES:
             raise ScheduleError(
@@ -86,16 +86,16 @@ class TrainingSetup:
             )
 
     @cached_property
-    def share(self) -> Share:
+    def rank_part(self) -> RankPart:
         """A rank's part of the step."""
-        return share_of(ParallelLayout(self.mesh), self.options, self.sequences, self.tokens)
+        return rank_part(ParallelLayout(self.mesh), self.options, self.sequences, self.tokens)
 
     @property
     def local(self) -> LocalWork:
         """A rank's part of a micro-batch, as times of computing take it."""
-        layout = self.share.layout
+        layout = self.rank_part.layout
         return LocalWork(
-            self.share.sequences,
+            self.rank_part.sequences,
             self.tokens,
             tp=layout.size("tp"),
             cp=layout.size("cp"),
@@ -104,19 +104,19 @@ class TrainingSetup:
         )
 
     @property
-    def keeping(self) -> Keeping:
+    def activation_policy(self) -> ActivationPolicy:
         """How a rank keeps what it must remember."""
-        layout, options = self.share.layout, self.options
+        layout, options = self.rank_part.layout, self.options
         shards = {kind: layout.size(*layout.shard_axes(expert=kind)) for kind in (False, True)}
-        states = {kind: layout.size(*self.share.state_axes(expert=kind)) for kind in (False, True)}
-        return Keeping(
+        states = {kind: layout.size(*self.rank_part.state_axes(expert=kind)) for kind in (False, True)}
+        return ActivationPolicy(
             weight_shards=shards[False],
             expert_shards=shards[True],
             state_shards=states[False] // shards[False],
             expert_state_shards=states[True] // shards[True],
             shards_gradients=options.zero == 2,
-            reshard_after_forward=self.share.reshards,
-            keeps_whole_gradients=not self.share.reshards and options.micro_batches > 1,
+            reshard_after_forward=self.rank_part.reshards,
+            keeps_whole_gradients=not self.rank_part.reshards and options.micro_batches > 1,
             prefetch=options.prefetch,
             recompute=options.recompute.value,
             fused_attention=options.has_fused_attention,
@@ -139,7 +139,7 @@ def _layer_seconds(setup: TrainingSetup) -> list[LayerSeconds]:
 
 def step_memory(setup: TrainingSetup, placed: PlacedModel | None = None) -> tuple[MemoryParts, ...]:
     """What a rank of each stage must hold; ScheduleError if the model cannot be cut into stages."""
-    placed = placed or place_model(setup.model.layers, _layer_seconds(setup), setup.share)
+    placed = placed or divide_model(setup.model.layers, _layer_seconds(setup), setup.rank_part)
     batches, interleave = setup.options.micro_batches, setup.options.interleave
     found = []
     for stage in range(placed.stages):
@@ -147,7 +147,7 @@ def step_memory(setup: TrainingSetup, placed: PlacedModel | None = None) -> tupl
         pieces = [[placed.layers[place] for place in chunk] for chunk in chunks]
         visits = stage_order(stage, placed.stages, batches, interleave)
         order = [(visit.chunk // placed.stages, visit.is_forward) for visit in visits]
-        found.append(memory_parts(pieces, order, setup.local, setup.keeping))
+        found.append(memory_parts(pieces, order, setup.local, setup.activation_policy))
     return tuple(found)
 
 
@@ -251,17 +251,17 @@ def simulate_step(setup: TrainingSetup, costs: Costs) -> StepOutcome:
         If the model cannot be cut into the stages of the mesh, or the micro-batches not be interleaved.
     """
     known = RememberedCosts(costs)
-    setup = replace(setup, options=with_quicker_order(setup.share, setup.model.layers, known).options)
+    setup = replace(setup, options=with_quicker_order(setup.rank_part, setup.model.layers, known).options)
     seconds = _layer_seconds(setup)
-    placed = place_model(setup.model.layers, seconds, setup.share)
-    layout, options = setup.share.layout, setup.options
+    placed = divide_model(setup.model.layers, seconds, setup.rank_part)
+    layout, options = setup.rank_part.layout, setup.options
     has_buckets = layout.size("fsdp") == 1 and any(layout.replica_axes(expert=one) for one in (False, True))
     best: StepOutcome | None = None
     for capacity in BUCKETS if options.bucket_bytes is None and has_buckets else [options.bucket_bytes]:
         tasks = training_tasks(
             placed,
             seconds,
-            setup.share,
+            setup.rank_part,
             known,
             optimizer_s=setup.times.optimizer_s,
             bucket_bytes=capacity or BUCKETS[0],

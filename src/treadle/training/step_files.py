@@ -15,7 +15,7 @@ from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.traces.timed_lanes import Detail, Trace
 from treadle.training.forms.axes import ParallelLayout
-from treadle.training.step_trace import step_picture, step_trace
+from treadle.training.step_trace import step_drawing, step_trace
 from treadle.training.timeline.timeline import Timeline
 from treadle.training.train_result import TrainResult, TrainRow
 
@@ -39,29 +39,29 @@ def step_trace_of(result: TrainResult, row: TrainRow) -> Trace:
         "model": result.model.name,
         "fabric": row.fabric,
         "schedule": row.schedule,
-        "mesh": result.mesh.text,
+        "mesh": result.mesh.notation,
         "gpu": result.setup.device.name,
         "step_s": float(row.outcome.iteration_s),
     }
     return step_trace(row.outcome.timeline, about)
 
 
-def step_picture_of(result: TrainResult, row: TrainRow, *, file_format: str = "png") -> bytes:
-    """The row's timeline as a picture (`step_trace.step_picture`).
+def draw_step(result: TrainResult, row: TrainRow, *, file_format: str = "png") -> bytes:
+    """The row's timeline as a picture (`step_trace.step_drawing`).
 
     Examples
     --------
     >>> import treadle
     >>> from treadle import planning
     >>> found = treadle.train("gpt2", "dgx_h100:1", mesh="dp=8", gpu="h100", schedules="bound")
-    >>> planning.step_picture_of(found, found.rows[0])[1:4]
+    >>> planning.draw_step(found, found.rows[0])[1:4]
     b'PNG'
     """
     title = (
-        f"{result.model.name} on {row.fabric}, {result.mesh.text}, {row.schedule}: "
+        f"{result.model.name} on {row.fabric}, {result.mesh.notation}, {row.schedule}: "
         f"{float(row.outcome.iteration_s) * 1e3:.1f} ms"
     )
-    return step_picture(row.outcome.timeline, title, file_format=file_format)
+    return step_drawing(row.outcome.timeline, title, file_format=file_format)
 
 
 def step_workload_of(result: TrainResult, row: TrainRow) -> str:
@@ -76,7 +76,7 @@ def step_workload_of(result: TrainResult, row: TrainRow) -> str:
     ['[[collectives]]', 'kind = "allreduce"', 'size = "4723200B"', 'count = 12']
     """
     return step_workload(
-        row.outcome.timeline, result.mesh, f"a step of {result.model.name}, {result.mesh.text}"
+        row.outcome.timeline, result.mesh, f"a step of {result.model.name}, {result.mesh.notation}"
     )
 
 
@@ -259,7 +259,7 @@ def _spacing(mesh: Mesh, axes: tuple[str, ...], kind: CollectiveKind, size: int)
         alike = set(map(frozenset, call.groups(mesh.n_ranks))) == set(map(frozenset, groups))
     if not alike:
         raise ScheduleError(
-            f"workload: groups over {','.join(real)} of mesh {mesh.text} are not evenly apart, which a "
+            f"workload: groups over {','.join(real)} of mesh {mesh.notation} are not evenly apart, which a "
             f"workload cannot say; let these axes stand next to each other in --mesh"
         )
     return len(first), call.stride

@@ -12,7 +12,7 @@ from treadle.options.keywords import TrainKeywords
 from treadle.schedules.mesh import Mesh
 from treadle.training.prices.fabric_costs import FabricCosts, scheduler_named
 from treadle.training.prices.message_costs import message_costs
-from treadle.training.train_options import AskedStep
+from treadle.training.train_options import StepRequest
 from treadle.units import format_bandwidth
 
 _SLOW = 10**6
@@ -23,7 +23,7 @@ def costs_of_rows(
     fabrics: FabricLike | Sequence[FabricLike],
     schedules: Sequence[str] | str,
     mesh: Mesh,
-    asked: AskedStep,
+    asked: StepRequest,
     options: TrainKeywords,
 ) -> list[FabricCosts]:
     """Of each fabric by each schedule, fabrics first; FormatError if there is none of either."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from treadle.traces.timed_lanes import Detail, Trace, TraceLane, TraceSpan, lanes_apart, ticks
+from treadle.traces.timed_lanes import Detail, Trace, TraceSpan, Track, lanes_apart, ticks
 from treadle.traces.trace_files import check_event_count
-from treadle.training.costs import traffic_words
+from treadle.training.costs import format_traffic
 from treadle.training.timeline.task import COMPUTE_STREAM, Category, Task
 from treadle.training.timeline.timeline import Timeline
-from treadle.viz.matplotlib_figures import figure_bytes, new_figure
+from treadle.viz.matplotlib_plots import new_plot, plot_bytes
 from treadle.viz.painting import TASKS
 
 
@@ -28,18 +28,18 @@ def step_trace(timeline: Timeline, about: Mapping[str, Detail]) -> Trace:
         If there are more events than viewers show.
     """
     check_event_count(len(timeline.tasks), "use fewer micro-batches")
-    spans: dict[tuple[int, str], list[TraceSpan]] = {lane: [] for lane in lanes_of(timeline)}
+    spans: dict[tuple[int, str], list[TraceSpan]] = {lane: [] for lane in tracks_of(timeline)}
     for place, task in enumerate(timeline.tasks):
         begin, end = ticks(float(timeline.starts[place])), ticks(float(timeline.ends[place]))
         span = TraceSpan(task.name, begin, end, _about(place, task), task.category.value)
         spans[task.device, task.stream].append(span)
-    lanes: list[TraceLane] = []
+    lanes: list[Track] = []
     for (device, stream), own in spans.items():
         lanes += lanes_apart(f"device {device}", stream, own)
     return Trace(tuple(lanes), about=about)
 
 
-def lanes_of(timeline: Timeline) -> tuple[tuple[int, str], ...]:
+def tracks_of(timeline: Timeline) -> tuple[tuple[int, str], ...]:
     """Devices and their streams, the compute stream of each first, others as they begin."""
     found = dict.fromkeys((task.device, task.stream) for task in timeline.tasks)
     return tuple(sorted(found, key=lambda lane: (lane[0], lane[1] != COMPUTE_STREAM)))
@@ -48,7 +48,7 @@ def lanes_of(timeline: Timeline) -> tuple[tuple[int, str], ...]:
 def _about(place: int, task: Task) -> dict[str, Detail]:
     values: dict[str, Detail] = {"task": place, "alone_s": float(task.seconds)}
     if task.traffic is not None:
-        values |= {"communication": traffic_words(task.traffic), "size_bytes": int(task.size_bytes)}
+        values |= {"communication": format_traffic(task.traffic), "size_bytes": int(task.size_bytes)}
     return values
 
 
@@ -57,7 +57,7 @@ MOST_LANES = 32
 _COLOURS = {style.name: style.light for style in TASKS}
 
 
-def step_picture(timeline: Timeline, title: str, *, file_format: str = "png") -> bytes:
+def step_drawing(timeline: Timeline, title: str, *, file_format: str = "png") -> bytes:
     """A lane for each stream, a bar for each task.
 
     Parameters
@@ -74,9 +74,9 @@ def step_picture(timeline: Timeline, title: str, *, file_format: str = "png") ->
     MissingDependencyError
         Without matplotlib.
     """
-    lanes = lanes_of(timeline)[:MOST_LANES]
+    lanes = tracks_of(timeline)[:MOST_LANES]
     places = {lane: place for place, lane in enumerate(lanes)}
-    figure = new_figure(10.0, 1.6 + 0.4 * max(2, len(lanes)), file_format)
+    figure = new_plot(10.0, 1.6 + 0.4 * max(2, len(lanes)), file_format)
     axes = figure.add_subplot()
     bars: dict[tuple[Category, int], list[tuple[float, float]]] = {}
     for place, task in enumerate(timeline.tasks):
@@ -97,4 +97,4 @@ def step_picture(timeline: Timeline, title: str, *, file_format: str = "png") ->
     axes.set_title(title, fontsize=9)
     if told:
         figure.legend(loc="outside lower center", ncols=min(9, len(told)), fontsize=7)
-    return figure_bytes(figure, file_format)
+    return plot_bytes(figure, file_format)

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from treadle.errors import FormatError, TreadleError
-from treadle.input_files import naming_file, read_input_text
+from treadle.input_files import naming_file, read_input_string
 from treadle.options.keywords import TrainKeywords
 from treadle.schedules.mesh import Mesh
-from treadle.spelling import counted, known_name, spelt_alike
+from treadle.spelling import counted, known_name, similarly_spelt
 from treadle.training.compute_times import (
     MEMORY_EFFICIENCY,
     MeasuredTimes,
@@ -44,7 +44,7 @@ _MOST_CAPACITY = 1000
 
 
 @dataclass(frozen=True)
-class AskedStep:
+class StepRequest:
     """What was asked for, resolved.
 
     Parameters
@@ -72,9 +72,9 @@ class AskedStep:
     notes: tuple[str, ...]
 
 
-def asked_step(
+def step_request(
     model: TrainingModel, mesh: Mesh, gpu: Accelerator | Path | str, asked: TrainKeywords
-) -> AskedStep:
+) -> StepRequest:
     """Resolve what was asked for; errors are those of `train`."""
     notes: list[str] = []
     device = as_accelerator(gpu)
@@ -105,7 +105,7 @@ def asked_step(
     )
     check_options_matter(model, mesh, options)
     tokens = _tokens(model, asked.get("sequence"), notes)
-    return AskedStep(
+    return StepRequest(
         device,
         precision,
         _times(model, device, precision, asked),
@@ -129,11 +129,11 @@ def as_accelerator(gpu: Accelerator | Path | str) -> Accelerator:
     """A preset, a value, or what a TOML file describes."""
     if isinstance(gpu, Accelerator):
         return gpu
-    if isinstance(gpu, str) and spelt_alike(gpu, ACCELERATORS) is not None:
+    if isinstance(gpu, str) and similarly_spelt(gpu, ACCELERATORS) is not None:
         return accelerator(gpu)
     if isinstance(gpu, Path) or Path(gpu).suffix == ".toml":
         with naming_file(gpu):
-            return read_accelerator(read_input_text(gpu, _MOST_FILE))
+            return read_accelerator(read_input_string(gpu, _MOST_FILE))
     return accelerator(gpu)
 
 
@@ -167,7 +167,7 @@ def _times(
                     f"leave one of them out"
                 )
         with naming_file(path):
-            times = read_layer_times(read_input_text(path, _MOST_FILE, expected="layer times as CSV"))
+            times = read_layer_times(read_input_string(path, _MOST_FILE, expected="layer times as CSV"))
             times.check(model)
         return times
     if efficiency is not None and asked.get("calibrate_s") is not None:
@@ -271,7 +271,7 @@ def check_options_matter(model: TrainingModel, mesh: Mesh, options: TrainingOpti
     )
     for name, is_asked, matters, need in asked:
         if is_asked and not matters:
-            raise FormatError(f"{name}: it needs {need}, which mesh {mesh.text} lacks; leave it out")
+            raise FormatError(f"{name}: it needs {need}, which mesh {mesh.notation} lacks; leave it out")
     if options.recompute is Recompute.ATTENTION and not attends:
         raise FormatError(f"--recompute attention: {model.name} has no attention: leave it out, or say full")
     if not options.has_fused_attention and not attends:

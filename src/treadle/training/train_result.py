@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from treadle.brief import brief
+from treadle.format_choice import format_choice
 from treadle.schedules.mesh import Mesh
 from treadle.tabular import Cell, Tabular, plain_row
-from treadle.told_by import told_by
-from treadle.training.device_memory import shortfall
+from treadle.training.device_memory import missing_bytes
 from treadle.training.fitting_settings import Alternative
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.prices.calibrated_efficiency import CalibratedEfficiency
@@ -61,7 +61,7 @@ class TrainRow:
         return float(sum(self.outcome.exposed_s.values()))
 
 
-@told_by("treadle.render.training:step_rows")
+@format_choice("treadle.render.training:step_rows")
 @dataclass(frozen=True)
 class TrainResult(Tabular):
     """Steps side by side: a row for each fabric and schedule.
@@ -107,7 +107,7 @@ class TrainResult(Tabular):
     @property
     def fits(self) -> bool:
         """Whether the first row's step fits into the memory of each device."""
-        return not shortfall(self.rows[0].outcome.memory, self.setup.device.memory_bytes)
+        return not missing_bytes(self.rows[0].outcome.memory, self.setup.device.memory_bytes)
 
     def records(self) -> list[dict[str, Cell]]:
         """A row for each fabric and schedule."""

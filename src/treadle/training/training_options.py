@@ -8,7 +8,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 from treadle.errors import ScheduleError
-from treadle.notebook import own_fields, shown
+from treadle.notebook import displayed, own_fields
 from treadle.training.costs import Seconds
 from treadle.training.device_memory import ADAM_STATE_BYTES
 
@@ -53,7 +53,7 @@ class CommunicationStreams(StrEnum):
     """What goes along the same axes."""
 
 
-@shown(own_fields)
+@displayed(own_fields)
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
     """How a step is done.

@@ -11,9 +11,9 @@ from typing import Any, TypedDict
 
 from treadle.arrays import Int64Array
 from treadle.errors import TreadleError
+from treadle.schedules.certificate import Certificate
 from treadle.schedules.collective import Collective
 from treadle.schedules.schedule import Schedule
-from treadle.schedules.witness import Witness
 from treadle.topologies.topology import Topology
 from treadle.verification.loads import add_overloads, algbw_of
 from treadle.verification.violations import Findings, Report, ViolationKind
@@ -54,11 +54,11 @@ class Claims(TypedDict, total=False):
 
     claimed_algbw: Fraction | None
     claimed_optimal_algbw: Fraction | None
-    witness: Witness | None
+    witness: Certificate | None
     limit: int
 
 
-class Judge:
+class Verifier:
     """One verification: members, then the bound, then what the caller finds, then the claimed algbw.
 
     Parameters
@@ -80,7 +80,7 @@ class Judge:
         *,
         claimed_algbw: Fraction | None = None,
         claimed_optimal_algbw: Fraction | None = None,
-        witness: Witness | None = None,
+        witness: Certificate | None = None,
         limit: int = 1000,
         check: Callable[[Topology, Collective, Findings], None] = check_members,
         refused: str = "",
@@ -126,7 +126,7 @@ def check_bound(
     topology: Topology,
     collective: Collective,
     claimed: Fraction | None,
-    witness: Witness | None,
+    witness: Certificate | None,
     found: Findings,
 ) -> Fraction | None:
     """The bound that the witness proves, if any; it must be the claimed optimum."""

@@ -12,6 +12,7 @@ import numpy as np
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
+from treadle.schedules.certificate import Certificate
 from treadle.schedules.collective import Collective
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan import Plan
@@ -19,9 +20,8 @@ from treadle.schedules.schedule import Schedule
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
-from treadle.schedules.witness import Witness
 from treadle.topologies.topology import Topology
-from treadle.verification.claims import Claims, Judge, check_kind
+from treadle.verification.claims import Claims, Verifier, check_kind
 from treadle.verification.trees.forest_check import ForestCheck
 from treadle.verification.violations import Findings
 from treadle.verification.violations import Report as Report
@@ -36,7 +36,7 @@ def verify(
     *,
     claimed_algbw: Fraction | None = None,
     claimed_optimal_algbw: Fraction | None = None,
-    witness: Witness | None = None,
+    witness: Certificate | None = None,
     limit: int = 1000,
 ) -> Report:
     """Check that a schedule performs the collective on the fabric and that its claims are true.
@@ -107,7 +107,7 @@ def verify(
 
         return verify_groups(topology, collective, schedule, **claims)
     assert isinstance(schedule, ForestSchedule)
-    judge = Judge(topology, collective, **claims)
+    judge = Verifier(topology, collective, **claims)
     heights: list[int] = []
     loads = np.zeros(topology.n_links, dtype=object)
     if judge.is_sound and _check_shape(collective, schedule, judge.found):

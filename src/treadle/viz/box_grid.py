@@ -46,7 +46,7 @@ def grid(n: int, size: float) -> list[Cell]:
 
 
 @lru_cache(maxsize=16)
-def seats(n: int, links: tuple[tuple[int, int], ...], size: float) -> list[Cell] | None:
+def grid_cells(n: int, links: tuple[tuple[int, int], ...], size: float) -> list[Cell] | None:
     """Where each rank stands so that links are short; None if some link would run through a third rank.
 
     Parameters

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from treadle.viz.box_grid import seats
+from treadle.viz.box_grid import grid_cells
+from treadle.viz.drawing_layout import Mark, Point, Shape
 from treadle.viz.drawn_network import DrawnNetwork, Item
-from treadle.viz.picture_layout import Mark, Point, Shape
-from treadle.viz.rows import Row, row_of, spread, way
+from treadle.viz.rows import Row, polyline, row_of, spread
 
 RANK_SIZE = 22.0
 _PITCH = 30.0
@@ -78,7 +78,7 @@ class Block:
         if self.is_grid:
             return [(mark.x, mark.y - mark.height / 2), (mark.x, 0.0)]
         between = [self.row(number) for number in range(band - 1, -1, -1)]
-        return way((mark.x, mark.y - mark.height / 2), (mark.x, 0.0), between)
+        return polyline((mark.x, mark.y - mark.height / 2), (mark.x, 0.0), between)
 
     def between(self, first: int, second: int) -> list[Point]:
         """From an item to another of the same block."""
@@ -93,11 +93,11 @@ class Block:
         end = (lower.x, lower.y - lower.height / 2)
         if self.is_arc and bands[0] == self.ranks_band:  # straight down first: the arc bulges that way
             floor = (upper.x, self.row(bands[0]).bottom)
-            return [start, *way(floor, within(lower, end, upper.x), rows)]
+            return [start, *polyline(floor, within(lower, end, upper.x), rows)]
         if self.is_arc and bands[1] == self.ranks_band:
             ceiling = (lower.x, self.row(bands[1]).top)
-            return [*way(within(upper, start, lower.x), ceiling, rows), end]
-        return way(within(upper, start, lower.x), within(lower, end, upper.x), rows)
+            return [*polyline(within(upper, start, lower.x), ceiling, rows), end]
+        return polyline(within(upper, start, lower.x), within(lower, end, upper.x), rows)
 
     def _beside(self, first: int, second: int) -> list[Point]:
         one, other = self.marks[first], self.marks[second]
@@ -162,7 +162,7 @@ def _seat(block: Block, marks: dict[int, Mark], inner: Mapping[int, Sequence[int
     place = {item: number for number, item in enumerate(marks)}
     links = {(min(pair), max(pair)) for one in inner for pair in [(place[one], place[o]) for o in inner[one]]}
     size = max(mark.width for mark in marks.values())
-    cells = seats(len(marks), tuple(sorted(links)), size)
+    cells = grid_cells(len(marks), tuple(sorted(links)), size)
     if cells is None:
         return False
     side = _SIDE if block.is_framed else 0.0

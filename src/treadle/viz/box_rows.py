@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from treadle.viz.box_inside import Block, inside, mark_of, within
+from treadle.viz.drawing_layout import BoxFrame, DrawingLayout, Line, Mark, Point
 from treadle.viz.drawn_network import DrawnNetwork
-from treadle.viz.picture_layout import BoxFrame, Line, Mark, PictureLayout, Point
-from treadle.viz.rows import spread, way
+from treadle.viz.rows import polyline, spread
 
 _MOST_WIDTH = 1150.0
 """Of one row of boxes; wider ones stand in two, head to head."""
@@ -40,7 +40,7 @@ class _Placed:
 
 def boxed(
     network: DrawnNetwork, boxes: Sequence[Sequence[int]], labels: Sequence[str], *, left_out: str = ""
-) -> PictureLayout:
+) -> DrawingLayout:
     """A picture of boxes.
 
     Parameters
@@ -51,7 +51,7 @@ def boxed(
     labels : sequence of str
         Of the boxes' frames.
     left_out : str
-        As of `PictureLayout`.
+        As of `DrawingLayout`.
     """
     return _Boxed(network, boxes, labels).layout(left_out)
 
@@ -71,7 +71,7 @@ class _Boxed:
         self.marks, self.levels = self.net.marks, self.net.bands
         self.upper, self.lower = self._sides()
 
-    def layout(self, left_out: str) -> PictureLayout:
+    def layout(self, left_out: str) -> DrawingLayout:
         width = self._place()
         order = sorted(self.marks)
         number = {item: place for place, item in enumerate(order)}
@@ -88,7 +88,7 @@ class _Boxed:
         ends += [frame.y + frame.height for frame in frames]
         ends += [y for line in lines for stroke in line.strokes for _, y in stroke]
         high = max(ends) + _BORDER
-        return PictureLayout(
+        return DrawingLayout(
             width, high, tuple(self.marks[item] for item in order), frames, tuple(lines), left_out
         )
 
@@ -213,7 +213,7 @@ class _Boxed:
         else:
             between, edge = range(len(self.levels) - 1, band, -1), mark.y + mark.height / 2
         goal = within(mark, (mark.x, edge), exit_way[-1][0])
-        return [*exit_way[:-1], *way(exit_way[-1], goal, list(map(self.net.row, between)))]
+        return [*exit_way[:-1], *polyline(exit_way[-1], goal, list(map(self.net.row, between)))]
 
     def _exit(self, item: int) -> list[Point]:
         own = self.placed[self.box_of[item]]
@@ -230,4 +230,4 @@ class _Boxed:
         if not sides[0]:
             return self._between_boxes(second, first)[::-1]
         rows = [self.net.row(number) for number in range(len(self.levels))]
-        return [*one[:-1], *way(one[-1], other[-1], rows), *other[::-1][1:]]
+        return [*one[:-1], *polyline(one[-1], other[-1], rows), *other[::-1][1:]]

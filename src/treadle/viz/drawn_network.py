@@ -10,7 +10,7 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.topologies.topology import Topology
-from treadle.viz.picture_layout import Shape
+from treadle.viz.drawing_layout import Shape
 
 
 @dataclass(frozen=True)

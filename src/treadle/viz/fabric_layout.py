@@ -9,10 +9,10 @@ import numpy as np
 from treadle.topologies.named_boxes import find_boxes, rank_boxes
 from treadle.topologies.topology import Topology
 from treadle.viz.box_rows import boxed
+from treadle.viz.drawing_layout import DrawingLayout, Shape
 from treadle.viz.drawn_network import Item, box_name, network_of, node_item
 from treadle.viz.flat import flat
-from treadle.viz.picture_layout import PictureLayout, Shape
-from treadle.viz.piece_kinds import kinds_layout
+from treadle.viz.subproblem_classes import kinds_layout
 
 MOST_RANKS = 64
 """Of which each has its own mark."""
@@ -20,7 +20,7 @@ MOST_COLLAPSED = 256
 """Ranks of fabrics whose boxes are drawn one by one."""
 
 
-def fabric_layout(topology: Topology) -> PictureLayout:
+def fabric_layout(topology: Topology) -> DrawingLayout:
     """Where a fabric's nodes and links stand.
 
     Up to `MOST_RANKS` ranks each has a mark; up to `MOST_COLLAPSED` each box has one; beyond there is one
@@ -49,7 +49,7 @@ def fabric_layout(topology: Topology) -> PictureLayout:
     return boxed(network_of(topology, items), groups, [""] * boxes.count, left_out="boxes are one mark each")
 
 
-def _direct(topology: Topology) -> PictureLayout:
+def _direct(topology: Topology) -> DrawingLayout:
     n = topology.n_nodes
     if n <= MOST_COLLAPSED:
         network = network_of(topology, [node_item(topology, node) for node in range(n)])

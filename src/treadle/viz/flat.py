@@ -9,8 +9,8 @@ from itertools import product
 from math import cos, pi, sin
 
 from treadle.viz.box_inside import RANK_SIZE, mark_of
+from treadle.viz.drawing_layout import DrawingLayout, Line, Mark, Point
 from treadle.viz.drawn_network import DrawnNetwork
-from treadle.viz.picture_layout import Line, Mark, PictureLayout, Point
 
 _PITCH = 52.0
 _STUB = 20.0
@@ -18,7 +18,7 @@ _BORDER = 14.0
 _LEAST_SIZE = 6.0
 
 
-def flat(network: DrawnNetwork, names: Sequence[str]) -> PictureLayout:
+def flat(network: DrawnNetwork, names: Sequence[str]) -> DrawingLayout:
     """A picture of nodes that are linked directly.
 
     Parameters
@@ -54,7 +54,7 @@ def _is_torus(network: DrawnNetwork, places: Sequence[tuple[int, int]]) -> bool:
     return True
 
 
-def _grid(network: DrawnNetwork, places: Sequence[tuple[int, int]]) -> PictureLayout:
+def _grid(network: DrawnNetwork, places: Sequence[tuple[int, int]]) -> DrawingLayout:
     rows, columns = (1 + max(place[axis] for place in places) for axis in (0, 1))
     pitch = max(14.0, min(_PITCH, 900.0 / max(rows, columns)))
     size = min(RANK_SIZE, 0.5 * pitch)
@@ -68,7 +68,7 @@ def _grid(network: DrawnNetwork, places: Sequence[tuple[int, int]]) -> PictureLa
         strokes = _between(marks[first], marks[second], places[first], places[second], size)
         lines.append(Line((first, second), strokes, forward, backward))
     extent = [2 * (_BORDER + _STUB) + size + (n - 1) * pitch for n in (columns, rows)]
-    return PictureLayout(extent[0], extent[1], tuple(marks), (), tuple(lines))
+    return DrawingLayout(extent[0], extent[1], tuple(marks), (), tuple(lines))
 
 
 def _between(
@@ -87,7 +87,7 @@ def _between(
     )
 
 
-def _circle(network: DrawnNetwork) -> PictureLayout:
+def _circle(network: DrawnNetwork) -> DrawingLayout:
     """On a circle; lines but those of neighbours step inwards first, so that they pass all other nodes."""
     n = len(network.items)
     radius = max(90.0, n * 34.0 / (2 * pi)) if n <= 64 else 450.0
@@ -110,7 +110,7 @@ def _circle(network: DrawnNetwork) -> PictureLayout:
         is_beside = (second - first) % n in (1, n - 1)
         stroke = ends if is_beside else [ends[0], within[first], within[second], ends[1]]
         lines.append(Line((first, second), (tuple(stroke),), forward, backward))
-    return PictureLayout(2 * centre, 2 * centre, tuple(marks), (), tuple(lines))
+    return DrawingLayout(2 * centre, 2 * centre, tuple(marks), (), tuple(lines))
 
 
 def _sized(mark: Mark, size: float) -> Mark:

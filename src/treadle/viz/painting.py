@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from treadle.viz.box_inside import text_width
-from treadle.viz.picture_layout import PictureLayout
+from treadle.viz.drawing_layout import DrawingLayout
 
 LINE = 16.0
 """Of text below a picture, from one line to the next."""
@@ -41,7 +41,7 @@ class Style:
     width: float
     words: str = ""
 
-    def letters(self, theme: str) -> str:
+    def label_colour(self, theme: str) -> str:
         """Black or white, whichever stands out more on the colour."""
         colour = (self.light if theme == "light" else self.dark).lstrip("#")
         red, green, blue = (
@@ -88,7 +88,7 @@ class Painting:
 
     Parameters
     ----------
-    layout : PictureLayout
+    layout : DrawingLayout
     styles : tuple of Style
         In the order of the legend.
     lines : mapping of int to Style
@@ -101,7 +101,7 @@ class Painting:
         Above and below the picture.
     """
 
-    layout: PictureLayout
+    layout: DrawingLayout
     styles: tuple[Style, ...] = ()
     lines: Mapping[int, Style] = field(default_factory=lambda: MappingProxyType({}))
     marks: Mapping[int, Style] = field(default_factory=lambda: MappingProxyType({}))
@@ -137,13 +137,13 @@ class Painting:
 
 
 def by_load(
-    layout: PictureLayout, busy: Sequence[float], full: Sequence[bool], *, title: str, caption: str
+    layout: DrawingLayout, busy: Sequence[float], full: Sequence[bool], *, title: str, caption: str
 ) -> Painting:
     """Lines by the busier of their ways.
 
     Parameters
     ----------
-    layout : PictureLayout
+    layout : DrawingLayout
     busy : sequence of float
         Of each link of the fabric the share of the time for which it is busy.
     full : sequence of bool
@@ -162,7 +162,7 @@ def by_load(
 
 
 def by_cut(
-    layout: PictureLayout, inside: Sequence[bool], crossing: Sequence[bool], *, title: str, caption: str
+    layout: DrawingLayout, inside: Sequence[bool], crossing: Sequence[bool], *, title: str, caption: str
 ) -> Painting:
     """The nodes on one side, and the links that cross to it or from it."""
     lines = {
@@ -177,13 +177,13 @@ def by_cut(
 
 
 def by_hop(
-    layout: PictureLayout, hops: Mapping[int, int], root: int, *, title: str, caption: str
+    layout: DrawingLayout, hops: Mapping[int, int], root: int, *, title: str, caption: str
 ) -> Painting:
     """Links of a tree by how many ranks lie before them.
 
     Parameters
     ----------
-    layout : PictureLayout
+    layout : DrawingLayout
     hops : mapping of int to int
         Of links of the tree, from 1.
     root : int

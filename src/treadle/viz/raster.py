@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from treadle.viz.box_inside import text_width
-from treadle.viz.matplotlib_figures import figure_bytes, new_figure
+from treadle.viz.drawing_layout import Shape
+from treadle.viz.matplotlib_plots import new_plot, plot_bytes
 from treadle.viz.painting import LEGEND_STEP, LINE, PLAIN, Painting
-from treadle.viz.picture_layout import Shape
 from treadle.viz.svg import GROUNDS, INKS
 
 _INK, _QUIET = INKS["light"]
@@ -32,7 +32,7 @@ def raster(painting: Painting, file_format: str) -> bytes:
         Without matplotlib.
     """
     layout, width, height, head = painting.layout, painting.width, painting.height, painting.head
-    figure = new_figure(width / 72, height / 72, file_format)
+    figure = new_plot(width / 72, height / 72, file_format)
     figure.set_layout_engine("none")
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_xlim(0, width)
@@ -51,7 +51,7 @@ def raster(painting: Painting, file_format: str) -> bytes:
     y += LINE if painting.styles else 0.0
     for number, line in enumerate(painting.notes):
         write(12, y + LINE * number, line)
-    return figure_bytes(figure, file_format)
+    return plot_bytes(figure, file_format)
 
 
 def _draw(axes: Any, write: Callable[..., Any], painting: Painting, shift: float, head: float) -> None:

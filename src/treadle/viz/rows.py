@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from treadle.viz.picture_layout import Mark, Point
+from treadle.viz.drawing_layout import Mark, Point
 
 MARGIN = 4.0
 """Between a line and a mark that it passes."""
@@ -52,7 +52,7 @@ def row_of(marks: Sequence[Mark]) -> Row:
     return Row(top, bottom, tuple(sorted((mark.left, mark.right) for mark in marks)))
 
 
-def way(start: Point, end: Point, rows: Sequence[Row]) -> list[Point]:
+def polyline(start: Point, end: Point, rows: Sequence[Row]) -> list[Point]:
     """A polyline from start to end through the rows between them, in the order in which it meets them."""
     found = [start]
     for row in rows:

@@ -7,8 +7,8 @@ from types import MappingProxyType
 from xml.sax.saxutils import escape
 
 from treadle.viz.box_inside import text_width
+from treadle.viz.drawing_layout import Mark, Point, Shape
 from treadle.viz.painting import LEGEND_STEP, LINE, PLAIN, Painting, Style
-from treadle.viz.picture_layout import Mark, Point, Shape
 
 
 def svg(painting: Painting) -> str:

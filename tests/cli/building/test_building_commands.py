@@ -10,7 +10,7 @@ import pytest
 
 from treadle import planning
 from treadle.cli.main import main
-from treadle.render.building import rival_rows
+from treadle.render.building import reference_rows
 from treadle.render.rows import lines
 
 
@@ -105,9 +105,9 @@ def test_design_grows_and_reconfigures(tmp_path: Path, capsys: pytest.CaptureFix
 def test_rivals_fit_80_columns_with_all_their_figures() -> None:
     """A fabric whose expression alone would take them; every figure of its rows is there."""
     name = "with_nodes_ordered(ring(8), '0,2,4,6,1,3,5,7')"
-    found = planning.rivals(name, box="32,5")
+    found = planning.compare_references(name, box="32,5")
     assert found.rows[1].name.startswith(f"{found.rows[0].name}, ")
-    text = "\n".join(lines([*rival_rows(found, "C8")], 80))
+    text = "\n".join(lines([*reference_rows(found, "C8")], 80))
     assert max(map(len, text.splitlines())) <= 80
     assert "not shown" not in text
     assert "with_nodes_ordered" not in text

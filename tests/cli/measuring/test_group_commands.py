@@ -61,6 +61,6 @@ def test_the_referee_moves_the_data_of_all_groups(plan: Path) -> None:
         find_simgrid()
     except MissingDependencyError as error:
         pytest.skip(str(error))
-    for row in planning.ask_referee(load_plan(plan), [2**16, 2**20]):
+    for row in planning.run_cross_check(load_plan(plan), [2**16, 2**20]):
         assert row.wrong == 0
         assert abs(row.difference) < 0.05

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from treadle.cli.main import main
-from treadle.reproduction.exhibits import EXHIBITS
+from treadle.reproduction.paper_figures import EXHIBITS
 
 
 def test_without_a_name_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

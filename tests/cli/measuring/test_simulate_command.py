@@ -10,7 +10,7 @@ import pytest
 
 from engines import missing_engines
 from treadle.cli.main import main
-from treadle.simulation.calibration import referee
+from treadle.simulation.calibration import cross_check
 
 needs_simgrid = pytest.mark.skipif(
     "SimGrid" in missing_engines(), reason="needs SimGrid's smpicc and smpirun"
@@ -238,8 +238,8 @@ def test_data_that_do_not_fit_are_refused_at_once(plan: Path, capsys: pytest.Cap
 def test_wrong_elements_fail(
     plan: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    row = referee.RefereedRow(64, 1e-6, 1e-6, 1, 1550)
-    monkeypatch.setattr(referee, "ask_referee", lambda *_, **__: (row,))
+    row = cross_check.CrossCheckRow(64, 1e-6, 1e-6, 1, 1550)
+    monkeypatch.setattr(cross_check, "run_cross_check", lambda *_, **__: (row,))
     assert main(["simulate", str(plan), "--size", "64B", "--referee", "simgrid"]) == 1
     assert capsys.readouterr().out.splitlines()[-1].split()[-1] == "1"
 

@@ -16,7 +16,7 @@ from treadle.cli.main import main
 from treadle.cli.settings.json_schema import json_schema
 from treadle.errors import MemoryLimitError
 from treadle.parallelism.execution.execute import RankExecutions
-from treadle.parallelism.plan.plan_json import plan_text, read_plan
+from treadle.parallelism.plan.plan_json import format_plan_json, read_plan
 
 MODULE = """
 import torch
@@ -136,7 +136,7 @@ def test_faults_are_named_and_end_with_1(
 def test_what_cannot_run_is_refused_in_a_line(
     words: list[str], status: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Path("other.json").write_text(plan_text(replace(read_plan("plan.json"), digest="0" * 64)))
+    Path("other.json").write_text(format_plan_json(replace(read_plan("plan.json"), digest="0" * 64)))
     assert main(["execute", *words]) == status
     err = capsys.readouterr().err
     assert message in err

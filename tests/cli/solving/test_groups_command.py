@@ -13,8 +13,8 @@ import pytest
 from harness.json_schema_judge import faults
 from treadle.cli.main import main
 from treadle.cli.settings.json_schema import json_schema
-from treadle.inputs.problem import Problem, pose
-from treadle.render.problems import alone_text, group_rows
+from treadle.inputs.problem import Problem, make_problem
+from treadle.render.problems import format_alone, group_rows
 from treadle.render.quantities import Rates
 from treadle.render.rows import lines
 from treadle.schedulers import bound_results, bounds
@@ -143,7 +143,7 @@ def test_alltoalls_in_groups_tell_alone_together_and_who_forwards(
 
 def test_sides_that_look_alike_are_told_by_their_distance() -> None:
     shared = SharedRates(Fraction(10**9 - 1), Fraction(10**9), (), (0,))
-    posed = pose("dgx_h100:2", "allgather", mesh="2,8", axes="1")
+    posed = make_problem("dgx_h100:2", "allgather", mesh="2,8", axes="1")
     said = " ".join(" ".join(lines([*group_rows(posed.topology, posed.collective, shared, Rates())])).split())
     assert "optimum 1000 MB/s algbw of each group, 875 MB/s busbw, at most 1.0e-09 below the optimum" in said
 
@@ -327,7 +327,7 @@ def test_a_bracket_is_never_called_the_optimum(
 
 def test_many_different_rates_are_summed_up() -> None:
     some = tuple(AloneRate(Fraction(value), (value,), value != 2) for value in range(1, 7))
-    assert alone_text(some[:1], Rates()) == "1 B/s algbw of a group that runs alone"
-    assert alone_text(some[1:3], Rates()) == "alone: at most 2 B/s for 1 group, 3 B/s for 1 group"
-    several = alone_text(some, Rates())
+    assert format_alone(some[:1], Rates()) == "1 B/s algbw of a group that runs alone"
+    assert format_alone(some[1:3], Rates()) == "alone: at most 2 B/s for 1 group, 3 B/s for 1 group"
+    several = format_alone(some, Rates())
     assert several.endswith("3 B/s for 1 group, 3 more up to 6 B/s")

@@ -80,7 +80,7 @@ def test_a_picture_of_a_front(
         drawn.update(options, points=len(front.points))
         return b"picture"
 
-    monkeypatch.setattr(planning, "front_picture", picture)
+    monkeypatch.setattr(planning, "plot_front", picture)
     path = tmp_path / "front.PNG"
     status, lines, _, _ = run(["--picture", str(path)], monkeypatch, capsys, trees())
     assert (status, lines[-1], path.read_bytes()) == (0, f"plot {path}", b"picture")

@@ -25,7 +25,7 @@ def _all_points(n: int, degree: int, two_way: bool) -> set[tuple[int, int]]:
     for moduli in abelian_moduli(n):
         for generators in combinations_with_replacement(range(1, n), degree):
             one = AbelianSet(moduli, generators, 0, 0)
-            if two_way and not one.is_two_way:
+            if two_way and not one.is_bidirectional:
                 continue
             try:
                 value = cayley_value(cayley_graph(one.expression))
@@ -66,7 +66,7 @@ def test_values_are_those_of_the_graphs(n: int, degree: int, two_way: bool) -> N
     assert found.entries
     for one in found.entries:
         check_entry(one.entry)
-        assert one.is_two_way or not two_way
+        assert one.is_bidirectional or not two_way
         assert one.steps >= least_abelian_steps(n, degree, two_way=two_way)
 
 

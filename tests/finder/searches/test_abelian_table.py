@@ -24,7 +24,7 @@ def test_a_sample_is_what_the_graphs_are() -> None:
         sets = TABLE.sets(n, degree, two_way=two_way)
         for one in sets:
             check_entry(one.entry)
-            assert one.is_two_way or not two_way
+            assert one.is_bidirectional or not two_way
         assert [one.steps for one in sets] == sorted({one.steps for one in sets})
         assert all(a.cost > b.cost for a, b in pairwise(sets))
 

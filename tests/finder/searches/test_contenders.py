@@ -11,12 +11,9 @@ import pytest
 
 from treadle.context import Context, under
 from treadle.errors import FormatError, ScheduleError, TopologyError
-from treadle.finder.searches import contenders, fresh
+from treadle.finder.searches import candidates, fresh
 from treadle.finder.searches.abelian_search import AbelianSet, search_abelian
-from treadle.finder.searches.cayley_groups import NamedGroup, abelian_moduli, groups_of_order
-from treadle.finder.searches.cayley_library import LibraryEntry, pareto_entries
-from treadle.finder.searches.cayley_search import _CayleySearch, least_steps, search_cayley
-from treadle.finder.searches.contenders import (
+from treadle.finder.searches.candidates import (
     FAR,
     NONE,
     GeneratorSet,
@@ -25,6 +22,9 @@ from treadle.finder.searches.contenders import (
     offer,
     scores,
 )
+from treadle.finder.searches.cayley_groups import NamedGroup, abelian_moduli, groups_of_order
+from treadle.finder.searches.cayley_library import LibraryEntry, pareto_entries
+from treadle.finder.searches.cayley_search import _CayleySearch, least_steps, search_cayley
 from treadle.finder.searches.fresh import SearchLimit
 from treadle.finder.searches.line_graph_library import LineGraphEntry
 from treadle.finder.searches.line_graph_library import pareto_entries as pareto_line_graphs
@@ -91,7 +91,7 @@ def test_a_search_is_over_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("time.monotonic", lambda: 10.0)
     for deadline, is_over in ((None, False), (10.0, False), (9.9, True)):
         with under(Context(None, deadline)):
-            assert contenders.is_over() is is_over
+            assert candidates.is_over() is is_over
 
 
 def test_sets_change_in_a_generator_or_two_and_never_hold_the_identity() -> None:
@@ -269,7 +269,7 @@ def test_entries_that_others_dominate_go() -> None:
         [entry(8, 3, 5, "b"), entry(8, 3, 5, "a"), entry(8, 4, 4, "c", both=True), entry(8, 5, 3, "dd")]
     )
     assert [one.expression for one in one_way] == ["a", "c", "dd"]
-    assert entry(8, 3, 5, "a").made_with("x").command == "x"
+    assert entry(8, 3, 5, "a").generator_command("x").command == "x"
 
 
 def test_line_graphs_that_others_dominate_go() -> None:
@@ -332,8 +332,8 @@ def test_a_set_of_an_abelian_group() -> None:
     """T_B is cost * d / (scale * N); the scale of degree 3 is lcm(1, 2, 3)."""
     one = AbelianSet((4, 2), (1, 2, 6), 3, 14)
     assert one.expression == 'abelian_cayley("4x2", 1, 2, 6)'
-    assert one.is_two_way
-    assert not AbelianSet((4, 2), (1, 2, 3), 3, 14).is_two_way
+    assert one.is_bidirectional
+    assert not AbelianSet((4, 2), (1, 2, 3), 3, 14).is_bidirectional
     assert one.entry == LibraryEntry(3, 8, True, one.expression, 3, Fraction(14 * 3, 6 * 8))
 
 

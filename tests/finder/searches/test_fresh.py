@@ -11,7 +11,7 @@ import pytest
 
 from treadle.errors import ScheduleError
 from treadle.finder.construction import expression
-from treadle.finder.designing.design_flow import AlltoallFigures
+from treadle.finder.designing.design_flow import AlltoallRates
 from treadle.finder.designing.design_result import DesignResult
 from treadle.finder.searches import fresh
 from treadle.finder.searches.fresh import USUAL_SEARCH, SearchLimit, search_now
@@ -118,7 +118,7 @@ def designed(
         degree,
         network=Network(alpha_s=1e-5, bandwidth_bytes_per_s=12_500_000_000),
         workload=allreduce_of(2**20),
-        alltoall=AlltoallFigures.BOUND,
+        alltoall=AlltoallRates.BOUND,
         search=search,
         cache=cache,
         use_cache=cache is not None,

@@ -239,7 +239,7 @@ def test_the_shipped_commands_find_their_entries(degree: int, power: int) -> Non
         seed=int(options.get("--seed", 0)),
         power=int(options.get("--power", 1)),
     )
-    assert entry in [one.made_with(entry.command) for one in found.entries]
+    assert entry in [one.generator_command(entry.command) for one in found.entries]
 
 
 def test_equals_and_dominated_entries_are_dropped() -> None:

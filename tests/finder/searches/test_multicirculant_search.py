@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from treadle.finder.measure import figures_of
+from treadle.finder.measure import measure_graph
 from treadle.finder.searches.multicirculant_search import (
     candidate_of_multicirculant,
     expression_of,
@@ -48,7 +48,7 @@ def test_what_is_found_is_what_it_is_said_to_be(nodes: int, degree: int, bidirec
         check_neighbour(entry)
         graph = parse(entry.expression)
         assert graph.name == entry.expression
-        assert (entry.steps, entry.gather, entry.reduce) == figures_of(graph)
+        assert (entry.steps, entry.gather, entry.reduce) == measure_graph(graph)
         assert not bidirectional or entry.gather == entry.reduce
 
 

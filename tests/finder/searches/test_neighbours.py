@@ -13,7 +13,7 @@ from tools.finder.neighbours import entry_line, table_text
 
 from treadle.errors import FormatError
 from treadle.finder.construction import Base, ScheduleMethod
-from treadle.finder.measure import figures_of
+from treadle.finder.measure import measure_graph
 from treadle.finder.search import FabricCandidate, Finder
 from treadle.finder.searches.cayley_value import load_scale
 from treadle.finder.searches.link_swaps import exchanges, expression_of, random_start, swap_links
@@ -54,7 +54,7 @@ def test_what_is_found_is_what_its_expression_makes(more: int, two_way: bool) ->
     assert is_regular(graph)
     assert (graph.tails != graph.heads).all()
     assert not two_way or is_symmetric(graph)
-    steps, gather, reduce = figures_of(graph)
+    steps, gather, reduce = measure_graph(graph)
     scale = Fraction(load_scale(start.degree) * start.nodes, start.degree)
     assert (gather + reduce) * scale == found.cost
     assert steps == _steps(graph) <= target

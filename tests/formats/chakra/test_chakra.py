@@ -11,7 +11,7 @@ import places
 from samples.exchange_samples import alltoall, over_shortest_paths
 from samples.program_cases import random_case
 from treadle.errors import FormatError
-from treadle.formats.chakra.judge import interpret_chakra, parse_chakra
+from treadle.formats.chakra.interpreter import interpret_chakra, parse_chakra
 from treadle.formats.chakra.writer import emit_chakra
 from treadle.program.program import OperationKind, Program
 from treadle.program.steps.exchange_lowering import lower_exchange

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from treadle.errors import FormatError, ScheduleError
-from treadle.formats.chakra import judge as judge_module
+from treadle.formats.chakra import interpreter as judge_module
 from treadle.formats.chakra import writer as writer_module
-from treadle.formats.chakra.judge import TraceNode, interpret_chakra, judge, parse_chakra
+from treadle.formats.chakra.interpreter import TraceNode, interpret, interpret_chakra, parse_chakra
 from treadle.formats.chakra.schema import schema
 from treadle.formats.chakra.step_traces import StepNode, emit_step_trace
 from treadle.formats.chakra.writer import emit_chakra, length_delimited
-from treadle.formats.judgement import Check, Terms
+from treadle.formats.verdict import Check, Terms
 from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.schedules.collective import CollectiveKind
 
@@ -289,10 +289,10 @@ BEHIND = (sends(3, 1, 0, data=(2, 2)), sends(4, 0, 1, 1, type=6))
 
 def test_the_judge_plays_all_or_reads_one() -> None:
     traces = emit_chakra(odd_program(), 1000)
-    found = judge(traces, Terms())
+    found = interpret(traces, Terms())
     assert (found.check, found.n_ranks, found.is_part) == (Check.EXECUTED, 3, False)
     assert found.counts == (("node", 13), ("message", 5), ("file", 3))
-    part = judge(traces[1:2], Terms(rank=1))
+    part = interpret(traces[1:2], Terms(rank=1))
     assert (part.check, part.counts, part.n_ranks) == (Check.PARSED, (("node", 6),), 1)
     assert (part.is_part, part.detail) == (True, ", rank 1 alone")
 

@@ -6,7 +6,7 @@ import pytest
 
 from treadle.errors import FormatError
 from treadle.formats.cpu import reader
-from treadle.formats.cpu.reader import CpuText, Instruction, RankText, parse_cpu_xml
+from treadle.formats.cpu.reader import CpuFile, Instruction, RankFile, parse_cpu_xml
 
 TEXT = """\
 <cpu collective="broadcast" ranks="3" chunks="20" root="2" inplace="0" minBytes="0" maxBytes="9">
@@ -26,20 +26,20 @@ TEXT = """\
 MOST = 2**40
 
 
-def parsed(old: str = "", new: str = "") -> CpuText:
+def parsed(old: str = "", new: str = "") -> CpuFile:
     """The text with its first such words replaced."""
     assert old in TEXT
     return parse_cpu_xml(TEXT.replace(old, new, 1), source="file")
 
 
 def test_every_part_is_read() -> None:
-    assert parsed() == CpuText(
+    assert parsed() == CpuFile(
         collective="broadcast",
         n_chunks=20,
         root=2,
         in_place=False,
         ranks=(
-            RankText(
+            RankFile(
                 {"i": (range(4), range(5, 6), range(8, 12)), "o": (range(2, 5),), "s": ()},
                 6,
                 (
@@ -51,8 +51,8 @@ def test_every_part_is_read() -> None:
                     Instruction("sync", 9),
                 ),
             ),
-            RankText({"i": (), "o": (), "s": ()}, 0, ()),
-            RankText({"i": (), "o": (), "s": (range(7, 8),)}, 1, ()),
+            RankFile({"i": (), "o": (), "s": ()}, 0, ()),
+            RankFile({"i": (), "o": (), "s": (range(7, 8),)}, 1, ()),
         ),
     )
     assert parsed('inplace="0"', 'inplace="1"').in_place

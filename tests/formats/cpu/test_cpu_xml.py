@@ -15,7 +15,7 @@ from samples.exchange_samples import alltoall, over_shortest_paths, random_deman
 from samples.program_cases import random_case
 from treadle import planning
 from treadle.errors import FormatError, ScheduleError
-from treadle.formats.cpu.judge import interpret_cpu_xml
+from treadle.formats.cpu.interpreter import interpret_cpu_xml
 from treadle.formats.cpu.writer import emit_cpu_xml
 from treadle.program.passes import replicate
 from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
@@ -177,9 +177,9 @@ def test_work_is_counted_by_contributions(monkeypatch: pytest.MonkeyPatch) -> No
         copies = ['<copy buf="o" dbuf="s" chunk="0" cnt="1"/>' * times for times in (before, after)]
         steps = f"{taken}{copies[0]}{summed}{copies[1]}"
         text = f'{head}{zero}<rank id="1" i="0-0" o="0-0" s="0-0" slots="1">{steps}</rank></cpu>'
-        monkeypatch.setattr("treadle.formats.cpu.judge.MAX_TURNS", turns)
+        monkeypatch.setattr("treadle.formats.cpu.interpreter.MAX_TURNS", turns)
         assert interpret_cpu_xml(text).violations == ()
-        monkeypatch.setattr("treadle.formats.cpu.judge.MAX_TURNS", turns - 1)
+        monkeypatch.setattr("treadle.formats.cpu.interpreter.MAX_TURNS", turns - 1)
         with pytest.raises(FormatError, match=f"more than {turns - 1} turns of ranks: too large to judge"):
             interpret_cpu_xml(text)
 

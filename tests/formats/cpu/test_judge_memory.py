@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.formats.cpu.judge_memory import Content, MemorySegments, Piece, Ranges, added
+from treadle.formats.cpu.interpreter_memory import Content, MemorySegments, Piece, Ranges, added
 
 SIZE = 12
 SPANS = st.tuples(st.integers(0, SIZE), st.integers(0, SIZE)).map(lambda ends: (min(ends), max(ends)))

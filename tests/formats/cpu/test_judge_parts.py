@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from treadle.errors import FormatError
-from treadle.formats.cpu.judge_parts import interpret_cpu_part
+from treadle.formats.cpu.interpreter_parts import interpret_cpu_part
 from treadle.formats.cpu.reader import is_cpu_part, parse_cpu_part
 
 HEAD = (

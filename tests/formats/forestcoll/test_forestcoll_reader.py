@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from treadle.errors import FormatError, ScheduleError
-from treadle.formats.forestcoll import judge as judge_module
+from treadle.formats.forestcoll import interpreter as judge_module
 from treadle.formats.forestcoll import reader
-from treadle.formats.forestcoll.judge import judge
+from treadle.formats.forestcoll.interpreter import interpret
 from treadle.formats.forestcoll.reader import (
     ForestcollFile,
     ForestcollSend,
@@ -15,7 +15,7 @@ from treadle.formats.forestcoll.reader import (
     parse_forestcoll_xml,
 )
 from treadle.formats.forestcoll.traffic import trees
-from treadle.formats.judgement import Check, Terms
+from treadle.formats.verdict import Check, Terms
 from treadle.program.foreign.traffic import NamedTree
 
 TEXT = """\
@@ -168,14 +168,14 @@ def faults(*changes: tuple[str, str]) -> tuple[str, ...]:
     for old, new in changes:
         assert old in text
         text = text.replace(old, new, 1)
-    return judge([text.encode()], Terms()).violations
+    return interpret([text.encode()], Terms()).violations
 
 
 LAST = '    <send src="gpu2" dst="gpu10" path="gpu2,gpu10"/>\n'
 
 
 def test_faults_of_trees_are_told() -> None:
-    found = judge([TEXT.encode()], Terms())
+    found = interpret([TEXT.encode()], Terms())
     assert (found.check, found.violations, found.n_ranks) == (Check.EXECUTED, (), 3)
     assert (found.collective, found.detail) == ("broadcast", "")
     assert found.counts == (("tree", 2), ("send", 4))
@@ -198,7 +198,7 @@ def test_several_roots_each_carry_all_chunks(monkeypatch: pytest.MonkeyPatch) ->
     text = TEXT.replace('root="gpu2" index="1"', 'root="gpu1" index="1"')
     text = text.replace('src="gpu2" dst="gpu1" path="gpu2', 'src="gpu1" dst="gpu2" path="gpu1')
     text = text.replace("'e,f',gpu1", "'e,f',gpu2").replace('height="1"', 'height="2"')
-    found = judge([text.encode()], Terms())
+    found = interpret([text.encode()], Terms())
     assert found.collective == "allgather"
     assert found.violations == (
         "trees of root gpu1 carry 4 chunks, expected 7",
@@ -207,9 +207,9 @@ def test_several_roots_each_carry_all_chunks(monkeypatch: pytest.MonkeyPatch) ->
     )
     assert judge_module.MAX_VIOLATIONS == 1000
     monkeypatch.setattr(judge_module, "MAX_VIOLATIONS", 3)
-    assert judge([text.encode()], Terms()).violations == found.violations
+    assert interpret([text.encode()], Terms()).violations == found.violations
     monkeypatch.setattr(judge_module, "MAX_VIOLATIONS", 1)
-    assert judge([text.encode()], Terms()).violations == (found.violations[0], "and 2 more")
+    assert interpret([text.encode()], Terms()).violations == (found.violations[0], "and 2 more")
 
 
 def test_trees_have_numbers_for_names() -> None:

@@ -11,12 +11,12 @@ import places
 from treadle import planning
 from treadle.errors import FormatError, InfeasibleError, ScheduleError
 from treadle.formats.forestcoll import writer
-from treadle.formats.forestcoll.judge import judge
+from treadle.formats.forestcoll.interpreter import interpret
 from treadle.formats.forestcoll.reader import parse_forestcoll_xml
 from treadle.formats.forestcoll.traffic import trees
-from treadle.formats.judgement import Planned, Terms
-from treadle.inputs.problem import pose
-from treadle.schedulers.third_party.placed_schedules import place_schedule
+from treadle.formats.verdict import Planned, Terms
+from treadle.inputs.problem import make_problem
+from treadle.schedulers.third_party.placed_schedules import route_schedule
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.trees.forest import Direction, ForestSchedule, TreeSpec, forest_from_trees
@@ -45,7 +45,7 @@ def test_round_trip_keeps_every_tree(fabric: str, tmp_path: Path) -> None:
     assert all(tree.chunks > 0 for tree in file.trees)
     path = tmp_path / "trees.xml"
     path.write_bytes(data)
-    placed = place_schedule(path, pose(fabric, "allgather"))
+    placed = route_schedule(path, make_problem(fabric, "allgather"))
     assert placed.report.violations == ()
     assert placed.algbw == plan.algbw  # the switches are named, so paths are the plan's
 
@@ -63,7 +63,7 @@ def test_the_sample_is_read_and_judged() -> None:
     assert file.chunks_per_node == 1
     assert file.nodes() == tuple(f"(0, 'GPU', {rank})" for rank in range(8))
     assert {send.between for tree in file.trees for send in tree.sends} == {("(0, 'NVSwitch', 0)",)}
-    found = judge([text.encode()], Terms())
+    found = interpret([text.encode()], Terms())
     assert (found.violations, found.n_ranks, found.collective) == ((), 8, "allgather")
 
 
@@ -71,8 +71,8 @@ def test_the_sample_comes_back_from_our_writer() -> None:
     """Read, put on the fabric, planned and written again: the same trees, with ranks as numbers."""
     text = sample()
     path = places.FOREIGN_SAMPLES / "forestcoll_trees_a100_1box.xml"
-    problem = pose("dgx_a100(1)", "allgather")
-    placed = place_schedule(path, problem)
+    problem = make_problem("dgx_a100(1)", "allgather")
+    placed = route_schedule(path, problem)
     mine = planning.solve("dgx_a100(1)", "allgather", trees=1).plan
     assert placed.schedule is not None
     plan = Plan(
@@ -101,9 +101,9 @@ def test_the_sample_comes_back_from_our_writer() -> None:
 
 def test_a_tree_that_is_not_the_plans_is_found() -> None:
     plan, data = lowered("dgx_a100(1)")
-    assert judge([data], planned(plan)).violations == ()
+    assert interpret([data], planned(plan)).violations == ()
     other, _ = lowered("dgx_a100(1)", algorithm="ring")
-    assert "not those of the plan" in judge([data], planned(other)).violations[0]
+    assert "not those of the plan" in interpret([data], planned(other)).violations[0]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_tree_that_is_not_the_plans_is_found() -> None:
 def test_changed_files_are_found_wrong(change: object, words: str) -> None:
     _, data = lowered("dgx_a100(1)")
     changed = change(data.decode())  # type: ignore[operator]
-    faults = judge([changed.encode()], Terms()).violations
+    faults = interpret([changed.encode()], Terms()).violations
     assert any(words in fault for fault in faults) if words else not faults
 
 
@@ -147,7 +147,7 @@ BOMB = '<!DOCTYPE a [<!ENTITY b "bbbb">]><Algo nchunkspernode="1">&b;</Algo>'
 )
 def test_malformed_ones_are_refused_in_one_line(text: str, words: str) -> None:
     with pytest.raises(FormatError) as caught:
-        judge([text.encode()], Terms(source="t.xml"))
+        interpret([text.encode()], Terms(source="t.xml"))
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -177,13 +177,13 @@ def test_a_path_over_what_the_fabric_has_not_is_a_fault(
     path = tmp_path / "trees.xml"
     path.write_text(data.decode().replace(*change))
     line = next(at for at, text in enumerate(path.read_text().splitlines(), 1) if change[1] in text)
-    problem = pose("dgx_a100(2)", "allgather")
-    (violation,) = place_schedule(path, problem).report.violations[:1]
+    problem = make_problem("dgx_a100(2)", "allgather")
+    (violation,) = route_schedule(path, problem).report.violations[:1]
     assert words in violation.message
     tree = int(violation.message.split("line ")[1].split(":")[0])
     assert tree < line <= tree + 15
     path.write_bytes(data)
-    assert place_schedule(path, problem).report.is_ok
+    assert route_schedule(path, problem).report.is_ok
 
 
 @pytest.mark.parametrize("path", ["0,2,1", "0,3,2,1", "0,2,3,0,1"])
@@ -267,11 +267,11 @@ def test_names_that_fall_apart_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
 def test_files_are_compared_with_trees_of_ranks_alone() -> None:
     plan, data = lowered("ring(4)", algorithm="ring")
     steps = planning.solve("ring(4)", "allgather", algorithm="bfb").plan
-    assert judge([data], planned(steps)).violations == ("the plan is no allgather of trees",)
+    assert interpret([data], planned(steps)).violations == ("the plan is no allgather of trees",)
     text = data.decode()
     sends = text.replace('<send src="0"', '<send src="9"', 1).replace('path="0,', 'path="9,', 1)
     for changed in (text.replace('root="0"', 'root="9"', 1), sends):
-        found = judge([changed.encode()], planned(plan)).violations
+        found = interpret([changed.encode()], planned(plan)).violations
         assert found[-1] == "line 2: its nodes are no ranks of the plan"
     with pytest.raises(FormatError, match=r"not valid text \(lone surrogate\)$"):
         parse_forestcoll_xml("<Algo>\ud800</Algo>", "x")

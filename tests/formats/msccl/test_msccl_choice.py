@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from treadle.errors import FormatError
-from treadle.formats.judgement import RangedText
-from treadle.formats.msccl import judge_choice as module
-from treadle.formats.msccl.judge_choice import judge_choice
+from treadle.formats.msccl import file_selection as module
+from treadle.formats.msccl.file_selection import check_selection
+from treadle.formats.verdict import RangedFile
 from treadle.schedules.collective import CollectiveKind
 
 
@@ -22,9 +22,9 @@ def data(**other: Any) -> bytes:
     return f'  <algo name="x"{words}{"" if "inplace" in other else modes}>'.encode()
 
 
-def text(file: str, low: int = 64, high: int | None = 1000, **other: Any) -> RangedText:
+def text(file: str, low: int = 64, high: int | None = 1000, **other: Any) -> RangedFile:
     """A text that says what is meant, but for `other`; of two ranks and four chunks."""
-    return RangedText(
+    return RangedFile(
         file=file,
         data=data(**{"minBytes": low, "maxBytes": high or 0} | other),
         plan="p",
@@ -38,9 +38,9 @@ def text(file: str, low: int = 64, high: int | None = 1000, **other: Any) -> Ran
     )
 
 
-def found(*texts: RangedText, dialect: str | None = None) -> list[str]:
+def found(*texts: RangedFile, dialect: str | None = None) -> list[str]:
     """What is wrong with the choices among texts."""
-    return list(judge_choice(texts, {}, dialect))
+    return list(check_selection(texts, {}, dialect))
 
 
 def missed(file: str, counts: dict[int, list[int]], instead: str) -> list[str]:

@@ -12,9 +12,9 @@ from reference import msccl_execution
 from samples.exchange_samples import alltoall, over_shortest_paths
 from samples.program_cases import random_case
 from treadle.errors import FormatError, ScheduleError
-from treadle.formats.msccl import judge_races as interpret_races
-from treadle.formats.msccl.judge import MAX_VIOLATIONS, interpret_msccl_xml
-from treadle.formats.msccl.judge_order import find_edges, find_order
+from treadle.formats.msccl import interpreter_hazards as interpret_races
+from treadle.formats.msccl.interpreter import MAX_VIOLATIONS, interpret_msccl_xml
+from treadle.formats.msccl.interpreter_order import find_edges, find_order
 from treadle.formats.msccl.reader import parse_msccl_xml
 from treadle.formats.msccl.writer import emit_msccl_xml
 from treadle.program.program import Program

@@ -13,7 +13,7 @@ import pytest
 from reference.every_order import later_than
 from samples.program_cases import random_case
 from treadle.errors import FormatError
-from treadle.formats.msccl.judge import interpret_msccl_xml
+from treadle.formats.msccl.interpreter import interpret_msccl_xml
 from treadle.formats.msccl.writer import Profile, emit_msccl_xml
 from treadle.program.trees.forest_program import lower
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind

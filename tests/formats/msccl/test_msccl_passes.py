@@ -15,16 +15,16 @@ from treadle.errors import InfeasibleError, ScheduleError
 from treadle.formats.msccl.block_assignment import (
     Limits,
     MscclBlock,
-    Pieces,
+    Subchunks,
     assign_channels,
     block_weight,
-    cut_pieces,
     form_blocks,
     pair_blocks,
+    split_chunks,
     split_evenly,
 )
 from treadle.formats.msccl.consolidation import consolidate_messages
-from treadle.formats.msccl.judge import Interpretation, interpret_msccl_xml
+from treadle.formats.msccl.interpreter import Interpretation, interpret_msccl_xml
 from treadle.formats.msccl.writer import LIMITS, Profile, emit_msccl_xml
 from treadle.program.any_schedule import lower as lower_any
 from treadle.program.program import Operation, OperationKind, Program, program_from_operations
@@ -90,7 +90,7 @@ def test_consolidated_texts_keep_to_the_limit_of_a_step() -> None:
     wide = emit_msccl_xml(exchange(), consolidate=True)
     assert max(int(count) for count in re.findall(r'cnt="(\d+)"', wide)) > 1
     narrow = Limits(steps=64, thread_blocks=64, channels=32, chunks=3)
-    pieces = consolidate_messages(cut_pieces(exchange(), narrow), narrow)
+    pieces = consolidate_messages(split_chunks(exchange(), narrow), narrow)
     assert max(pieces.count) == 3
 
 
@@ -110,7 +110,7 @@ def test_dropping_a_wait_of_the_stage_is_a_race() -> None:
 
 def test_nothing_to_gather_leaves_the_pieces_alone() -> None:
     program = lower(*random_case(1, CollectiveKind.REDUCE))
-    pieces = cut_pieces(program, LIMITS[Profile.AZURE])
+    pieces = split_chunks(program, LIMITS[Profile.AZURE])
     assert consolidate_messages(pieces, LIMITS[Profile.AZURE]) is pieces
 
 
@@ -172,7 +172,7 @@ def long_stream(messages: int) -> Program:
     )
 
 
-def loads(pieces: Pieces, rank: int, limits: Limits) -> list[int]:
+def loads(pieces: Subchunks, rank: int, limits: Limits) -> list[int]:
     blocks = form_blocks(pieces, rank, pieces.program.n_ranks, limits)
     return sorted(block_weight(pieces, block) for block in blocks)
 
@@ -180,7 +180,7 @@ def loads(pieces: Pieces, rank: int, limits: Limits) -> list[int]:
 def test_long_streams_are_split_evenly() -> None:
     """65 messages are one more than a thread block holds: 33 and 32 rather than 64 and 1."""
     limits = LIMITS[Profile.AZURE]
-    pieces = cut_pieces(long_stream(65), limits)
+    pieces = split_chunks(long_stream(65), limits)
     assign_channels(pieces, limits)
     assert loads(pieces, 0, limits) == loads(pieces, 1, limits) == [32, 33]
     assert interpret_msccl_xml(emit_msccl_xml(long_stream(65))).violations == ()
@@ -200,7 +200,7 @@ def test_copies_are_split_by_the_steps_that_they_take() -> None:
     program = program_from_operations(
         CollectiveKind.ALLREDUCE, ranks, n_chunks=120, shard_offset=[0, 120, 120, 120, 120], in_place=True
     )
-    pieces = cut_pieces(program, limits)
+    pieces = split_chunks(program, limits)
     assign_channels(pieces, limits)
     found = [block for block in form_blocks(pieces, 0, 4, limits) if max(block.send, block.receive) < 0]
     assert sorted(block_weight(pieces, block) for block in found) == [60, 60]
@@ -224,7 +224,7 @@ def test_blocks_are_paired_no_more_than_they_must_be_and_evenly() -> None:
     )
     for most, expected in ((8, [1, 1, 2, 2, 3, 3, 4, 4]), (6, [3, 3, 3, 3, 4, 4]), (4, [5, 5, 5, 5])):
         limits = Limits(steps=64, thread_blocks=most, channels=4)
-        pieces = cut_pieces(program, limits)
+        pieces = split_chunks(program, limits)
         assign_channels(pieces, limits)
         blocks = form_blocks(pieces, 0, 5, Limits(steps=64, thread_blocks=8, channels=4))
         paired = pair_blocks(pieces, blocks, limits)
@@ -234,7 +234,7 @@ def test_blocks_are_paired_no_more_than_they_must_be_and_evenly() -> None:
 
 def test_blocks_that_would_be_too_long_are_not_paired() -> None:
     limits = Limits(steps=3, thread_blocks=1, channels=1)
-    pieces = cut_pieces(long_stream(4), LIMITS[Profile.AZURE])
+    pieces = split_chunks(long_stream(4), LIMITS[Profile.AZURE])
     blocks = [MscclBlock(0, 1, -1, [0, 1]), MscclBlock(0, -1, 1, [2, 3])]
     assert len(pair_blocks(pieces, blocks, limits)) == 2
 
@@ -251,7 +251,7 @@ def test_parts_wait_for_the_parts_that_they_share_chunks_with() -> None:
             first=3 * program.first,
             count=3 * program.count,
         )
-        pieces = cut_pieces(finer, Limits(steps=64, thread_blocks=64, channels=64, chunks=2))
+        pieces = split_chunks(finer, Limits(steps=64, thread_blocks=64, channels=64, chunks=2))
         places = [range(low, low + count) for low, count in zip(pieces.first, pieces.count, strict=True)]
         for piece, operation in enumerate(pieces.operation):
             wanted = []

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from treadle.errors import FormatError, ScheduleError
-from treadle.formats.judgement import Terms
-from treadle.formats.msccl.judge import interpret_msccl_xml
+from treadle.formats.msccl.interpreter import interpret_msccl_xml
 from treadle.formats.msccl.traffic import traffic
+from treadle.formats.verdict import Terms
 from treadle.program.program import OperationKind
 
 Block = tuple[int, int, int, list[str]]

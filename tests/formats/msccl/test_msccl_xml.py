@@ -13,7 +13,7 @@ from lxml import etree
 import places
 from samples.program_cases import fabric, random_case
 from treadle.errors import FormatError, ScheduleError
-from treadle.formats.msccl.judge import interpret_msccl_xml
+from treadle.formats.msccl.interpreter import interpret_msccl_xml
 from treadle.formats.msccl.writer import LIMITS, Profile, emit_msccl_xml
 from treadle.program.program import Operation, OperationKind, Program, program_from_operations
 from treadle.program.trees.forest_program import lower

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from treadle.errors import FormatError
-from treadle.formats.judgement import RangedText
-from treadle.formats.mscclpp.judge_choice import judge_choice
+from treadle.formats.mscclpp.file_selection import check_selection
+from treadle.formats.verdict import RangedFile
 from treadle.schedules.collective import CollectiveKind
 
 Row = list[Any]
@@ -23,9 +23,9 @@ def plan(**other: Any) -> bytes:
     return json.dumps({**values, "min_message_size": 0, "max_message_size": 2**64 - 1, **other}).encode()
 
 
-def text(file: str, low: int = 100, high: int | None = 1000, **other: Any) -> RangedText:
+def text(file: str, low: int = 100, high: int | None = 1000, **other: Any) -> RangedFile:
     """A plan that is meant for these sizes, of which its chunks serve whole 32s."""
-    return RangedText(
+    return RangedFile(
         file, plan(**other), "p", "x", CollectiveKind.ALLREDUCE, 2, 2, in_place=False, min_bytes=low,
         max_bytes=high,
     )  # fmt: skip
@@ -37,10 +37,10 @@ def row(file: str, first: int = 100, last: int = 1000, /, **other: Any) -> Row:
     return [file, *(values | {"in_place": False, "root": -1} | other).values()]
 
 
-def found(texts: list[RangedText], rows: list[Row]) -> list[str]:
+def found(texts: list[RangedFile], rows: list[Row]) -> list[str]:
     """What is wrong with the choices."""
     module = f"import os\nOTHER = 3\nPLANS = {[tuple(one) for one in rows]!r}\n"
-    return list(judge_choice(texts, {"treadle_set.py": module.encode()}, None))
+    return list(check_selection(texts, {"treadle_set.py": module.encode()}, None))
 
 
 def test_plans_are_taken_from_their_first_size_to_the_last() -> None:
@@ -145,6 +145,6 @@ def test_tables_and_folders_agree() -> None:
     # NCCL's interface hands no reduce to plans
     assert found([text("a", collective="reduce")], []) == []
     with pytest.raises(FormatError, match=r"treadle_set\.py: expected the table PLANS"):
-        judge_choice([text("a")], {"treadle_set.py": b"ROWS = []\n"}, None)
+        check_selection([text("a")], {"treadle_set.py": b"ROWS = []\n"}, None)
     with pytest.raises(FormatError, match="a: no JSON: "):
         found([replace(text("a"), data=b"{")], [])

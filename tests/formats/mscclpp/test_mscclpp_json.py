@@ -18,11 +18,11 @@ from samples.forest_samples import star
 from samples.program_cases import fabric, random_case
 from treadle import planning, solve
 from treadle.errors import FormatError, ScheduleError
-from treadle.formats.judgement import Terms
-from treadle.formats.mscclpp.judge import interpret_mscclpp_json
-from treadle.formats.mscclpp.lanes import chunk_groups
+from treadle.formats.mscclpp.block_programs import chunk_groups
+from treadle.formats.mscclpp.interpreter import interpret_mscclpp_json
 from treadle.formats.mscclpp.traffic import traffic
 from treadle.formats.mscclpp.writer import MscclppLimits, emit_mscclpp_json
+from treadle.formats.verdict import Terms
 from treadle.program.passes import split_copies
 from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.program.steps.exchange_lowering import lower_exchange

@@ -12,12 +12,12 @@ import pytest
 from formats.mscclpp.test_mscclpp_json import star_case
 from samples.program_cases import fabric
 from treadle.errors import FormatError, ScheduleError
-from treadle.formats.judgement import Terms
+from treadle.formats.mscclpp.block_programs import list_operations
 from treadle.formats.mscclpp.blocks import Fabric
-from treadle.formats.mscclpp.judge import interpret_mscclpp_json
-from treadle.formats.mscclpp.lanes import list_operations
+from treadle.formats.mscclpp.interpreter import interpret_mscclpp_json
 from treadle.formats.mscclpp.traffic import traffic
 from treadle.formats.mscclpp.writer import MscclppLimits, emit_mscclpp_json
+from treadle.formats.verdict import Terms
 from treadle.program.program import Operation, OperationKind, Program, program_from_operations
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies import parse

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 
 from treadle.errors import FormatError
-from treadle.formats.mscclpp import judge_machine
-from treadle.formats.mscclpp.judge import _shapes
-from treadle.formats.mscclpp.judge_blocks import BlockAtWork, News, merge
-from treadle.formats.mscclpp.judge_machine import Machine, _sum
-from treadle.formats.mscclpp.judge_packets import _ends
-from treadle.formats.mscclpp.judge_slices import Scale, is_sum, unrolled
+from treadle.formats.mscclpp import interpreter_machine
+from treadle.formats.mscclpp.interpreter import _shapes
+from treadle.formats.mscclpp.interpreter_blocks import BlockAtWork, News, merge
+from treadle.formats.mscclpp.interpreter_machine import Machine, _sum
+from treadle.formats.mscclpp.interpreter_packets import _ends
+from treadle.formats.mscclpp.interpreter_slices import Scale, is_sum, unrolled
 from treadle.formats.mscclpp.reader import BufferChunks, ExecutionPlan, MscclppOperation
 
 Ops = list[MscclppOperation]
@@ -215,11 +215,11 @@ def test_lists_of_faults_and_turns_have_limits(monkeypatch: pytest.MonkeyPatch) 
     lost = [move("copy", part(0, "s"), part(0, "o"))] * 150
     assert len(alone([lost])) == 150
     wait = [op("sem_acquire", numbers=(0,)), op("sem_release", numbers=(0,))]
-    assert judge_machine.MAX_TURNS == 100000000
-    monkeypatch.setattr(judge_machine, "MAX_TURNS", 6)
+    assert interpreter_machine.MAX_TURNS == 100000000
+    monkeypatch.setattr(interpreter_machine, "MAX_TURNS", 6)
     # of two blocks, three times: the third finds that nothing moves
     assert alone([wait, [TO_SCRATCH, op("nop"), FROM_SCRATCH, wait[1]]], [0]) == []
-    monkeypatch.setattr(judge_machine, "MAX_TURNS", 5)
+    monkeypatch.setattr(interpreter_machine, "MAX_TURNS", 5)
     with pytest.raises(FormatError, match="more than 5 turns of blocks: too large to verify"):
         alone([wait, [TO_SCRATCH, op("nop"), FROM_SCRATCH, wait[1]]], [0])
 

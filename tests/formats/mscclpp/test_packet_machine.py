@@ -10,13 +10,13 @@ import pytest
 
 from samples.readers.mscclpp_plans import gpu
 from treadle.errors import FormatError
-from treadle.formats.judgement import Terms
-from treadle.formats.mscclpp.judge import PlanInterpretation, interpret_mscclpp_json
-from treadle.formats.mscclpp.judge_blocks import BlockAtWork, News
-from treadle.formats.mscclpp.judge_machine import Machine
-from treadle.formats.mscclpp.judge_packets import PacketMachine
+from treadle.formats.mscclpp.interpreter import PlanInterpretation, interpret_mscclpp_json
+from treadle.formats.mscclpp.interpreter_blocks import BlockAtWork, News
+from treadle.formats.mscclpp.interpreter_machine import Machine
+from treadle.formats.mscclpp.interpreter_packets import PacketMachine
 from treadle.formats.mscclpp.reader import BufferChunks, ExecutionPlan, MscclppOperation
 from treadle.formats.mscclpp.traffic import traffic
+from treadle.formats.verdict import Terms
 
 Ops = list[MscclppOperation]
 MEMORY = ("memory", 0)

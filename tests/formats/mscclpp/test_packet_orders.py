@@ -13,7 +13,7 @@ from collections import Counter
 from typing import Any
 
 from formats.mscclpp.test_packet_machine import DOUBLE, Text, in_place, step, text_of
-from treadle.formats.mscclpp.judge import interpret_mscclpp_json
+from treadle.formats.mscclpp.interpreter import interpret_mscclpp_json
 
 PLANS, ORDERS = 80, 10
 _Cell = tuple[int, str, int]

@@ -16,7 +16,7 @@ import pytest
 from samples.program_cases import random_case
 from treadle import planning, solve
 from treadle.errors import FormatError, InfeasibleError, ScheduleError
-from treadle.formats.mscclpp.judge import interpret_mscclpp_json
+from treadle.formats.mscclpp.interpreter import interpret_mscclpp_json
 from treadle.formats.mscclpp.writer import emit_mscclpp_json
 from treadle.mscclpp.plan_rows import read_row
 from treadle.program.trees.forest_program import lower

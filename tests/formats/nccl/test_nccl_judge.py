@@ -8,8 +8,8 @@ import pytest
 
 from treadle import planning
 from treadle.errors import FormatError
-from treadle.formats.judgement import Check, Judgement, Planned, Terms
-from treadle.formats.nccl.judge import judge
+from treadle.formats.nccl.interpreter import interpret
+from treadle.formats.verdict import Check, Planned, Terms, Verdict
 from treadle.schedules.plan import Plan
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 
@@ -22,10 +22,10 @@ def written(plan: Plan) -> list[bytes]:
     return [data for _, data in planning.lower(plan, to="nccl-graph").files]
 
 
-def judged(files: list[bytes], plan: Plan) -> Judgement:
+def judged(files: list[bytes], plan: Plan) -> Verdict:
     boxes = find_boxes(plan.topology, plan.collective)
     planned = Planned(plan.topology, plan.collective, plan.entries[-1].schedule, lambda: boxes)
-    return judge(files, Terms(planned=planned))
+    return interpret(files, Terms(planned=planned))
 
 
 @pytest.mark.parametrize("fabric", ["ring(5)", "dgx_a100(2)", "mi250(1)"])
@@ -34,7 +34,7 @@ def test_what_is_written_is_the_plans(fabric: str, collective: str) -> None:
     plan = ring_plan(fabric, collective)
     found = judged(written(plan), plan)
     (channels,) = {data.count(b"<channel>") for data in written(plan)}
-    assert found == Judgement(
+    assert found == Verdict(
         Check.COMPARED,
         (),
         (("channel", channels), ("file", len(written(plan)))),
@@ -44,15 +44,15 @@ def test_what_is_written_is_the_plans(fabric: str, collective: str) -> None:
 
 
 def test_without_a_plan_a_graph_is_only_parsed() -> None:
-    found = judge(written(ring_plan("ring(5)")), Terms())
+    found = interpret(written(ring_plan("ring(5)")), Terms())
     assert (found.check, found.n_ranks) == (Check.PARSED, 5)
-    assert found.words == "parsed back; nothing executed"
-    found = judge(written(ring_plan("dgx_a100(2)")), Terms())
+    assert found.summary == "parsed back; nothing executed"
+    found = interpret(written(ring_plan("dgx_a100(2)")), Terms())
     assert (found.counts, found.n_ranks) == ((("channel", 8), ("file", 2)), 16)
     with pytest.raises(FormatError, match=r"^NCCL graph: not well-formed"):
-        judge([b"<graphs"], Terms())
+        interpret([b"<graphs"], Terms())
     with pytest.raises(FormatError, match=r"^box1\.xml: not well-formed"):
-        judge([b"<graphs"], Terms(source="box1.xml"))
+        interpret([b"<graphs"], Terms(source="box1.xml"))
 
 
 def test_other_orders_of_devices_are_other_rings() -> None:

@@ -10,15 +10,15 @@ import pytest
 
 from treadle import planning
 from treadle.errors import FormatError
-from treadle.formats.judgement import Check, Judgement, Planned, Terms
-from treadle.formats.routes import judge as judges
+from treadle.formats.routes import interpreter as judges
+from treadle.formats.verdict import Check, Planned, Terms, Verdict
 from treadle.planning import RouteFormat
 from treadle.schedules.plan import Plan
 
-JUDGES: dict[str, Callable[..., Judgement]] = {
-    "json": judges.judge_json,
-    "csv": judges.judge_csv,
-    "xml": judges.judge_xml,
+JUDGES: dict[str, Callable[..., Verdict]] = {
+    "json": judges.interpret_json,
+    "csv": judges.interpret_csv,
+    "xml": judges.interpret_xml,
 }
 NO_PLAN = Terms()
 
@@ -29,10 +29,10 @@ def plan() -> Plan:
 
 
 def text(form: str) -> str:
-    return planning.routes_text(planning.routes_of(plan()), RouteFormat(form))
+    return planning.format_routes(planning.routes_of(plan()), RouteFormat(form))
 
 
-def judged(form: str, content: str) -> Judgement:
+def judged(form: str, content: str) -> Verdict:
     made = plan()
     planned = Planned(made.topology, made.collective, made.entries[-1].schedule, tuple)
     return JUDGES[form]([content.encode()], Terms(planned=planned))

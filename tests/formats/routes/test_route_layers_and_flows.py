@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from treadle.errors import ScheduleError
-from treadle.formats.judgement import Judgement, Planned, Terms
-from treadle.formats.routes import judge as judges
+from treadle.formats.routes import interpreter as judges
 from treadle.formats.routes.writer import emit_route_csv, emit_route_json, emit_route_xml
+from treadle.formats.verdict import Planned, Terms, Verdict
 from treadle.schedules.alltoall.routes import RouteSchedule, routes_from_paths
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.topologies import ring
@@ -24,10 +24,10 @@ from treadle.verification.routes.route_check import verify_routes
 
 RING = ring(5, bidirectional=False)
 EVERYONE = on_all_ranks(RING, CollectiveKind.ALLTOALL)
-FORMS: dict[str, tuple[Callable[..., str], Callable[..., Judgement]]] = {
-    "json": (emit_route_json, judges.judge_json),
-    "csv": (emit_route_csv, judges.judge_csv),
-    "xml": (emit_route_xml, judges.judge_xml),
+FORMS: dict[str, tuple[Callable[..., str], Callable[..., Verdict]]] = {
+    "json": (emit_route_json, judges.interpret_json),
+    "csv": (emit_route_csv, judges.interpret_csv),
+    "xml": (emit_route_xml, judges.interpret_xml),
 }
 
 

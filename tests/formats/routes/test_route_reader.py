@@ -11,10 +11,9 @@ import pytest
 
 from shortcuts.json_edits import Change, at, without
 from treadle.errors import FormatError
-from treadle.formats.judgement import Check, Terms
-from treadle.formats.routes import judge as judge_module
+from treadle.formats.routes import interpreter as judge_module
 from treadle.formats.routes import reader
-from treadle.formats.routes.judge import judge_csv, judge_json, own_faults
+from treadle.formats.routes.interpreter import interpret_csv, interpret_json, own_faults
 from treadle.formats.routes.reader import (
     FileRoute,
     RouteFile,
@@ -22,6 +21,7 @@ from treadle.formats.routes.reader import (
     read_route_json,
     read_route_xml,
 )
+from treadle.formats.verdict import Check, Terms
 
 ROUTES = (
     FileRoute(0, 2, 0, 1, 0, 3, (5, 0), (7, 4), (), (1, 0), 49152),
@@ -269,17 +269,17 @@ def test_links_that_wait_in_a_circle_are_listed_in_its_order() -> None:
 
 
 def test_counts_ranks_and_how_many_faults_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = judge_json([json.dumps(json_value()).encode()], Terms())
+    found = interpret_json([json.dumps(json_value()).encode()], Terms())
     assert (found.check, found.n_ranks, found.collective) == (Check.PARSED, 3, "alltoall")
     assert (found.counts, found.violations) == ((("route", 3), ("hop", 3)), ())
-    assert judge_csv([f"{NEW}\n".encode()], Terms()).n_ranks == 0
+    assert interpret_csv([f"{NEW}\n".encode()], Terms()).n_ranks == 0
     assert judge_module.MAX_VIOLATIONS == 1000
     value = json_value()
     for route in value["routes"]:
         route["flow"] = 1
     monkeypatch.setattr(judge_module, "MAX_VIOLATIONS", 4)
     data = [json.dumps(value).encode()]
-    assert len(judge_json(data, Terms()).violations) == 4
+    assert len(interpret_json(data, Terms()).violations) == 4
     monkeypatch.setattr(judge_module, "MAX_VIOLATIONS", 2)
     flow = "flow 1: expected 49152 to 65535"
-    assert judge_json(data, Terms()).violations == (f"route 0: {flow}", f"route 1: {flow}", "and 2 more")
+    assert interpret_json(data, Terms()).violations == (f"route 0: {flow}", f"route 1: {flow}", "and 2 more")

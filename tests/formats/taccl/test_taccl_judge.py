@@ -10,9 +10,9 @@ import pytest
 from samples.foreign import foreign_files
 from samples.foreign.foreign_files import Json, as_bytes
 from treadle.errors import FormatError
-from treadle.formats.judgement import Terms
-from treadle.formats.schedule_source import told_source
-from treadle.formats.taccl.judge import judge
+from treadle.formats.schedule_source import source_name
+from treadle.formats.taccl.interpreter import interpret
+from treadle.formats.verdict import Terms
 
 SAMPLES = {
     "allgather": foreign_files.taccl_ring_allgather(4),
@@ -24,9 +24,9 @@ SAMPLES = {
 
 @pytest.mark.parametrize("kind", SAMPLES)
 def test_sound_ones_pass(kind: str) -> None:
-    found = judge([as_bytes(SAMPLES[kind])], Terms())
+    found = interpret([as_bytes(SAMPLES[kind])], Terms())
     assert (found.collective, found.n_ranks, found.violations) == (kind, 4, ())
-    record = told_source(as_bytes(SAMPLES[kind]).decode()[:100])
+    record = source_name(as_bytes(SAMPLES[kind]).decode()[:100])
     assert record is not None
     assert record.name == "taccl"
 
@@ -34,9 +34,11 @@ def test_sound_ones_pass(kind: str) -> None:
 def test_rooted_ones_are_told_apart() -> None:
     chunks = [{"pre": [2], "post": [0, 1, 2], "addr": 0}]
     steps = [[[0, 2, 0], [0, 2, 1]]]
-    assert judge([as_bytes(foreign_files.taccl("x", 3, chunks, steps))], Terms()).collective == "broadcast"
+    assert (
+        interpret([as_bytes(foreign_files.taccl("x", 3, chunks, steps))], Terms()).collective == "broadcast"
+    )
     parts = [{"pre": [rank], "post": [2], "addr": 0} for rank in range(3)]
-    found = judge([as_bytes(foreign_files.taccl("x", 3, parts, [[[0, 0, 2], [0, 1, 2]]]))], Terms())
+    found = interpret([as_bytes(foreign_files.taccl("x", 3, parts, [[[0, 0, 2], [0, 1, 2]]]))], Terms())
     assert (found.collective, found.violations) == ("reduce", ())
 
 
@@ -48,23 +50,23 @@ def test_each_send_is_needed(kind: str) -> None:
         for place in range(len(step["sends"])):
             without = copy.deepcopy(sample)
             send = without["steps"][number]["sends"].pop(place)
-            assert judge([as_bytes(without)], Terms()).violations
+            assert interpret([as_bytes(without)], Terms()).violations
             if number and send[1] != 0:
                 without["steps"][0]["sends"].append(send)
-                assert judge([as_bytes(without)], Terms()).violations or kind == "alltoall"
+                assert interpret([as_bytes(without)], Terms()).violations or kind == "alltoall"
 
 
 def test_a_contribution_twice_is_seen() -> None:
     sample = copy.deepcopy(SAMPLES["reduce-scatter"])
     sample["steps"].append({"sends": [[0, 1, 0, 9, 0, "rrc"]]})
-    (fault, *_) = judge([as_bytes(sample)], Terms()).violations
+    (fault, *_) = interpret([as_bytes(sample)], Terms()).violations
     assert fault == "step 3: address 0 from 1 to 0: adds what is in the sum already"
 
 
 def test_a_sum_that_is_overwritten_is_seen() -> None:
     sample = copy.deepcopy(SAMPLES["reduce-scatter"])
     sample["steps"].append({"sends": [[0, 1, 0, 9, 0, "r"]]})
-    assert "overwrites contributions" in judge([as_bytes(sample)], Terms()).violations[0]
+    assert "overwrites contributions" in interpret([as_bytes(sample)], Terms()).violations[0]
 
 
 def changed(change: Callable[[Json], object]) -> bytes:
@@ -95,7 +97,7 @@ def changed(change: Callable[[Json], object]) -> bytes:
 )
 def test_malformed_ones_are_refused_in_one_line(data: bytes, words: str) -> None:
     with pytest.raises(FormatError) as caught:
-        judge([data], Terms(source="a.json"))
+        interpret([data], Terms(source="a.json"))
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith("a.json: ")

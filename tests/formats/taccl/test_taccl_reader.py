@@ -10,12 +10,12 @@ import pytest
 from samples.foreign.foreign_files import Json, as_bytes, taccl
 from shortcuts.json_edits import at
 from treadle.errors import FormatError
-from treadle.formats.judgement import Check, Terms
-from treadle.formats.taccl import judge as judge_module
+from treadle.formats.taccl import interpreter as judge_module
 from treadle.formats.taccl import reader
-from treadle.formats.taccl.judge import judge
+from treadle.formats.taccl.interpreter import interpret
 from treadle.formats.taccl.reader import TacclPart, TacclSend, parse_taccl_json
 from treadle.formats.taccl.traffic import traffic
+from treadle.formats.verdict import Check, Terms
 from treadle.program.program import OperationKind
 
 
@@ -181,12 +181,12 @@ def test_limits_of_texts_chunks_places_and_sends(monkeypatch: pytest.MonkeyPatch
 
 
 def test_counts_and_faults_of_a_broadcast() -> None:
-    found = judge([as_bytes(broadcast())], Terms())
+    found = interpret([as_bytes(broadcast())], Terms())
     assert (found.check, found.violations) == (Check.EXECUTED, ())
     assert (found.counts, found.n_ranks, found.collective) == ((("send", 4), ("chunk", 2)), 3, "broadcast")
     early = broadcast()
     early["steps"] = [{"sends": early["steps"][0]["sends"] + early["steps"][1]["sends"]}]
-    assert judge([as_bytes(early)], Terms()).violations == (
+    assert interpret([as_bytes(early)], Terms()).violations == (
         "step 0: address 7 from 0 to 1: nothing is there to be sent",
         "step 0: address 3 from 1 to 0: nothing is there to be sent",
         "rank 0 ends with 0 of 1 contributions to address 3",
@@ -201,7 +201,7 @@ def test_faults_of_sums_are_told() -> None:
 
     def faults(last: list[Any]) -> tuple[str, ...]:
         steps: list[list[list[Any]]] = [[[6, 0, 2]], [[6, 1, 2, 0, 0, "rrc"]], [last]]
-        return judge([as_bytes(taccl("x", 3, chunks, steps))], Terms()).violations
+        return interpret([as_bytes(taccl("x", 3, chunks, steps))], Terms()).violations
 
     assert faults([6, 0, 1]) == ()
     assert faults([6, 0, 2, 0, 0, "rrs"]) == (f"{word}: adds what is in the sum already",)
@@ -217,14 +217,14 @@ def test_a_thousand_faults_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judge_module, "MAX_VIOLATIONS", 3)
     sample = broadcast()
     sample["steps"] = []
-    assert judge([as_bytes(sample)], Terms()).violations == (
+    assert interpret([as_bytes(sample)], Terms()).violations == (
         "rank 0 ends with 0 of 1 contributions to address 3",
         "rank 0 ends with 0 of 1 contributions to address 7",
         "rank 1 ends with 0 of 1 contributions to address 3",
         "and 1 more",
     )
     sample["steps"] = [{"sends": [[7, 2, 0]]}]
-    found = judge([as_bytes(sample)], Terms()).violations
+    found = interpret([as_bytes(sample)], Terms()).violations
     assert len(found) == 3
     assert not any("more" in line for line in found)
 

@@ -12,20 +12,20 @@ import places
 from samples.foreign import foreign_files
 from samples.foreign.foreign_files import Json, as_bytes
 from treadle.errors import FormatError, TreadleError
-from treadle.formats.judgement import Terms
-from treadle.formats.schedule_source import told_source
-from treadle.formats.teccl.judge import judge
+from treadle.formats.schedule_source import source_name
+from treadle.formats.teccl.interpreter import interpret
 from treadle.formats.teccl.traffic import traffic
+from treadle.formats.verdict import Terms
 
 GATHER, EXCHANGE = foreign_files.teccl_star_allgather(4), foreign_files.teccl_ring_alltoall()
 
 
 def test_sound_ones_pass() -> None:
     for sample, kind, hops in ((GATHER, "allgather", 12), (EXCHANGE, "alltoall", 24)):
-        found = judge([as_bytes(sample)], Terms())
+        found = interpret([as_bytes(sample)], Terms())
         assert (found.collective, found.n_ranks, found.violations) == (kind, 4, ())
         assert found.counts == (("hop", hops),)
-        record = told_source(json.dumps(sample, indent=2)[:100])
+        record = source_name(json.dumps(sample, indent=2)[:100])
         assert record is not None
         assert record.name == "te-ccl"
 
@@ -35,17 +35,17 @@ def test_the_sample_passes_and_no_flow_of_it_can_be_missed() -> None:
     if not path.is_file():
         pytest.skip(f"no samples of others in {places.FOREIGN_SAMPLES}")
     sample = json.loads(path.read_text())
-    assert judge([path.read_bytes()], Terms()).violations == ()
+    assert interpret([path.read_bytes()], Terms()).violations == ()
     for place in range(0, 992, 97):
         without = {**sample, "7-Flows": sample["7-Flows"][:place] + sample["7-Flows"][place + 1 :]}
-        assert judge([as_bytes(without)], Terms()).violations
+        assert interpret([as_bytes(without)], Terms()).violations
 
 
 def test_each_flow_is_needed() -> None:
     for place in range(len(GATHER["7-Flows"])):
         sample = copy.deepcopy(GATHER)
         sample["7-Flows"].pop(place)
-        assert "never comes to 1 GPUs" in judge([as_bytes(sample)], Terms()).violations[-1]
+        assert "never comes to 1 GPUs" in interpret([as_bytes(sample)], Terms()).violations[-1]
 
 
 def test_each_path_is_needed() -> None:
@@ -53,7 +53,7 @@ def test_each_path_is_needed() -> None:
         for place in range(len(routes)):
             sample = copy.deepcopy(EXCHANGE)
             sample["8-Chunk paths"][key].pop(place)
-            assert "its paths carry" in judge([as_bytes(sample)], Terms()).violations[0]
+            assert "its paths carry" in interpret([as_bytes(sample)], Terms()).violations[0]
 
 
 def flow(text: str) -> Json:
@@ -83,7 +83,7 @@ def path(change: Callable[[list[list[object]]], object]) -> Json:
     ],
 )
 def test_wrong_ones_are_found(sample: Json, words: str) -> None:
-    assert any(words in fault for fault in judge([as_bytes(sample)], Terms()).violations)
+    assert any(words in fault for fault in interpret([as_bytes(sample)], Terms()).violations)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_wrong_ones_are_found(sample: Json, words: str) -> None:
 )
 def test_malformed_ones_are_refused_in_one_line(data: bytes, words: str) -> None:
     with pytest.raises(FormatError) as caught:
-        judge([data], Terms(source="a.json"))
+        interpret([data], Terms(source="a.json"))
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -130,7 +130,7 @@ def test_damaged_ones_end_in_one_line(sample: Json) -> None:
         for byte in (b"9", b'"', b"x"):
             damaged = data[:place] + byte + data[place + 1 :]
             try:
-                found = judge([damaged], Terms())
+                found = interpret([damaged], Terms())
                 if not found.violations:
                     passed += 1
                     assert traffic(damaged, Terms()).program.n_ranks == 4

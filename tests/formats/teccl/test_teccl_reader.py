@@ -9,13 +9,13 @@ import pytest
 
 from samples.foreign.foreign_files import Json, as_bytes, teccl
 from treadle.errors import FormatError
-from treadle.formats.judgement import Check, Terms
-from treadle.formats.teccl import judge as judge_module
+from treadle.formats.teccl import interpreter as judge_module
 from treadle.formats.teccl import reader
 from treadle.formats.teccl import traffic as traffic_module
-from treadle.formats.teccl.judge import judge
+from treadle.formats.teccl.interpreter import interpret
 from treadle.formats.teccl.reader import TecclDemand, TecclFile, TecclFlow, TecclHop, parse_teccl_json
 from treadle.formats.teccl.traffic import traffic
+from treadle.formats.verdict import Check, Terms
 
 ONE = Fraction(1)
 
@@ -190,14 +190,14 @@ def test_limits_of_texts_hops_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def faults(sample: Json) -> tuple[str, ...]:
     """What the judge finds."""
-    return judge([as_bytes(sample)], Terms()).violations
+    return interpret([as_bytes(sample)], Terms()).violations
 
 
 def test_sound_ones_are_counted() -> None:
-    found = judge([as_bytes(gathered())], Terms())
+    found = interpret([as_bytes(gathered())], Terms())
     assert (found.check, found.violations, found.counts) == (Check.EXECUTED, (), (("hop", 12),))
     assert (found.n_ranks, found.collective) == (3, "allgather")
-    found = judge([as_bytes(exchanged())], Terms())
+    found = interpret([as_bytes(exchanged())], Terms())
     assert (found.violations, found.counts, found.n_ranks) == ((), (("hop", 3),), 2)
     assert found.collective == "alltoall"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from treadle.formats.tuner.judge import _meant
+from treadle.formats.tuner.interpreter import _meant
 from treadle.formats.tuner.writer import own_algorithm
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import PlanEntry

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from treadle.errors import FormatError
-from treadle.formats.judgement import Check, Planned, Terms
-from treadle.formats.tuner import judge as judge_module
+from treadle.formats.tuner import interpreter as judge_module
 from treadle.formats.tuner import reader
-from treadle.formats.tuner.judge import judge
+from treadle.formats.tuner.interpreter import interpret
 from treadle.formats.tuner.reader import TunerRow, parse_tuner_rows
+from treadle.formats.verdict import Check, Planned, Terms
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.plan import PlanEntry
 from treadle.schedules.trees.forest import Direction, ForestSchedule, TreeSpec, forest_from_trees
@@ -98,7 +98,7 @@ def test_lines_and_rows_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_row_serves_within_its_limits(other: dict[str, int], is_served: bool) -> None:
     row = replace(TunerRow("reduce", 10, 90, "ring", "ll", 1, 2, 3), **other)  # type: ignore[arg-type]
-    assert row.serves(50, nodes=2, ranks=3) is is_served
+    assert row.supports(50, nodes=2, ranks=3) is is_served
 
 
 RING4 = [[-1, 0, 1, 2], [3, -1, 1, 2], [3, 0, -1, 2], [3, 0, 1, -1]]
@@ -193,7 +193,7 @@ def faults(rows: str, *entries: PlanEntry, boxes: tuple[tuple[int, ...], ...] = 
     topology = parse("complete:4")
     collective: Collective = on_all_ranks(topology, CollectiveKind.ALLREDUCE)
     planned = Planned(topology, collective, entries[-1].schedule, lambda: boxes, ranges=entries)
-    found = judge([(HEADING + rows).encode()], Terms(planned=planned))
+    found = interpret([(HEADING + rows).encode()], Terms(planned=planned))
     assert (found.check, found.n_ranks) == (Check.COMPARED, 4)
     assert found.counts == (("row", rows.count("\n")),)
     return found.violations
@@ -252,14 +252,14 @@ def test_a_plan_without_ranges_serves_all_sizes() -> None:
     collective = on_all_ranks(topology, CollectiveKind.ALLREDUCE)
     planned = Planned(topology, collective, schedule_of(collective.kind, RING4), lambda: ONE)
     for rows, count in ((ROW, 0), (ROW.replace("100,300", f"0,{MOST}"), 0), (ROW.replace("ring", "pat"), 0)):
-        assert len(judge([(HEADING + rows).encode()], Terms(planned=planned)).violations) == count
+        assert len(interpret([(HEADING + rows).encode()], Terms(planned=planned)).violations) == count
     wrong = ROW.replace("100,300", f"0,{MOST}").replace("ring", "pat")
-    assert judge([(HEADING + wrong).encode()], Terms(planned=planned)).violations == tuple(
+    assert interpret([(HEADING + wrong).encode()], Terms(planned=planned)).violations == tuple(
         f"{size} bytes: pat is taken, and the plan's schedule is ring" for size in (0, 2**39, 2**40)
     )
 
 
 def test_a_table_alone_is_parsed() -> None:
-    found = judge([(HEADING + ROW + ROW.replace(",4,", ",7,")).encode()], Terms())
+    found = interpret([(HEADING + ROW + ROW.replace(",4,", ",7,")).encode()], Terms())
     assert (found.check, found.counts, found.n_ranks) == (Check.PARSED, (("row", 2),), 7)
-    assert judge([(HEADING + ROW.replace(",4,", ",-1,")).encode()], Terms()).n_ranks == 0
+    assert interpret([(HEADING + ROW.replace(",4,", ",-1,")).encode()], Terms()).n_ranks == 0

@@ -10,7 +10,7 @@ import pytest
 from samples.plan_sets import plan_set, with_protocols
 from treadle.errors import FormatError, InfeasibleError
 from treadle.formats.format import find_format
-from treadle.formats.judgement import Planned, Terms
+from treadle.formats.verdict import Planned, Terms
 from treadle.planning import Lowered, lower
 from treadle.schedules.plan import Plan
 from treadle.synthesis.trees.baselines.boxes import find_boxes
@@ -165,10 +165,10 @@ def mutants(text: str) -> Iterator[tuple[str, str]]:
 def test_the_judge_finds_wrong_rows() -> None:
     plan = plan_set(*TWO_BOXES)
     text, record = made(plan).text, find_format("nccl-tuner")
-    assert record.judged([text.encode()], terms(plan)).violations == ()
+    assert record.interpreted([text.encode()], terms(plan)).violations == ()
     for words, other in mutants(text):
         assert other != text
-        assert record.judged([other.encode()], terms(plan)).violations, words
+        assert record.interpreted([other.encode()], terms(plan)).violations, words
 
 
 @pytest.mark.parametrize(
@@ -191,6 +191,6 @@ def test_the_judge_finds_wrong_rows() -> None:
 def test_what_the_plugin_would_misread_is_refused_with_its_line(row: str, words: str) -> None:
     heading = "# collective_type,min_bytes,max_bytes,algorithm"
     with pytest.raises(FormatError, match=words):
-        find_format("nccl-tuner").judged([f"{heading}\n{row}\n".encode()], Terms())
+        find_format("nccl-tuner").interpreted([f"{heading}\n{row}\n".encode()], Terms())
     with pytest.raises(FormatError, match="comment that names the columns"):
-        find_format("nccl-tuner").judged([b"allreduce,0,1,ring,ll,1,1,1\n"], Terms())
+        find_format("nccl-tuner").interpreted([b"allreduce,0,1,ring,ll,1,1,1\n"], Terms())

@@ -197,7 +197,7 @@ def test_copies_are_linear_between_floats(dtype: str | None, is_linear: bool) ->
 
 
 def placed(draft: Drafting, *shape: int, name: str = "x", source: Source = Source.INPUT) -> Seen:
-    return draft.place(name, shape, 2, source=source, path=name)
+    return draft.add_placeholder(name, shape, 2, source=source, path=name)
 
 
 def test_pointwise_roles_are_aligned_from_the_right() -> None:

@@ -20,7 +20,7 @@ from treadle.parallelism.graph.compute_graph import (
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
 from treadle.parallelism.plan.fit import OPERATORS, stored_inputs
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
-from treadle.parallelism.plan.part_plan import Boundary, Keep, OperatorPlan, PartPlan, TensorPlan
+from treadle.parallelism.plan.part_plan import ActivationPolicy, Boundary, OperatorPlan, PartPlan, TensorPlan
 from treadle.parallelism.state.sharding import Sharding
 from treadle.schedules.mesh import Mesh
 
@@ -87,7 +87,7 @@ def _part(
         if node.kind not in OPERATORS:
             continue
         own = frozenset(
-            graph.atoms[role.atom].name for role in (*node.read, *node.made) if not role.prime
+            graph.atoms[role.atom].name for role in (*node.read, *node.result_roles) if not role.prime
         ) - {graph.atoms[role.atom].name for role in node.whole}
         cuts[number] = {axis: letter for axis, letter in cut(node, own).items() if axis in sizes}
         state = partial(_state, graph, _linked(node), sizes, cuts[number])
@@ -96,7 +96,7 @@ def _part(
             tuple(state(o.roles, made=False) for o in node.operands),
             tuple(state(r.roles, made=True) for r in node.results),
             parts=prod(sizes[axis] for axis in cuts[number]),
-            keep=None if node.phase is Phase.BACKWARD else Keep.UNUSED,
+            keep=None if node.phase is Phase.BACKWARD else ActivationPolicy.UNUSED,
         )
     operators = _with_sums(part, operators, sizes)
     tensors = _waiting(part, operators, recomputed)
@@ -107,7 +107,13 @@ def _part(
                 and tensors[graph.spelled(TensorRef(number, s)), Phase.FORWARD].saved is not None
                 for s in range(len(node.results))
             )
-            keep = Keep.RECOMPUTED if recomputed(node) else Keep.SAVED if saved else Keep.UNUSED
+            keep = (
+                ActivationPolicy.RECOMPUTED
+                if recomputed(node)
+                else ActivationPolicy.SAVED
+                if saved
+                else ActivationPolicy.UNUSED
+            )
             operators[node.name] = replace(operators[node.name], keep=keep)
     whole = {
         name: Sharding(((),) * len(factors(graph.result(tensor).dims)))

@@ -12,7 +12,7 @@ from reference.parallelism.local_polytope import least_seconds
 from reference.parallelism.random_graphs import random_graph
 from treadle.errors import ScheduleError
 from treadle.parallelism.evaluation.bound_check import checked_bound, least_sum
-from treadle.parallelism.search.bound_witness import BoundWitness, bound_witness
+from treadle.parallelism.search.bound_certificate import BoundCertificate, bound_certificate
 from treadle.parallelism.search.factor_graph import FactorGraph, Quantities, factor
 from treadle.parallelism.search.minimax import Overlap
 
@@ -31,7 +31,7 @@ def test_witnessed_bounds_lie_below_every_plan_and_near_the_linear_program(overl
         if not plans:
             continue
         memory = float(np.median([float(peak(graph, one)) for one in plans.values()]))
-        witness = bound_witness(graph, memory_bytes=memory, overlap=overlap, known=list(plans)[:2])
+        witness = bound_certificate(graph, memory_bytes=memory, overlap=overlap, known=list(plans)[:2])
         assert witness is not None
         bound = checked_bound(graph, witness, overlap=overlap.value, memory_bytes=memory)
         assert bound <= least(graph, overlap.value, memory)
@@ -50,7 +50,7 @@ def test_any_numbers_whatever_prove_something_true() -> None:
         n_messages = sum(
             graph.sizes[node] for part in graph.factors if len(part.scope) == 2 for node in part.scope
         )
-        witness = BoundWitness(
+        witness = BoundCertificate(
             tuple(rng.uniform(0, 1, graph.quantities.n_sections)),
             tuple(rng.uniform(0, 3, max(graph.quantities.n_moments, 1))),
             rng.normal(0, 10, n_messages),
@@ -64,7 +64,7 @@ def test_any_numbers_whatever_prove_something_true() -> None:
 
 def test_messages_matter_and_multipliers_too() -> None:
     graph = next(g for g in map(random_graph, range(50)) if len(g.sizes) > 3 and len(every_plan(g)) > 20)
-    witness = bound_witness(graph)
+    witness = bound_certificate(graph)
     assert witness is not None
     bound = checked_bound(graph, witness)
     silent = replace(witness, messages=np.zeros_like(witness.messages))
@@ -82,12 +82,12 @@ def test_nothing_possible_is_infinite() -> None:
     none = FactorGraph(graph.sizes, graph.quantities, (banned, *graph.factors[1:]), graph.repeats)
     n_messages = sum(none.sizes[node] for part in none.factors if len(part.scope) == 2 for node in part.scope)
     assert least_sum(none, np.ones(none.quantities.count), np.zeros(n_messages)) == np.inf
-    assert bound_witness(none) is None
+    assert bound_certificate(none) is None
 
 
 def test_witnesses_that_prove_nothing_are_refused() -> None:
     graph = next(g for g in map(random_graph, range(50)) if len(g.sizes) > 2 and every_plan(g))
-    witness = bound_witness(graph)
+    witness = bound_certificate(graph)
     assert witness is not None
     for wrong, words in (
         (replace(witness, shares=(1.5, 0.0)), "shares from 0 to 1"),
@@ -109,7 +109,7 @@ def test_a_graph_without_moments_has_one_price_for_what_is_always_held() -> None
     names = Quantities(1, 0)
     tables = {names.serial(0): np.array([2.0, 5.0]), names.persistent: np.array([10.0, 1.0])}
     graph = FactorGraph((2,), names, (factor((0,), tables),), (3,))
-    witness = BoundWitness((1.0,), (0.5,), np.zeros(0))
+    witness = BoundCertificate((1.0,), (0.5,), np.zeros(0))
     assert checked_bound(graph, witness, memory_bytes=4.0) == pytest.approx(3 * 2 + 0.5 * (10 - 4))
     assert checked_bound(graph, replace(witness, prices=(0.0,))) == pytest.approx(6)
     assert checked_bound(graph, replace(witness, prices=(2.0,)), memory_bytes=4.0) == pytest.approx(9)

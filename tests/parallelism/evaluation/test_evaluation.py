@@ -13,7 +13,7 @@ from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate
 from treadle.parallelism.evaluation.memory_at_moments import Held, Moment
 from treadle.parallelism.evaluation.node_work import DeviceNumbers
 from treadle.parallelism.evaluation.part_times import Movement, PartTimes
-from treadle.parallelism.evaluation.passages import PricedCollective
+from treadle.parallelism.evaluation.reshardings import PricedCollective
 from treadle.parallelism.graph.compute_graph import Phase
 from treadle.parallelism.plan.part_plan import Boundary, TensorPlan
 from treadle.parallelism.state.sharding import Sharding, replicated
@@ -92,9 +92,9 @@ def test_layers_of_two_boundaries_pay_for_their_switches(overlap: str) -> None:
     assert [times["block", plan].runs for plan in (0, 1)] == [2, 1]
     layers = [times["block", 0], times["block", 1], times["block", 0], times["head", 0]]
     serial = sum(one.serial_s() for one in layers) + found.switch_s
-    beside = sum(one.beside_s() for one in layers)
+    beside = sum(one.overlapped_s() for one in layers)
     expected = {
-        "layer": sum(max(one.serial_s(), one.beside_s()) for one in layers) + found.switch_s,
+        "layer": sum(max(one.serial_s(), one.overlapped_s()) for one in layers) + found.switch_s,
         "none": serial + beside,
         "model": max(serial, beside),
     }

@@ -207,7 +207,7 @@ def _letters(graph: object, tensor: object) -> set[str]:
 def test_overlap_is_counted_per_layer_nowhere_or_over_all() -> None:
     plan = tensor_parallel()
     layer, none, model = (evaluated(plan, one) for one in ("layer", "none", "model"))
-    pairs = [(one.runs, one.serial_s(), one.beside_s()) for one in layer.parts]
+    pairs = [(one.runs, one.serial_s(), one.overlapped_s()) for one in layer.parts]
     assert layer.seconds == pytest.approx(sum(n * max(c, w) for n, c, w in pairs))
     assert none.seconds == pytest.approx(sum(n * (c + w) for n, c, w in pairs))
     assert model.seconds == pytest.approx(
@@ -218,7 +218,7 @@ def test_overlap_is_counted_per_layer_nowhere_or_over_all() -> None:
     gather_s = 1e-6 + 2 * BATCH * TOKENS * HIDDEN / 100e9
     norms_s = 2 * (1e-6 + 2 * HIDDEN / 100e9)
     assert block.serial_s() == pytest.approx(block.compute_s + 8 * gather_s)
-    assert block.beside_s() == pytest.approx(2 * gather_s + norms_s)
+    assert block.overlapped_s() == pytest.approx(2 * gather_s + norms_s)
     with pytest.raises(ScheduleError, match="overlap 'some'"):
         evaluate(plan, MODEL, costs("tp"), DEVICE, overlap="some")
 
@@ -240,8 +240,8 @@ def test_mixed_layers_are_counted_one_by_one_and_switches_are_paid() -> None:
     assert [(one.collective.kind, one.collective.size_bytes) for one in found.switches] == [
         (EXCHANGE, tokens)
     ] * 4
-    ends = sum(max(one.serial_s(), one.beside_s()) for one in first.parts if one.part != "block")
-    layers = [max(block_of(one).serial_s(), block_of(one).beside_s()) for one in (first, second)]
+    ends = sum(max(one.serial_s(), one.overlapped_s()) for one in first.parts if one.part != "block")
+    layers = [max(block_of(one).serial_s(), block_of(one).overlapped_s()) for one in (first, second)]
     assert found.seconds == pytest.approx(
         ends + 16 * layers[0] + 16 * layers[1] + 4 * (1e-6 + tokens / 100e9)
     )
@@ -255,7 +255,7 @@ def test_stages_take_their_layers_and_hold_what_is_in_flight() -> None:
     one = data_parallel()
     plan = replace(one, mesh=mesh, pipeline=Pipeline("pp", (17, 17), 4))
     alone, found = evaluated(one), evaluated_in_stages(plan)
-    first, block, last = (max(times.serial_s(4), times.beside_s(4)) for times in alone.parts)
+    first, block, last = (max(times.serial_s(4), times.overlapped_s(4)) for times in alone.parts)
     stages = [first + 16 * block, 16 * block + last]
     assert found.seconds == pytest.approx(4 * max(stages) + min(stages))
     # the first stage has two micro-batches in flight: saved tensors of 16 layers, twice, against 32 once

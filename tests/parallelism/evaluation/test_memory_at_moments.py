@@ -17,7 +17,7 @@ from treadle.parallelism.evaluation.node_work import DeviceNumbers
 from treadle.parallelism.graph.compute_graph import OperatorKind, Phase, Source, TensorRef
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
-from treadle.parallelism.plan.part_plan import Chunk, Keep, PartPlan, TensorPlan
+from treadle.parallelism.plan.part_plan import ActivationPolicy, Chunk, PartPlan, TensorPlan
 from treadle.parallelism.state.sharding import Sharding
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
@@ -50,7 +50,7 @@ def random_plan(seed: int) -> ParallelPlan:
         for name in ("u", "a"):
             kind = rng.integers(3)
             if kind == 2:
-                operators[name] = replace(operators[name], keep=Keep.RECOMPUTED)
+                operators[name] = replace(operators[name], keep=ActivationPolicy.RECOMPUTED)
                 del tensors[name, Phase.FORWARD]
             elif kind == 1:
                 half = Sharding((("x",), ()))
@@ -80,7 +80,7 @@ def simulated(plan: ParallelPlan) -> dict[tuple[str, Phase, str], int]:
     fixed = (
         LAYERS * 8 * sum(stored.values()) + 16 * H + (LAYERS + 1) * size["x"] + LAYERS * sum(saved.values())
     )
-    again = [name for name in ("u", "a") if one.operators[name].keep is Keep.RECOMPUTED]
+    again = [name for name in ("u", "a") if one.operators[name].keep is ActivationPolicy.RECOMPUTED]
     forward = ["u", "a", "d", "y"]
     backward = [*again, "da", "ddown", "du", "dup", "dxu", "dx"]
     reads = {n: [names[o.tensor.node] for o in GRAPH.nodes[names.index(n)].operands] for n in names[:-1]}
@@ -136,7 +136,7 @@ def again(plan: ParallelPlan) -> ParallelPlan:
     def change(one: PartPlan) -> PartPlan:
         operators = dict(one.operators)
         for name in ("u", "a"):
-            operators[name] = replace(operators[name], keep=Keep.RECOMPUTED)
+            operators[name] = replace(operators[name], keep=ActivationPolicy.RECOMPUTED)
         return replace(one, operators=operators, tensors={})
 
     return with_block(plan, change)
@@ -197,7 +197,11 @@ def test_collectives_within_a_loop_are_paid_once_a_chunk() -> None:
             lambda p: with_block(
                 p,
                 lambda one: replace(
-                    one, operators={**one.operators, "u": replace(one.operators["u"], keep=Keep.UNUSED)}
+                    one,
+                    operators={
+                        **one.operators,
+                        "u": replace(one.operators["u"], keep=ActivationPolicy.UNUSED),
+                    },
                 ),
             ),
             "u: is saved, though its operator's results are not",

@@ -9,17 +9,17 @@ import pytest
 
 from parallelism.evaluation.named_layouts import Cut, both, by_letter, laid_out
 from parallelism.plan.small_models import small_model, two_matrices
-from treadle.parallelism.evaluation.retiming import NamedLayout, _ByForm, nearest_layout
+from treadle.parallelism.evaluation.resimulation import NamedLayout, _ByForm, nearest_layout
 from treadle.parallelism.graph.compute_graph import Node, TensorRef
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
-from treadle.parallelism.plan.part_plan import Keep
+from treadle.parallelism.plan.part_plan import ActivationPolicy
 from treadle.parallelism.state.sharding import Sharding
-from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import Traffic
 from treadle.training.training_options import Recompute, TrainingOptions
+from treadle.unsupported import Unsupported
 
 MODEL = small_model(3, t=16, h=8, f=64)
 MESH = Mesh((2, 4), ("x", "y"))
@@ -52,12 +52,12 @@ def test_axes_are_named_by_the_letters_that_they_cut_in_the_order_of_train() -> 
     named = both(by_letter("x", "f"), by_letter("y", "t"))
     found = nearest(plan(named))
     assert list(found.axes.items()) == [("dp", ("y",)), ("tp", ("x",))]
-    assert (found.recompute, found.left_out, found.words(plan(named))) == (Recompute.NONE, (), "dp=4,tp=2")
+    assert (found.recompute, found.left_out, found.summary(plan(named))) == (Recompute.NONE, (), "dp=4,tp=2")
     tokens = replace(MODEL, batch="", sequence="t")
     assert nearest(plan(named, model=tokens), tokens).axes == {"cp": ("y",), "tp": ("x",)}
     both_axes = nearest(plan(BY_TOKENS))
     assert both_axes.axes == {"dp": ("x", "y")}
-    assert both_axes.words(plan(BY_TOKENS)) == "dp=8"
+    assert both_axes.summary(plan(BY_TOKENS)) == "dp=8"
 
 
 def test_replicas_whose_weights_are_mostly_stored_in_shards_are_fsdp() -> None:
@@ -93,8 +93,8 @@ def test_what_another_form_cuts_is_told_as_a_share_of_the_work() -> None:
     assert nearest(plan(letters_of(u="f"))).left_out == ("50% of the work along x, which is not tp's",)
     for letters in ({"d": "f"}, {}):
         refused = nearest_layout(plan(letters_of(**letters)), MODEL)
-        assert isinstance(refused, Refusal)
-        assert str(refused) == str(Refusal("most of the work is done 2 times along x", "train"))
+        assert isinstance(refused, Unsupported)
+        assert str(refused) == str(Unsupported("most of the work is done 2 times along x", "train"))
 
 
 def test_layers_count_as_often_as_they_take_a_plan() -> None:
@@ -121,7 +121,9 @@ def test_what_is_computed_again_is_none_of_it_or_all_by_its_work() -> None:
     assert (whole.recompute, whole.left_out) == (Recompute.FULL, (words,))
     one = plan(BY_TOKENS, again="u")
     block = one.parts["block"][0]
-    kept = replace(block, operators={**block.operators, "d": replace(block.operators["d"], keep=Keep.SAVED)})
+    kept = replace(
+        block, operators={**block.operators, "d": replace(block.operators["d"], keep=ActivationPolicy.SAVED)}
+    )
     half = nearest(replace(one, parts={**one.parts, "block": (kept,)}))
     assert half.recompute is Recompute.NONE
     assert half.left_out == ("50% of the work is done again in blocks, not none's",)
@@ -175,4 +177,4 @@ def test_costs_of_a_form_are_those_of_its_axes_in_the_order_of_the_mesh() -> Non
     assert own.time_s(gather, ("tp", "fsdp"), 5) == (gather, ("x", "y", "z"), 5)
     assert own.send_s("pp", 7) == ("p", 7)
     assert own.slowdowns(((gather, ("fsdp",)), (gather, ("tp",)))) == ((gather, ("x", "z")), (gather, ("y",)))
-    assert (own.words, own.is_bound) == ("told", True)
+    assert (own.summary, own.is_bound) == ("told", True)

@@ -14,7 +14,7 @@ from treadle.errors import ScheduleError
 from treadle.parallelism.evaluation.evaluation import _seconds, evaluate
 from treadle.parallelism.evaluation.node_work import DeviceNumbers, operations, operator_seconds, unmoved
 from treadle.parallelism.evaluation.part_times import Movement, PartTimes, Role
-from treadle.parallelism.evaluation.passages import PricedCollective
+from treadle.parallelism.evaluation.reshardings import PricedCollective
 from treadle.parallelism.graph.compute_graph import ComputeGraph, OperatorKind, Phase, Source, TensorRef
 from treadle.parallelism.plan.parallel_plan import Pipeline
 from treadle.parallelism.plan.part_plan import Chunk, OperatorPlan
@@ -188,8 +188,8 @@ def test_times_of_a_part_add_up() -> None:
     one = part(10, 4, wait=16, saved=32, weight=64, gradient=128, sum=256)
     assert (one.compute_s, one.communication_s) == (14, 496)
     # the optimizer and the sums of gradients once for all micro-batches
-    assert (one.serial_s(), one.beside_s()) == (30, 480)
-    assert (one.serial_s(4), one.beside_s(4)) == (27, 288)
+    assert (one.serial_s(), one.overlapped_s()) == (30, 480)
+    assert (one.serial_s(4), one.overlapped_s(4)) == (27, 288)
 
 
 @pytest.mark.parametrize(

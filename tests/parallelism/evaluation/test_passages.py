@@ -8,7 +8,7 @@ import pytest
 from parallelism.state.shards_on_ranks import all_shardings
 from parallelism.state.test_transitions import ITEM_BYTES, DrawnCosts, brute_force
 from treadle.errors import ScheduleError
-from treadle.parallelism.evaluation.passages import Passages
+from treadle.parallelism.evaluation.reshardings import Reshardings
 from treadle.parallelism.state.sharding import Sharding
 from treadle.parallelism.state.transitions import Transitions
 from treadle.schedules.mesh import Mesh
@@ -29,7 +29,7 @@ def test_no_sequence_of_collectives_is_cheaper(
     sizes: dict[str, int], shape: tuple[int, ...], seed: int
 ) -> None:
     costs = RememberedCosts(DrawnCosts(seed))
-    passages = Passages(sizes, costs)
+    passages = Reshardings(sizes, costs)
     states, least = brute_force(costs, shape, sizes)
     step = 1 if len(states) < 50 else 5
     for i in range(0, len(states), step):
@@ -43,7 +43,7 @@ def test_two_searches_agree_where_enumeration_is_too_long() -> None:
     """Against the search's transitions, on three axes and a tensor like an activation's heads."""
     mesh, shape = Mesh((4, 2, 2), ("a", "b", "c")), (8, 16, 4, 1, 6)
     sizes = {"a": 4, "b": 2, "c": 2}
-    passages = Passages(sizes, DrawnCosts(7))
+    passages = Reshardings(sizes, DrawnCosts(7))
     transitions = Transitions(mesh, DrawnCosts(7), shape, ITEM_BYTES)
     states, rng = all_shardings(shape, sizes), np.random.default_rng(7)
     for _ in range(15):
@@ -53,7 +53,7 @@ def test_two_searches_agree_where_enumeration_is_too_long() -> None:
 
 
 def test_what_a_rank_does_by_itself_is_free_whatever_collectives_cost() -> None:
-    passages = Passages({"a": 2, "b": 2}, DrawnCosts(1))
+    passages = Reshardings({"a": 2, "b": 2}, DrawnCosts(1))
     whole, cut = Sharding(((), ())), Sharding((("a",), ("b",)))
     for source, target in (
         (whole, cut),
@@ -68,6 +68,6 @@ def test_what_a_rank_does_by_itself_is_free_whatever_collectives_cost() -> None:
 
 def test_a_tensor_that_cannot_lie_so_is_refused() -> None:
     with pytest.raises(ScheduleError, match="dimension 0 of 3 over 2 ranks"):
-        Passages({"a": 2}, DrawnCosts(1)).cheapest(
+        Reshardings({"a": 2}, DrawnCosts(1)).cheapest(
             Sharding((("a",),)), Sharding(((),)), shape=(3,), element_bytes=2
         )

@@ -12,7 +12,7 @@ from reference.parallelism.every_mixture import Mixtures
 from reference.parallelism.random_graphs import random_graph, random_layering
 from treadle.errors import ScheduleError
 from treadle.parallelism.evaluation.bound_check import checked_mixture, checked_proof
-from treadle.parallelism.search.bound_witness import BoxSplit, ProofStep, proof_steps
+from treadle.parallelism.search.bound_certificate import BoxSplit, ProofStep, proof_steps
 from treadle.parallelism.search.branching import Incumbent, SearchEffort, minimise
 from treadle.parallelism.search.factor_graph import FactorGraph
 from treadle.parallelism.search.layer_columns import Layering, joined, priced

@@ -18,27 +18,27 @@ from parallelism.evaluation.test_known_layouts import (
 )
 from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate
 from treadle.parallelism.evaluation.node_work import DeviceNumbers
-from treadle.parallelism.evaluation.retiming import Retimed, nearest_layout, retimed
+from treadle.parallelism.evaluation.resimulation import Resimulated, nearest_layout, resimulate
 from treadle.parallelism.graph.compute_graph import OperatorKind
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.plan.part_plan import Chunk
 from treadle.parallelism.state.sharding import Sharding
-from treadle.refusal import Refusal
 from treadle.schedules.mesh import Mesh
 from treadle.training.compute_times import RooflineTimes
 from treadle.training.devices import ACCELERATORS
 from treadle.training.forms.layer_passes import layer_seconds
 from treadle.training.models.zoo import zoo_model
 from treadle.training.training_options import Recompute, TrainingOptions
+from treadle.unsupported import Unsupported
 
 TIMES = RooflineTimes(ACCELERATORS["h100"], "bf16", 0.5)
 FIRST = lambda path, letters: Sharding((("dp",), *((),) * (len(letters) - 1)))  # noqa: E731
 
 
-def timed(plan: ParallelPlan, overlap: str) -> tuple[Evaluation, Retimed]:
+def timed(plan: ParallelPlan, overlap: str) -> tuple[Evaluation, Resimulated]:
     own = costs(*plan.mesh.axis_names)
-    found = retimed(plan, MODEL, zoo_model("llama-3-8b"), own, TIMES, options=TrainingOptions(kappa=1))
-    assert isinstance(found, Retimed)
+    found = resimulate(plan, MODEL, zoo_model("llama-3-8b"), own, TIMES, options=TrainingOptions(kappa=1))
+    assert isinstance(found, Resimulated)
     assert found.layout.left_out == ()
     return evaluate(plan, MODEL, own, DeviceNumbers.of(TIMES), overlap=overlap), found
 
@@ -88,7 +88,7 @@ def test_what_train_cannot_say_is_listed() -> None:
         recomputed=lambda node: node.kind is OperatorKind.ATTENTION,
     )
     layout = nearest_layout(again, MODEL)
-    assert not isinstance(layout, Refusal)
+    assert not isinstance(layout, Unsupported)
     assert (layout.recompute, layout.left_out) == (Recompute.ATTENTION, ())
     everything = replace(again, layers={"block": (0,) * 32})
     head = everything.parts["head"][0]
@@ -97,7 +97,7 @@ def test_what_train_cannot_say_is_listed() -> None:
     )
     mixed = replace(everything, parts={**everything.parts, "head": (chunked,)})
     found = nearest_layout(mixed, MODEL)
-    assert not isinstance(found, Refusal)
+    assert not isinstance(found, Unsupported)
     assert found.left_out == ("1 operators in loops over chunks",)
 
 
@@ -109,7 +109,7 @@ def test_cuts_that_differ_from_operator_to_operator_are_shares_of_the_work() -> 
 
     plan = laid_out(MODEL, Mesh((8,), ("x",)), cut, boundary={"x": "b"}, stored=whole)  # type: ignore[arg-type]
     layout = nearest_layout(plan, MODEL)
-    assert not isinstance(layout, Refusal)
+    assert not isinstance(layout, Unsupported)
     assert dict(layout.axes) in ({"tp": ("x",)}, {"dp": ("x",)})
     assert len(layout.left_out) == 1
     assert "of the work along x" in layout.left_out[0]
@@ -117,6 +117,6 @@ def test_cuts_that_differ_from_operator_to_operator_are_shares_of_the_work() -> 
 
 def test_an_axis_that_nothing_uses_is_refused() -> None:
     plan = laid_out(MODEL, Mesh((8,), ("x",)), by_letter("x"), boundary={}, stored=whole)
-    found = retimed(plan, MODEL, zoo_model("llama-3-8b"), costs("x"), TIMES)
-    assert isinstance(found, Refusal)
+    found = resimulate(plan, MODEL, zoo_model("llama-3-8b"), costs("x"), TIMES)
+    assert isinstance(found, Unsupported)
     assert "most of the work is done 8 times along x" in str(found)

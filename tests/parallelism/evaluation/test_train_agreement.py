@@ -16,7 +16,7 @@ import pytest
 
 from treadle.errors import TreadleError
 from treadle.inputs.problem import resolve_topology
-from treadle.parallelism.evaluation.retiming import Retimed
+from treadle.parallelism.evaluation.resimulation import Resimulated
 from treadle.parallelism.graph.graph_argument import as_model_graph
 from treadle.parallelism.search.branching import NAMED_EFFORT, minimise
 from treadle.parallelism.search.minimax import step_time
@@ -43,7 +43,7 @@ class Setting:
     sequences: int = 2
 
 
-def timed(setting: Setting, *wanted: str) -> Iterator[tuple[str, PricedPlan, Retimed]]:
+def timed(setting: Setting, *wanted: str) -> Iterator[tuple[str, PricedPlan, Resimulated]]:
     """Yield presets, all of them by default, that `train` has a layout for."""
     tokens = setting.sequences * setting.mesh.n_ranks * setting.sequence
     graph, layers = as_model_graph(
@@ -56,7 +56,7 @@ def timed(setting: Setting, *wanted: str) -> Iterator[tuple[str, PricedPlan, Ret
     plans = PlanSearch(graph, parallel_request("h100", tokens, {"zero": 0}), layers)
     run = FabricRun(resolve_topology(setting.fabric), plans, {"schedule": "ring"})
     costs = run.costs(setting.mesh)
-    posed = plans.pose(inner_mesh(setting.mesh), costs, setting.form)
+    posed = plans.make_problem(inner_mesh(setting.mesh), costs, setting.form)
     problem = posed.problem
     for name, domains in problem.named().items():
         if wanted and name not in wanted:
@@ -65,8 +65,8 @@ def timed(setting: Setting, *wanted: str) -> Iterator[tuple[str, PricedPlan, Ret
         assert labels is not None
         bare = problem.decode(problem.tidied(labels))
         plan = staged(plans, bare, setting.mesh, costs, setting.form)
-        other = plans.retimed(plan, costs)
-        if isinstance(other, Retimed) and not other.layout.left_out:
+        other = plans.resimulated(plan, costs)
+        if isinstance(other, Resimulated) and not other.layout.left_out:
             yield name, plans.priced(name, plan, costs), other
 
 
@@ -102,7 +102,7 @@ def _print_table() -> None:
     """Print steps in ms, and differences in percent of that of `train`."""
     for setting in SETTINGS:
         form = f"{setting.form.micro_batches} micro-batches, interleave {setting.form.interleave}"
-        print(f"\n{setting.model} on {setting.fabric}, {setting.mesh.text}, {form}")
+        print(f"\n{setting.model} on {setting.fabric}, {setting.mesh.notation}, {form}")
         print(f"{'preset':36} {'train':16} {'plan':>8} {'train':>8} {'step':>7} compute exposed   idle")
         try:
             for name, mine, other in timed(setting):

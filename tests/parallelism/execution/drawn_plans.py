@@ -19,7 +19,7 @@ from treadle.parallelism.graph.compute_graph import (
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
 from treadle.parallelism.plan.fit import stored_inputs
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
-from treadle.parallelism.plan.part_plan import Boundary, Keep, OperatorPlan, PartPlan, TensorPlan
+from treadle.parallelism.plan.part_plan import ActivationPolicy, Boundary, OperatorPlan, PartPlan, TensorPlan
 from treadle.parallelism.state.sharding import Sharding, axis_sizes
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
@@ -49,7 +49,7 @@ def uneven_costs(mesh: Mesh, *, rate: int = 10**8, alpha_s: float = 1e-7) -> Alp
 
 def may_cut(node: Node) -> list[Index]:
     """Roles that ranks may share an operator by."""
-    roles = [role for role in dict.fromkeys((*node.read, *node.made)) if role not in node.whole]
+    roles = [role for role in dict.fromkeys((*node.read, *node.result_roles)) if role not in node.whole]
     if node.kind is OperatorKind.ATTENTION:
         queries = node.operands[1 if node.phase is Phase.BACKWARD else 0].roles
         return [role for dim in queries[:-1] for role in dim if role in roles]
@@ -83,7 +83,7 @@ def draw_cuts(
 
 
 def operator_plan(
-    node: Node, cuts: Cuts, keep: Keep | None, chunk=None, sizes: dict[str, int] | None = None
+    node: Node, cuts: Cuts, keep: ActivationPolicy | None, chunk=None, sizes: dict[str, int] | None = None
 ) -> OperatorPlan:
     def state(roles, partial: bool) -> Sharding:
         flat = factors(roles)
@@ -127,7 +127,7 @@ def draw_part(
     liked = {axis: random.choice(long) for axis in sizes}
     late = [n for n in graph.nodes[:-1] if n.phase is Phase.BACKWARD]
     backward = {operand.tensor for node in late for operand in node.operands}
-    keeps: dict[int, Keep] = {}
+    keeps: dict[int, ActivationPolicy] = {}
     for number in reversed(range(len(graph.nodes))):
         node = graph.nodes[number]
         if node.kind in (OperatorKind.PLACEHOLDER, OperatorKind.OUTPUT):
@@ -135,13 +135,17 @@ def draw_part(
         keep = None
         if node.phase is Phase.FORWARD:
             is_needed = any(tensor.node == number for tensor in backward)
-            keep = Keep.UNUSED if not is_needed else random.choice((Keep.SAVED, Keep.RECOMPUTED))
-            if keep is Keep.SAVED and chunks is not None and chunks(node) is not None:
-                keep = Keep.RECOMPUTED
+            keep = (
+                ActivationPolicy.UNUSED
+                if not is_needed
+                else random.choice((ActivationPolicy.SAVED, ActivationPolicy.RECOMPUTED))
+            )
+            if keep is ActivationPolicy.SAVED and chunks is not None and chunks(node) is not None:
+                keep = ActivationPolicy.RECOMPUTED
             keeps[number] = keep
-            if keep is Keep.RECOMPUTED:
+            if keep is ActivationPolicy.RECOMPUTED:
                 backward |= {operand.tensor for operand in node.operands}
-            if keep is Keep.SAVED:
+            if keep is ActivationPolicy.SAVED:
                 for slot in range(len(node.results)):
                     tensor = TensorRef(number, slot)
                     if tensor in backward:
@@ -156,7 +160,10 @@ def draw_part(
             readers = [
                 n
                 for n, node in enumerate(graph.nodes)
-                if (node.phase is phase or (phase is Phase.BACKWARD and keeps.get(n) is Keep.RECOMPUTED))
+                if (
+                    node.phase is phase
+                    or (phase is Phase.BACKWARD and keeps.get(n) is ActivationPolicy.RECOMPUTED)
+                )
                 and any(o.tensor == tensor for o in node.operands)
             ]
             if len(readers) > 1 and random.random() < 0.5:

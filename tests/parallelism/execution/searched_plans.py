@@ -17,7 +17,7 @@ from treadle.parallelism.graph.folding.fold import folded
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.plan.part_plan import PartPlan
-from treadle.parallelism.problem.search_problem import SearchProblem, pose
+from treadle.parallelism.problem.search_problem import SearchProblem, make_problem
 from treadle.parallelism.problem.variables import OperatorVariable
 from treadle.parallelism.search.branching import Incumbent, SearchEffort
 from treadle.parallelism.search.minimax import peak_memory
@@ -35,7 +35,7 @@ def quick_costs(mesh: Mesh) -> Costs:
 
 def problem_of(model: ModelGraph, mesh: Mesh) -> SearchProblem:
     """With contention: else it costs nothing to gather a table whole while something else is computed."""
-    return pose(model, mesh, quick_costs(mesh), TIMES, kappa=1.2)
+    return make_problem(model, mesh, quick_costs(mesh), TIMES, kappa=1.2)
 
 
 def found_within(problem: SearchProblem, share: float = np.inf) -> ParallelPlan:

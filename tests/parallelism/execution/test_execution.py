@@ -29,8 +29,8 @@ from treadle.parallelism.execution.prediction import disagreements, predicted  #
 from treadle.parallelism.execution.rank_step import RankTask  # noqa: E402
 from treadle.parallelism.execution.reference import reference_step  # noqa: E402
 from treadle.parallelism.graph.compute_graph import OperatorKind, Phase  # noqa: E402
-from treadle.parallelism.plan.part_plan import Chunk, Keep  # noqa: E402
-from treadle.parallelism.problem.search_problem import pose  # noqa: E402
+from treadle.parallelism.plan.part_plan import ActivationPolicy, Chunk  # noqa: E402
+from treadle.parallelism.problem.search_problem import make_problem  # noqa: E402
 from treadle.parallelism.search.branching import Incumbent, SearchEffort  # noqa: E402
 from treadle.parallelism.search.one_plan import fastest_plan  # noqa: E402
 from treadle.parallelism.state.sharding import Sharding  # noqa: E402
@@ -105,7 +105,7 @@ def without_a_sum(one: RankTask) -> RankTask:
 def scores_in_chunks() -> RankTask:
     """Attention that is written out, by a plan of the search: whole scores take 525 KB a rank."""
     model, costs = one_part("plain", make_short), uneven_costs(SQUARE)
-    problem = pose(model, SQUARE, costs, TIMES)
+    problem = make_problem(model, SQUARE, costs, TIMES)
     found = fastest_plan(problem.graph, memory_bytes=350e3, effort=SearchEffort(gap=0.05, n_parts=20))
     assert isinstance(found, Incumbent)
     assert found.plan is not None
@@ -300,7 +300,7 @@ def test_what_is_neither_saved_nor_recomputed_is_missed() -> None:
     one = tied()
     (part,) = one.plan.parts["tied"]
     operators = {
-        name: replace(plan, keep=Keep.UNUSED) if plan.keep is not None else plan
+        name: replace(plan, keep=ActivationPolicy.UNUSED) if plan.keep is not None else plan
         for name, plan in part.operators.items()
     }
     tensors = {key: entry for key, entry in part.tensors.items() if key[1] is Phase.BACKWARD}

@@ -25,7 +25,7 @@ from treadle.parallelism.execution.prediction import UntiedCosts  # noqa: E402
 from treadle.parallelism.execution.rank_step import RankTask, ReadTensor, find_routes, routes_of, run_step  # noqa: E402
 from treadle.parallelism.execution.reference import path_of_run, reference_step  # noqa: E402
 from treadle.parallelism.execution.run_comparison import errors_of  # noqa: E402
-from treadle.parallelism.execution.tensor_blocks import BlockPlace, block, overlap, within  # noqa: E402
+from treadle.parallelism.execution.tensor_blocks import BlockPosition, block, overlap, within  # noqa: E402
 from treadle.parallelism.graph.model_graph import ModelGraph  # noqa: E402
 from treadle.parallelism.plan.part_plan import Chunk  # noqa: E402
 from treadle.parallelism.state.moves import Mixed, moves_from  # noqa: E402
@@ -44,16 +44,16 @@ def test_where_ranks_stand() -> None:
     """Places in the order of the mesh: ranks 3, 0, 5 have a = 0 and b = 0, 1, 2; then 1, 4, 2."""
     places = {(0, 0): 3, (0, 1): 0, (0, 2): 5, (1, 0): 1, (1, 1): 4, (1, 2): 2}
     for (a, b), rank in places.items():
-        place = BlockPlace(SIX, rank)
+        place = BlockPosition(SIX, rank)
         assert (place.sizes, place.at) == (SIZES, {"a": a, "b": b})
         assert place.rank_at({"a": a, "b": b}) == rank
     # the group along b of rank 5, by rank
-    found = BlockPlace(SIX, 5).members(("b",))
+    found = BlockPosition(SIX, 5).members(("b",))
     assert found == [{"a": 0, "b": 1}, {"a": 0, "b": 0}, {"a": 0, "b": 2}]
-    assert [BlockPlace(SIX, 5).rank_at(at) for at in found] == [0, 3, 5]
-    both = BlockPlace(SIX, 5).members(("b", "a"))
-    assert [BlockPlace(SIX, 5).rank_at(at) for at in both] == [0, 1, 2, 3, 4, 5]
-    plain = BlockPlace(Mesh((2, 3), ("a", "b")), 4)
+    assert [BlockPosition(SIX, 5).rank_at(at) for at in found] == [0, 3, 5]
+    both = BlockPosition(SIX, 5).members(("b", "a"))
+    assert [BlockPosition(SIX, 5).rank_at(at) for at in both] == [0, 1, 2, 3, 4, 5]
+    plain = BlockPosition(Mesh((2, 3), ("a", "b")), 4)
     assert (plain.at, plain.rank_at({"a": 1, "b": 1}), plain.rank_at({"b": 2})) == ({"a": 1, "b": 1}, 4, 2)
 
 
@@ -81,13 +81,13 @@ def routes_of_single_moves(shape: tuple[int, ...]) -> list[tuple[Step, ...]]:
     for state in all_shardings(shape, SIZES):
         for move in moves_from(state, tuple(SIZES)):
             if not isinstance(move.target, Mixed):
-                if move.target.refusal(shape, SIZES) is None:
+                if move.target.unsupported(shape, SIZES) is None:
                     found.append((step(move.kind, move.axes, state, move.target),))
                 continue
             for second in moves_from(move.target, tuple(SIZES)):
                 assert isinstance(second.target, Sharding)
                 halves += 1
-                if second.target.refusal(shape, SIZES) is None and halves % 5 == 0:
+                if second.target.unsupported(shape, SIZES) is None and halves % 5 == 0:
                     first = step(move.kind, move.axes, state, move.target)
                     found.append((first, step(second.kind, second.axes, move.target, second.target)))
     return found
@@ -103,7 +103,7 @@ def test_every_move_between_states_is_done_as_it_says(monkeypatch: pytest.Monkey
     assert kinds == {(None, 1), (CollectiveKind.ALLTOALL, 2)} | {
         (CollectiveKind(kind), 1) for kind in ("allgather", "allreduce", "reduce-scatter", "alltoall")
     }
-    places = [tuple(BlockPlace(SIX, rank).at[axis] for axis in SIZES) for rank in range(6)]
+    places = [tuple(BlockPosition(SIX, rank).at[axis] for axis in SIZES) for rank in range(6)]
     laid = [lay_out(whole, route[0].before, SIZES, at) for at, route in enumerate(routes)]
 
     def work(rank: int) -> list[np.ndarray]:
@@ -250,7 +250,7 @@ def test_costs_without_ties() -> None:
         expected = float(costs.time_s(kind, axes, 10**9)) * (1 + share)
         assert untied.time_s(kind, axes, 10**9) == pytest.approx(expected, rel=1e-15)
         assert 0 < share < 1e-6
-    assert (untied.words, untied.is_bound) == (costs.words, costs.is_bound)
+    assert (untied.summary, untied.is_bound) == (costs.summary, costs.is_bound)
 
 
 def test_routes_are_those_of_transitions_and_found_once() -> None:

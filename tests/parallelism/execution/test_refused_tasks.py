@@ -34,10 +34,10 @@ from treadle.parallelism.execution.rank_step import RankTask, ReadTensor, _group
 from treadle.parallelism.execution.reference import RunValues  # noqa: E402
 from treadle.parallelism.execution.run_comparison import common_collectives, errors_of  # noqa: E402
 from treadle.parallelism.execution.run_order import OrderedUnit, units_of  # noqa: E402
-from treadle.parallelism.execution.tensor_blocks import BlockPlace  # noqa: E402
+from treadle.parallelism.execution.tensor_blocks import BlockPosition  # noqa: E402
 from treadle.parallelism.graph.compute_graph import Index, Operand, Phase, TensorRef, pairs  # noqa: E402
 from treadle.parallelism.plan.parallel_plan import Pipeline  # noqa: E402
-from treadle.parallelism.plan.part_plan import Chunk, Keep, OperatorPlan, PartPlan  # noqa: E402
+from treadle.parallelism.plan.part_plan import ActivationPolicy, Chunk, OperatorPlan, PartPlan  # noqa: E402
 from treadle.parallelism.state.sharding import Sharding, replicated  # noqa: E402
 from treadle.schedules.collective import CollectiveKind  # noqa: E402
 from treadle.schedules.mesh import Mesh  # noqa: E402
@@ -69,7 +69,7 @@ def test_tasks_have_one_number_of_ranks_that_a_machine_may_run() -> None:
 
 
 def test_operators_that_cannot_be_run_here_are_refused() -> None:
-    graph, place = two_matrices(), BlockPlace(Mesh((2,), ("x",)), 0)
+    graph, place = two_matrices(), BlockPosition(Mesh((2,), ("x",)), 0)
     node = graph.nodes[3]
     assert node.name == "u"
     whole = OperatorPlan("u", (replicated(2), replicated(2)), (replicated(2),))
@@ -124,7 +124,7 @@ def test_the_order_in_which_operators_run() -> None:
     assert names_of(units_of(graph, plain, Phase.FORWARD)) == [("u",), ("a",), ("d",), ("y",)]
     backward = [("da",), ("ddown",), ("du",), ("dup",), ("dxu",), ("dx",)]
     assert names_of(units_of(graph, plain, Phase.BACKWARD)) == backward
-    again = part_plan(a={"keep": Keep.RECOMPUTED}, u={"keep": Keep.RECOMPUTED})
+    again = part_plan(a={"keep": ActivationPolicy.RECOMPUTED}, u={"keep": ActivationPolicy.RECOMPUTED})
     assert names_of(units_of(graph, again, Phase.BACKWARD)) == [("u",), ("a",), *backward]
     assert names_of(units_of(graph, again, Phase.FORWARD)) == [("u",), ("a",), ("d",), ("y",)]
     loop = {"chunk": Chunk("t", 4)}
@@ -207,7 +207,7 @@ def test_errors_are_the_largest_difference_over_the_largest_number() -> None:
     state = Sharding((("dp",), ()), frozenset(("tp",)))
     found = []
     for rank in range(4):
-        at = BlockPlace(PAIR, rank).at
+        at = BlockPosition(PAIR, rank).at
         half = whole.numpy()[2 * at["dp"] : 2 * at["dp"] + 2]
         part = half - 1 if at["tp"] else np.ones_like(half)
         values = {
@@ -326,7 +326,7 @@ def looped(*changes: dict[str, Any]) -> SimpleNamespace:
         graph=replace(graph, nodes=tuple(nodes)),
         part=SimpleNamespace(name="block"),
         plan=SimpleNamespace(operators=plans),
-        place=BlockPlace(Mesh((2,), ("x",)), 0),
+        place=BlockPosition(Mesh((2,), ("x",)), 0),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from treadle.parallelism.execution.rank_exchanges import RankExchange
-from treadle.parallelism.execution.tensor_blocks import BlockPlace
+from treadle.parallelism.execution.tensor_blocks import BlockPosition
 from treadle.schedules.mesh import Mesh
 
 
@@ -46,7 +46,7 @@ class ThreadedRanks:
         return group
 
     def exchange(self, rank: int) -> RankExchange:
-        return RankExchange(BlockPlace(self.mesh, rank), self.groups(self.mesh, rank))
+        return RankExchange(BlockPosition(self.mesh, rank), self.groups(self.mesh, rank))
 
     def done(self, name: str, *arguments: Any) -> Any:
         """In place of a functional collective."""

@@ -9,7 +9,7 @@ from treadle.parallelism.graph.compute_graph import ComputeGraph, OperatorKind, 
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
 from treadle.parallelism.plan.fit import stored_inputs
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
-from treadle.parallelism.plan.part_plan import Boundary, Keep, PartPlan, TensorPlan
+from treadle.parallelism.plan.part_plan import ActivationPolicy, Boundary, PartPlan, TensorPlan
 from treadle.parallelism.state.sharding import Sharding, axis_sizes
 from treadle.schedules.mesh import Mesh
 
@@ -69,15 +69,19 @@ def _part(part: ModelPart, used, sharded, recompute: str, sizes) -> PartPlan:
             continue
         keep = None
         if node.phase is Phase.FORWARD:
-            keep = Keep.UNUSED if all(tensor.node != number for tensor in late) else Keep.SAVED
-            if keep is Keep.SAVED and (
+            keep = (
+                ActivationPolicy.UNUSED
+                if all(tensor.node != number for tensor in late)
+                else ActivationPolicy.SAVED
+            )
+            if keep is ActivationPolicy.SAVED and (
                 recompute == "full" or (recompute == "selective" and node.kind not in HEAVY)
             ):
-                keep = Keep.RECOMPUTED
+                keep = ActivationPolicy.RECOMPUTED
                 late |= {operand.tensor for operand in node.operands}
         plan = operator_plan(node, _cuts(graph, may_cut(node), used), keep, None, sizes)
         operators[node.name] = plan
-        if keep is Keep.SAVED:
+        if keep is ActivationPolicy.SAVED:
             kept |= {TensorRef(number, slot) for slot in range(len(node.results))}
     for tensor in kept & late:
         name, made = graph.spelled(tensor), operators[graph.nodes[tensor.node].name].outputs[tensor.slot]

@@ -16,7 +16,7 @@ from treadle.parallelism.exporting.export_layout import (
     WeightUse,
 )
 from treadle.parallelism.exporting.torch_code import _split, _style, torch_code, unsaid
-from treadle.refusal import Refusal
+from treadle.unsupported import Unsupported
 
 COLUMNS, ROWS = CutStyle.COLUMNS, CutStyle.ROWS
 TABLE = PartLayout(
@@ -43,7 +43,7 @@ LAYOUT = ExportLayout(
     True,
     True,
     (TABLE, BLOCK, HEAD),
-    (Refusal("is lost", "here"),),
+    (Unsupported("is lost", "here"),),
 )
 
 

@@ -23,8 +23,8 @@ from treadle.parallelism.exporting.torchtitan import torchtitan_settings, unsaid
 from treadle.parallelism.graph.compute_graph import OperatorKind, Source, TensorRef
 from treadle.parallelism.graph.model_graph import ModelPart
 from treadle.parallelism.plan.parallel_plan import Pipeline
-from treadle.refusal import Refusal
 from treadle.schedules.mesh import Mesh
+from treadle.unsupported import Unsupported
 
 PLAN = plain_plan(small_model(), Mesh((2, 2), ("pp", "x")))
 STAGED = replace(PLAN, pipeline=Pipeline("pp", (2, 2), 4))
@@ -81,7 +81,7 @@ mode = "none"
 
 def test_settings_of_a_plan_without_stages_that_keeps_what_it_gathers() -> None:
     axes = {"dp": (4, WeightUse.SHARDED)}
-    lost = (Refusal("are in chunks", "head: loss"),)
+    lost = (Unsupported("are in chunks", "head: loss"),)
     layout = replace(LAYOUT, axes=axes, gathers_again=False, lost=lost)
     told = torchtitan_settings(layout, PLAN).split("\n")
     assert told[2] == "# - head: loss: are in chunks"
@@ -126,7 +126,7 @@ def test_what_settings_leave_unsaid() -> None:
         ExportedWeight("wo", False, CutStyle.ROWS, 1),
     )
     some = replace(BLOCK, recompute=RecomputeSetting.SOME, weights=weights)
-    lost = Refusal("is lost", "here")
+    lost = Unsupported("is lost", "here")
     layout = replace(LAYOUT, parts=(some, HEAD), cuts_sequence=False, lost=(lost,))
     assert [str(one) for one in unsaid_by_settings(layout)] == [
         "here: is lost",

@@ -4,11 +4,11 @@ from math import prod
 
 import pytest
 
-from treadle.parallelism.graph.atoms import Atoms, IncommensurableError
+from treadle.parallelism.graph.base_dims import BaseDims, IncommensurableError
 
 
 def test_a_view_splits_what_it_divides_everywhere() -> None:
-    atoms = Atoms()
+    atoms = BaseDims()
     hidden, other = atoms.fresh(4096), atoms.fresh(4096)
     atoms.unify([hidden], [other])
     heads, size = atoms.fresh(32), atoms.fresh(128)
@@ -18,7 +18,7 @@ def test_a_view_splits_what_it_divides_everywhere() -> None:
 
 
 def test_later_splits_reach_what_was_unified_before() -> None:
-    atoms = Atoms()
+    atoms = BaseDims()
     flat, batch, rest = atoms.fresh(24), atoms.fresh(4), atoms.fresh(6)
     atoms.unify([flat], [batch, rest])
     atoms.unify([rest], [atoms.fresh(2), atoms.fresh(3)])
@@ -27,7 +27,7 @@ def test_later_splits_reach_what_was_unified_before() -> None:
 
 
 def test_ones_are_left_out() -> None:
-    atoms = Atoms()
+    atoms = BaseDims()
     one, three = atoms.fresh(1), atoms.fresh(3)
     atoms.unify([one, three], [three])
     assert atoms.leaves([one]) == (one,)
@@ -37,7 +37,7 @@ def test_ones_are_left_out() -> None:
     ("first", "second", "reason"), [((2, 3), (3, 2), "no common factors"), ((2, 3), (5,), "different sizes")]
 )
 def test_what_has_no_common_factors_is_refused(first, second, reason: str) -> None:
-    atoms = Atoms()
+    atoms = BaseDims()
     with pytest.raises(IncommensurableError, match=reason):
         atoms.unify([atoms.fresh(n) for n in first], [atoms.fresh(n) for n in second])
 
@@ -46,7 +46,7 @@ def test_random_views_agree_with_prime_factors() -> None:
     """Powers of two always have common factors: after any views, sides stay equal and sizes are kept."""
     seeds = random.Random(3)
     for _ in range(50):
-        atoms = Atoms()
+        atoms = BaseDims()
         flats = [atoms.fresh(64) for _ in range(3)]
         sides = []
         for _ in range(6):

@@ -14,7 +14,7 @@ from parallelism.plan.small_models import small_model
 from samples.training.parsed_values import from_json
 from treadle.errors import FormatError, TreadleError
 from treadle.parallelism.graph.compute_graph import (
-    Atom,
+    BaseDim,
     ComputeGraph,
     Index,
     Node,
@@ -58,7 +58,7 @@ def squared() -> ComputeGraph:
         (Operand(TensorRef(1), (ROW, COLUMN), (ROW, COLUMN)),),
         phase=Phase.BACKWARD,
     )
-    return ComputeGraph((Atom("a", 16),), (weight, product, output))
+    return ComputeGraph((BaseDim("a", 16),), (weight, product, output))
 
 
 def test_roles_are_primed_in_print() -> None:

@@ -14,14 +14,14 @@ from parallelism.plan.small_models import Drafted, small_model, two_matrices
 from samples.training.parsed_values import from_json, model_from_json
 from treadle.errors import FormatError, TreadleError
 from treadle.parallelism.graph.compute_graph import (
-    Atom,
+    BaseDim,
     ComputeGraph,
     Index,
     Operand,
     OperatorKind,
     Source,
     TensorRef,
-    letters,
+    dim_names,
 )
 from treadle.parallelism.graph.graph_files import to_json
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart, Tie, model_to_json
@@ -34,7 +34,7 @@ def refused(make: Callable[[], object], words: str, error: type[Exception] = For
 
 
 def test_letters_go_on_with_numbers() -> None:
-    found = list(islice(letters(), 106))
+    found = list(islice(dim_names(), 106))
     assert (found[0], found[25], found[26], found[51]) == ("a", "z", "A", "Z")
     assert (found[52], found[103], found[104]) == ("a1", "Z1", "a2")
 
@@ -75,7 +75,7 @@ def test_what_a_graph_says_of_tensors() -> None:
     assert two.spelled(TensorRef(3, 1)) == "u.1"
     assert list(two.tensors())[3:6] == [TensorRef(3), TensorRef(3, 1), TensorRef(4)]
     assert graph.nodes[3].read == (Index(0), Index(1), Index(2))
-    assert graph.nodes[3].made == (Index(0), Index(2))
+    assert graph.nodes[3].result_roles == (Index(0), Index(2))
 
 
 def changed(number: int, **values: Any) -> ComputeGraph:
@@ -132,7 +132,7 @@ def test_graphs_that_do_not_hold_together_are_refused_in_full() -> None:
     for make, words in cases:
         refused(make, f"compute graph: {words}", TreadleError)
     # atoms of one element do not count
-    one = replace(graph, atoms=(*graph.atoms[:2], Atom("f", 1)), gradients={}, tangents={})
+    one = replace(graph, atoms=(*graph.atoms[:2], BaseDim("f", 1)), gradients={}, tangents={})
     assert replace(one, tangents={TensorRef(5): TensorRef(7)}).tangents
 
 

@@ -11,7 +11,7 @@ import pytest
 from samples.training.parsed_values import model_from_json
 from treadle.errors import FormatError, TreadleError
 from treadle.parallelism.graph.compute_graph import (
-    Atom,
+    BaseDim,
     ComputeGraph,
     Index,
     Node,
@@ -38,7 +38,7 @@ def scaled(hidden: int = 8) -> ComputeGraph:
     """x * w, and its gradients."""
     x, w, dy = (Operand(TensorRef(at), dims, dims) for at, dims in ((0, (B, H)), (1, (H,)), (3, (B, H))))
     return ComputeGraph(
-        (Atom("b", 4), Atom("h", hidden)),
+        (BaseDim("b", 4), BaseDim("h", hidden)),
         (
             placeholder("x", (B, H), Source.INPUT),
             placeholder("w", (H,), Source.PARAMETER),

@@ -6,7 +6,7 @@ from treadle.parallelism.graph.compute_graph import ComputeGraph, OperatorKind, 
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
 from treadle.parallelism.plan.fit import OPERATORS, stored_inputs
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
-from treadle.parallelism.plan.part_plan import Boundary, Keep, OperatorPlan, PartPlan, TensorPlan
+from treadle.parallelism.plan.part_plan import ActivationPolicy, Boundary, OperatorPlan, PartPlan, TensorPlan
 from treadle.parallelism.state.sharding import replicated
 from treadle.schedules.mesh import Mesh
 
@@ -36,7 +36,7 @@ def plain_part(part: ModelPart) -> PartPlan:
             node.name,
             tuple(replicated(len(factors(operand.dims))) for operand in node.operands),
             tuple(replicated(len(factors(result.dims))) for result in node.results),
-            keep=(Keep.SAVED if read else Keep.UNUSED) if is_forward else None,
+            keep=(ActivationPolicy.SAVED if read else ActivationPolicy.UNUSED) if is_forward else None,
         )
         for tensor in read if is_forward else ():
             name = graph.spelled(tensor)

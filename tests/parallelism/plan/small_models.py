@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from treadle.parallelism.graph.compute_graph import (
-    Atom,
+    BaseDim,
     ComputeGraph,
     Index,
     Node,
@@ -25,7 +25,7 @@ class Drafted:
 
     def __init__(self, **sizes: int) -> None:
         self.letters = {name: number for number, name in enumerate(sizes)}
-        self.atoms = tuple(Atom(name, size) for name, size in sizes.items())
+        self.atoms = tuple(BaseDim(name, size) for name, size in sizes.items())
         self.nodes: list[Node] = []
         self.words: dict[str, str] = {}
 

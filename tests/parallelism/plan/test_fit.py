@@ -14,7 +14,7 @@ from treadle.parallelism.graph.compute_graph import Phase, TensorRef
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart, Tie
 from treadle.parallelism.plan.fit import boundary_state, check_fit
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
-from treadle.parallelism.plan.part_plan import Boundary, Keep, OperatorPlan, PartPlan, TensorPlan
+from treadle.parallelism.plan.part_plan import ActivationPolicy, Boundary, OperatorPlan, PartPlan, TensorPlan
 from treadle.parallelism.state.sharding import Sharding, replicated
 from treadle.schedules.mesh import Mesh
 
@@ -69,7 +69,7 @@ def test_the_plain_plan_fits() -> None:
         ),
         (lambda p: with_block(p, operator("u", inputs=(replicated(2),))), "1 inputs, 1 outputs; expected 2"),
         (lambda p: with_block(p, operator("u", keep=None)), "u: keep is None"),
-        (lambda p: with_block(p, operator("du", keep=Keep.SAVED)), "du: keep is Keep.SAVED"),
+        (lambda p: with_block(p, operator("du", keep=ActivationPolicy.SAVED)), "du: keep is Keep.SAVED"),
         (lambda p: with_block(p, operator("u", outputs=(replicated(3),))), "for 2 factors"),
         (
             lambda p: with_block(p, operator("u", outputs=(Sharding(((), ("dp", "ep"))),))),

@@ -18,9 +18,9 @@ from samples.training.parsed_values import plan_from_json
 from treadle.errors import FormatError, ScheduleError
 from treadle.parallelism.graph.compute_graph import Phase
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline, PlanClaim
-from treadle.parallelism.plan.part_plan import Boundary, Chunk, Keep, TensorPlan
-from treadle.parallelism.plan.plan_json import plan_text, plan_to_json, read_plan
-from treadle.parallelism.plan.plan_setting import PlanSetting, kept_fabric, read_setting, setting_to_json
+from treadle.parallelism.plan.part_plan import ActivationPolicy, Boundary, Chunk, TensorPlan
+from treadle.parallelism.plan.plan_json import format_plan_json, plan_to_json, read_plan
+from treadle.parallelism.plan.plan_setting import PlanSetting, read_setting, setting_to_json, stored_fabric
 from treadle.parallelism.state.sharding import Sharding
 from treadle.schedules.mesh import Mesh
 from treadle.topologies import parse
@@ -35,7 +35,9 @@ def rich_plan() -> ParallelPlan:
     plan = plain_plan(small_model(), Mesh((2, 2, 2), ("pp", "dp", "tp"), (1, 0, 2, 3, 4, 5, 6, 7)))
     block = plan.parts["block"][0]
     operators = dict(block.operators)
-    operators["a"] = replace(operators["a"], keep=Keep.RECOMPUTED, chunk=Chunk("f", 4, 1), parts=2)
+    operators["a"] = replace(
+        operators["a"], keep=ActivationPolicy.RECOMPUTED, chunk=Chunk("f", 4, 1), parts=2
+    )
     operators["u"] = replace(operators["u"], outputs=(Sharding((("dp",), ()), frozenset(("tp",))),))
     tensors = {**block.tensors, ("dy", Phase.BACKWARD): TensorPlan("dy", Phase.BACKWARD, shared=BY_TOKENS)}
     other = replace(block, operators=operators, tensors=tensors, boundary=Boundary(BY_TOKENS, BY_TOKENS))
@@ -60,11 +62,11 @@ def rewired() -> Topology:
 def test_a_file_brings_the_same_plan_back(tmp_path: Path) -> None:
     plan = rich_plan()
     path = tmp_path / "plan.json"
-    path.write_text(plan_text(plan))
+    path.write_text(format_plan_json(plan))
     found = read_plan(str(path))
     assert found == plan
     assert found.setting == plan.setting
-    assert plan_text(found) == path.read_text()
+    assert format_plan_json(found) == path.read_text()
     old = plan_from_json(changed(plan_to_json(plan), ("made_for",), None))
     assert old == plan
     assert old.setting is None
@@ -75,8 +77,8 @@ def test_a_file_brings_the_same_plan_back(tmp_path: Path) -> None:
 
 
 def test_a_fabric_of_the_catalogue_is_kept_as_its_expression() -> None:
-    assert kept_fabric(parse("ring:8")) == "ring(8)"
-    assert kept_fabric(rewired()) == rewired()  # that has the same name
+    assert stored_fabric(parse("ring:8")) == "ring(8)"
+    assert stored_fabric(rewired()) == rewired()  # that has the same name
     setting = PlanSetting("ring(8)", ACCELERATORS["h100"], 2**16)
     assert setting_to_json(setting) == {"gpu": "h100", "fabric": "ring(8)", "tokens": 2**16}
     assert read_setting(setting_to_json(setting), "made_for") == setting
@@ -216,14 +218,14 @@ def test_whatever_stands_anywhere_is_read_or_refused(path: tuple[Any, ...], junk
     except FormatError as error:
         message = str(error)
     else:
-        assert plan_from_json(json.loads(plan_text(found))) == found
+        assert plan_from_json(json.loads(format_plan_json(found))) == found
         message = ""
     assert "\n" not in message
 
 
 def test_texts_that_are_no_strict_json_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    text = plan_text(rich_plan())
+    text = format_plan_json(rich_plan())
     for broken, words in (
         (text[:-3], "malformed JSON"),
         (text.replace('"version": 1', '"version": 1, "version": 1'), "appears twice"),

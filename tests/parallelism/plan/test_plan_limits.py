@@ -17,7 +17,14 @@ from treadle.errors import FormatError, ScheduleError
 from treadle.parallelism.graph.compute_graph import Phase
 from treadle.parallelism.plan.fit import boundary_state, check_fit, stored_inputs
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline, PlanClaim
-from treadle.parallelism.plan.part_plan import Boundary, Chunk, Keep, OperatorPlan, PartPlan, TensorPlan
+from treadle.parallelism.plan.part_plan import (
+    ActivationPolicy,
+    Boundary,
+    Chunk,
+    OperatorPlan,
+    PartPlan,
+    TensorPlan,
+)
 from treadle.parallelism.plan.plan_json import plan_to_json
 from treadle.parallelism.state.sharding import Sharding, replicated
 from treadle.schedules.mesh import Mesh
@@ -86,9 +93,9 @@ def test_what_is_stored_is_whole_or_in_shards() -> None:
 
 
 def test_what_a_part_plan_tells() -> None:
-    one = OperatorPlan("u", (WHOLE,), (Sharding((("a",), ())), WHOLE), keep=Keep.RECOMPUTED)
-    two = OperatorPlan("v", (), (), keep=Keep.RECOMPUTED, chunk=Chunk("t", 2))
-    three = OperatorPlan("w", (), (), keep=Keep.SAVED)
+    one = OperatorPlan("u", (WHOLE,), (Sharding((("a",), ())), WHOLE), keep=ActivationPolicy.RECOMPUTED)
+    two = OperatorPlan("v", (), (), keep=ActivationPolicy.RECOMPUTED, chunk=Chunk("t", 2))
+    three = OperatorPlan("w", (), (), keep=ActivationPolicy.SAVED)
     shared, saved = Sharding((("a",),)), Sharding((("b",),))
     part = PartPlan(
         {"u": one, "v": two, "w": three},
@@ -240,8 +247,8 @@ def test_layers_take_their_plans_and_boundaries() -> None:
     assert plan.plan_of("head", 7) is PLAN.parts["head"][0]
     assert [plan.boundary_of("block", run).activation for run in range(3)] == [AXIS_A, WHOLE, AXIS_A]
     assert plan.boundary_of("head") == PLAN.boundary
-    assert (plan.pipeline_text, PLAN.pipeline_text) == ("3 stages, 5 micro-batches", "")
-    recomputed = with_operator(PLAN, keep=Keep.RECOMPUTED, chunk=Chunk("f", 2))
+    assert (plan.pipeline_summary, PLAN.pipeline_summary) == ("3 stages, 5 micro-batches", "")
+    recomputed = with_operator(PLAN, keep=ActivationPolicy.RECOMPUTED, chunk=Chunk("f", 2))
     both = {**PLAN.parts, "block": recomputed.parts["block"] * 2}
     twice = replace(recomputed, parts=both, layers={"block": (1, 0, 1)})
     assert (twice.n_recomputed, twice.n_chunked, PLAN.n_recomputed) == (2, 2, 0)

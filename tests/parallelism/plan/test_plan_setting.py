@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from treadle.errors import FormatError
-from treadle.parallelism.plan.plan_setting import PlanSetting, kept_fabric, read_setting, setting_to_json
+from treadle.parallelism.plan.plan_setting import PlanSetting, read_setting, setting_to_json, stored_fabric
 from treadle.topologies import parse
 from treadle.training.devices import ACCELERATORS, ELEMENT_BYTES, Accelerator
 
@@ -51,12 +51,12 @@ def test_settings_are_kept_as_little_as_can_be() -> None:
 
 def test_fabrics_that_no_expression_makes_are_kept_whole() -> None:
     ring = parse("ring:8")
-    assert kept_fabric(ring) == "ring(8)"
+    assert stored_fabric(ring) == "ring(8)"
     for name in ("my ring", "ring(7)", "ring(0)", "nothing(8)"):
         renamed = replace(ring, name=name)
-        assert kept_fabric(renamed) is renamed
+        assert stored_fabric(renamed) is renamed
     longer = replace(ring, latencies_ns=np.arange(ring.n_links))
-    assert kept_fabric(longer) is longer
+    assert stored_fabric(longer) is longer
 
 
 SETTING: dict[str, Any] = {

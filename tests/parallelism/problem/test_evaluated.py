@@ -10,7 +10,7 @@ from reference.parallelism.legality import violations
 from treadle.parallelism.evaluation.evaluation import evaluate
 from treadle.parallelism.graph.blocks.transformer_graph import model_graph
 from treadle.parallelism.graph.model_graph import ModelGraph
-from treadle.parallelism.problem.search_problem import SearchProblem, pose
+from treadle.parallelism.problem.search_problem import SearchProblem, make_problem
 from treadle.parallelism.search.branching import NAMED_EFFORT, Incumbent, SearchEffort
 from treadle.parallelism.search.minimax import Overlap, peak_memory, step_time
 from treadle.parallelism.search.one_plan import fastest_plan
@@ -24,7 +24,7 @@ def model() -> ModelGraph:
 
 @pytest.fixture(scope="module")
 def problem(model: ModelGraph) -> SearchProblem:
-    return pose(model, MESH, COSTS, TIMES)
+    return make_problem(model, MESH, COSTS, TIMES)
 
 
 def check(problem: SearchProblem, labels: tuple[int, ...], *, is_tight: bool = True) -> None:
@@ -73,7 +73,7 @@ def test_searched_plans_do_too(problem: SearchProblem, share: float) -> None:
 
 def test_plans_with_experts_do_too() -> None:
     model = model_graph(zoo_model("mixtral-8x7b"), batch=8, sequence=4096)
-    problem = pose(model, MESH, COSTS, TIMES)
+    problem = make_problem(model, MESH, COSTS, TIMES)
     for name in ("FSDP", "EP nv x FSDP ib", "EP, full recompute"):
         found = fastest_plan(problem.graph, within=problem.named()[name], effort=NAMED_EFFORT)
         assert isinstance(found, Incumbent)

@@ -7,9 +7,9 @@ from reference.parallelism.legality import violations
 from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate
 from treadle.parallelism.graph.blocks.transformer_graph import model_graph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
-from treadle.parallelism.plan.part_plan import Keep
+from treadle.parallelism.plan.part_plan import ActivationPolicy
 from treadle.parallelism.problem.loops import regions_of
-from treadle.parallelism.problem.search_problem import SearchProblem, pose
+from treadle.parallelism.problem.search_problem import SearchProblem, make_problem
 from treadle.parallelism.problem.values import values_of
 from treadle.parallelism.search.branching import Incumbent, SearchEffort
 from treadle.parallelism.search.one_plan import MemoryShortage, fastest_plan
@@ -38,12 +38,12 @@ def planned(problem: SearchProblem, memory_bytes: float) -> tuple[ParallelPlan, 
 def test_the_loss_of_an_8b_model_runs_in_chunks_where_whole_logits_do_not_fit() -> None:
     """128K words: logits and their gradient, 32 tokens' worth of activations each, need 2 GB more."""
     model = model_graph(zoo_model("llama-3-8b"), batch=8, sequence=8192)
-    plan, result = planned(pose(model, MESH, COSTS, TIMES), 25.5e9)
+    plan, result = planned(make_problem(model, MESH, COSTS, TIMES), 25.5e9)
     head = plan.plan_of("head").operators
     chunks = {name: one.chunk for name, one in head.items() if one.chunk is not None}
     assert set(chunks) == {"logits", "word_sums", "d_logits", "d_normed", "d_output_weight"}
     assert len(set(chunks.values())) == 1
-    assert head["logits"].keep is Keep.RECOMPUTED
+    assert head["logits"].keep is ActivationPolicy.RECOMPUTED
     moment = next(one for one in result.moments if one.node == "d_logits")
     assert {(one.why, one.tensor) for one in moment.contents} >= {("chunk", "logits"), ("chunk", "d_logits")}
 

@@ -7,7 +7,7 @@ import pytest
 from parallelism.problem.settings import COSTS, MESH, NUMBERS, TIMES, small_model
 from treadle.parallelism.evaluation.evaluation import evaluate
 from treadle.parallelism.problem.mixing import mixed
-from treadle.parallelism.problem.search_problem import pose
+from treadle.parallelism.problem.search_problem import make_problem
 from treadle.parallelism.search.branching import SearchEffort
 from treadle.parallelism.search.one_plan import MemoryShortage, fastest_plan
 
@@ -15,7 +15,7 @@ from treadle.parallelism.search.one_plan import MemoryShortage, fastest_plan
 def test_mixed_layers_are_priced_alike_and_no_slower() -> None:
     """Where memory is short: between the least that some plan needs and what the quickest takes."""
     model = small_model()
-    problem = pose(model, MESH, COSTS, TIMES)
+    problem = make_problem(model, MESH, COSTS, TIMES)
     effort = SearchEffort(gap=0.03, n_parts=5)
     least = fastest_plan(problem.graph, memory_bytes=1.0, effort=effort)
     assert isinstance(least, MemoryShortage)

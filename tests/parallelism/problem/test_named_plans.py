@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from parallelism.problem.settings import COSTS, MESH, TIMES, small_model
-from treadle.parallelism.plan.part_plan import Keep
-from treadle.parallelism.problem.search_problem import SearchProblem, pose
+from treadle.parallelism.plan.part_plan import ActivationPolicy
+from treadle.parallelism.problem.search_problem import SearchProblem, make_problem
 from treadle.parallelism.search.branching import NAMED_EFFORT, Incumbent
 from treadle.parallelism.search.one_plan import fastest_plan
 
 
 @pytest.fixture(scope="module")
 def problem() -> SearchProblem:
-    return pose(small_model(), MESH, COSTS, TIMES)
+    return make_problem(small_model(), MESH, COSTS, TIMES)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_recomputation_takes_time_and_saves_less(problem: SearchProblem, found: 
         .plan_of("block")
         .operators.values()
     }
-    assert keeps == {Keep.RECOMPUTED, Keep.UNUSED, None}
+    assert keeps == {ActivationPolicy.RECOMPUTED, ActivationPolicy.UNUSED, None}
 
 
 def test_domains_are_ascending_and_none_is_empty(problem: SearchProblem) -> None:

@@ -7,7 +7,7 @@ import pytest
 from parallelism.plan.small_models import Drafted
 from treadle.parallelism.graph.compute_graph import ComputeGraph, OperatorKind, Phase, Source, TensorRef
 from treadle.parallelism.problem.choices import cluster_choices, cluster_strategies
-from treadle.parallelism.problem.operator_clusters import Cluster, clusters_of, letters_of, shown
+from treadle.parallelism.problem.operator_clusters import Cluster, clusters_of, dims_of, format_cluster
 
 PRODUCT, POINTWISE, SUM = OperatorKind.EINSUM, OperatorKind.ELEMENTWISE, OperatorKind.REDUCTION
 BOTH, EACH = ((0, 1),), ((0,), (1,))
@@ -55,7 +55,7 @@ def graph() -> ComputeGraph:
 
 @pytest.fixture(scope="module")
 def clusters(graph: ComputeGraph) -> dict[str, Cluster]:
-    return {shown(graph, one): one for one in clusters_of(*gated())}
+    return {format_cluster(graph, one): one for one in clusters_of(*gated())}
 
 
 def test_pointwise_operators_join_what_they_feed_on(
@@ -111,7 +111,7 @@ def test_letters_and_choices_of_a_cluster(
 ) -> None:
     """By choice its letter, its atom, and how many members it divides; sums take summands of both."""
     one = clusters[name]
-    assert letters_of(graph, one).sizes == sizes
+    assert dims_of(graph, one).sizes == sizes
     found = cluster_choices(graph, one, frozenset())
     assert [(choice.letter, choice.atom, len(choice.divides)) for choice in found] == choices
     # where an atom is cut nowhere its choices fall away
@@ -156,7 +156,11 @@ def test_what_lies_between_two_operators_keeps_them_apart(backward: bool) -> Non
     draft.operator("r", "th", POINTWISE, "q", backward=backward)
     graph = draft.graph({}, {}, "r")
     found = clusters_of(graph, frozenset([draft.ref("dy")]))
-    assert [shown(graph, one) for one in found] == ["p", "e", *(["q..r"] if backward else ["q", "r"])]
+    assert [format_cluster(graph, one) for one in found] == [
+        "p",
+        "e",
+        *(["q..r"] if backward else ["q", "r"]),
+    ]
 
 
 def test_slices_join_but_no_look_up_of_parameters() -> None:
@@ -171,7 +175,7 @@ def test_slices_join_but_no_look_up_of_parameters() -> None:
     draft.operator("last", "th", POINTWISE, "embedding")
     graph = draft.graph({}, {}, "after", "looked", "last")
     found = clusters_of(graph, frozenset([draft.ref("x")]))
-    assert [shown(graph, one) for one in found] == ["slice..after", "looked", "embedding", "last"]
+    assert [format_cluster(graph, one) for one in found] == ["slice..after", "looked", "embedding", "last"]
 
 
 def test_sums_of_products_are_joined_by_sums_alone() -> None:
@@ -187,4 +191,4 @@ def test_sums_of_products_are_joined_by_sums_alone() -> None:
     draft.operator("add.2", "th", POINTWISE, "sub", "dy", backward=True, linear=BOTH)
     graph = draft.graph({}, {}, "add.2")
     found = clusters_of(graph, frozenset([draft.ref("dy")]))
-    assert [shown(graph, one) for one in found] == ["a", "b", "c", "add.1..tied_1", "sub..add.2"]
+    assert [format_cluster(graph, one) for one in found] == ["a", "b", "c", "add.1..tied_1", "sub..add.2"]

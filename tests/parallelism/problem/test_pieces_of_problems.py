@@ -23,12 +23,12 @@ from treadle.parallelism.graph.compute_graph import (
     Source,
     TensorRef,
 )
-from treadle.parallelism.plan.part_plan import Keep
+from treadle.parallelism.plan.part_plan import ActivationPolicy
+from treadle.parallelism.problem.constraints import sharding_of
 from treadle.parallelism.problem.operators import choices_of_node, is_everywhere, operator_of
-from treadle.parallelism.problem.pins import sharding_of
 from treadle.parallelism.problem.prices import StatePrices
 from treadle.parallelism.problem.refining import JoinedCosts, refined
-from treadle.parallelism.problem.search_problem import SearchProblem, pose
+from treadle.parallelism.problem.search_problem import SearchProblem, make_problem
 from treadle.parallelism.problem.values import values_of
 from treadle.parallelism.problem.variables import (
     OperatorVariable,
@@ -65,12 +65,12 @@ def costs_of(mesh: Mesh) -> AlphaBetaCosts:
 
 @pytest.fixture(scope="module")
 def coarse() -> SearchProblem:
-    return pose(MODEL, COARSE, costs_of(COARSE), TIMES)
+    return make_problem(MODEL, COARSE, costs_of(COARSE), TIMES)
 
 
 @pytest.fixture(scope="module")
 def fine() -> SearchProblem:
-    return pose(MODEL, FINE, costs_of(FINE), TIMES)
+    return make_problem(MODEL, FINE, costs_of(FINE), TIMES)
 
 
 @pytest.mark.parametrize("all_orders", [True, False])
@@ -104,7 +104,7 @@ def test_views_number_distinct_states() -> None:
     variable = StateVariable(
         "v", Wait.SHARED, 0, TensorRef(0), (one, third, other), ("a", "b"), (True, False, False)
     )
-    assert variable.letters.tolist() == [[0, -1, 0], [-2, -1, 1], [-1, -1, 2]]
+    assert variable.state_keys.tolist() == [[0, -1, 0], [-2, -1, 1], [-1, -1, 2]]
     assert variable.early.tolist() == [True, False, False]
     assert replace(variable, is_early=()).early.tolist() == [False] * 3
     assert variable.view.index.tolist() == [0, 1, 2]
@@ -118,10 +118,10 @@ def test_states_of_an_operator_run_through_its_flags_fastest(fine: SearchProblem
     assert one.size == n * len(one.strategies)
     for state in range(one.size):
         assert one.strategy(state) is one.strategies[state // n]
-        assert one.keep(state) is one.keeps[state % n]
+        assert one.policy(state) is one.keeps[state % n]
         assert one.loop(state) is one.loops[state % n]
-        for keep in Keep:
-            assert bool(one.is_kept(keep)[state]) == (one.keeps[state % n] is keep)
+        for keep in ActivationPolicy:
+            assert bool(one.is_saved(keep)[state]) == (one.keeps[state % n] is keep)
     amounts = np.arange(len(one.strategies)) + 5.0
     assert one.by_state(amounts).tolist() == [5.0 + state // n for state in range(one.size)]
     assert one.fraction.tolist() == [
@@ -146,10 +146,10 @@ def test_who_makes_and_who_reads() -> None:
     assert readers("x", Phase.FORWARD) == {owner["u"], owner["y"]}
     assert readers("x", Phase.BACKWARD) == {owner["dup"]}
     assert readers("y", Phase.BACKWARD) == set()
-    needed = {name: values.is_needed_again[owner[name]] for name in ("u", "a", "d", "y")}
+    needed = {name: values.is_reread[owner[name]] for name in ("u", "a", "d", "y")}
     assert needed == {"u": True, "a": True, "d": False, "y": False}
-    assert set(values.again_readers(TensorRef(names["x"]))) == {owner["u"]}
-    assert values.again_readers(TensorRef(names["a"])) == ()
+    assert set(values.backward_readers(TensorRef(names["x"]))) == {owner["u"]}
+    assert values.backward_readers(TensorRef(names["a"])) == ()
     assert [values.is_read_backward(owner[name]) for name in ("u", "a", "d")] == [True, True, False]
     assert values.tangent == TensorRef(names["dy"])
     assert values.entered_gradient == TensorRef(names["dx"])
@@ -236,7 +236,7 @@ def test_extremes_are_not_split_over_what_they_are_taken_over(word: str) -> None
     extreme = node_of(f"aten.{word}.default", OperatorKind.REDUCTION)
     assert not operator_of(extreme).summed
     assert operator_of(extreme).inputs == ((Index(0), Index(1)),)
-    cut = {letter for choice in choices_of_node(extreme) for letter in choice.letters}
+    cut = {letter for choice in choices_of_node(extreme) for letter in choice.dims}
     assert cut == {Index(0)}
 
 
@@ -251,10 +251,10 @@ def test_extremes_are_not_split_over_what_they_are_taken_over(word: str) -> None
 )
 def test_what_adds_is_split_over_all_letters_that_may_be(operator: str, kind: OperatorKind) -> None:
     assert operator_of(node_of(operator, kind)).summed
-    cut = {letter for choice in choices_of_node(node_of(operator, kind)) for letter in choice.letters}
+    cut = {letter for choice in choices_of_node(node_of(operator, kind)) for letter in choice.dims}
     assert cut == {Index(0), Index(1)}
     needed = node_of(operator, kind, frozenset([Index(0)]))
-    assert {letter for choice in choices_of_node(needed) for letter in choice.letters} == {Index(1)}
+    assert {letter for choice in choices_of_node(needed) for letter in choice.dims} == {Index(1)}
     assert is_everywhere(choices_of_node(needed)[-1])
     assert not is_everywhere(Choice((WHOLE,), ("+",)))
     assert not is_everywhere(Choice((Index(0),), (WHOLE,)))
@@ -271,7 +271,7 @@ def test_texts_that_are_no_states(text: str) -> None:
 
 def test_long_names_and_states_are_told_by_their_beginning(fine: SearchProblem) -> None:
     with pytest.raises(ScheduleError) as caught:
-        fine.pinned({"n" * 61: "-"})
+        fine.constrained({"n" * 61: "-"})
     assert str(caught.value) == (
         f"pin {'n' * 60!r}: no parameter or tensor of that name; there are block/up, block/down, head/w"
     )
@@ -284,7 +284,7 @@ def test_pins_keep_the_states_that_mean_the_same(fine: SearchProblem) -> None:
     names = [variable.name for variable in fine.table.variables]
 
     def pinned(**pins: str) -> dict[str, list[int]]:
-        found = fine.pinned({name.replace("__", "/"): text for name, text in pins.items()})
+        found = fine.constrained({name.replace("__", "/"): text for name, text in pins.items()})
         return {
             name: states.tolist()
             for name, states, every in zip(names, found, everything, strict=True)
@@ -311,7 +311,7 @@ def test_pins_keep_the_states_that_mean_the_same(fine: SearchProblem) -> None:
          + "; ".join(dict.fromkeys(map(str, up.states)))[:400]),
     ):  # fmt: skip
         with pytest.raises(ScheduleError) as caught:
-            fine.pinned({name: text})
+            fine.constrained({name: text})
         assert str(caught.value) == words
 
 
@@ -320,12 +320,12 @@ def test_parameters_are_pinned_by_their_path_its_end_or_a_word_of_it() -> None:
     paths = {"up": "ffn.up.weight", "down": "ffn.down.weight"}
     nodes = tuple(replace(node, path=paths.get(node.name, node.path)) for node in block.graph.nodes)
     named = replace(block, graph=replace(block.graph, nodes=nodes))
-    problem = pose(replace(MODEL, parts=(named, head)), COARSE, costs_of(COARSE), TIMES)
+    problem = make_problem(replace(MODEL, parts=(named, head)), COARSE, costs_of(COARSE), TIMES)
     names = [variable.name for variable in problem.table.variables]
     sizes = [variable.size for variable in problem.table.variables]
 
     def pinned(**pins: str) -> set[str]:
-        found = problem.pinned({name.replace("_", "."): text for name, text in pins.items()})
+        found = problem.constrained({name.replace("_", "."): text for name, text in pins.items()})
         return {name for name, states, size in zip(names, found, sizes, strict=True) if len(states) < size}
 
     up, down = "block/ffn.up.weight", "block/ffn.down.weight"
@@ -345,7 +345,7 @@ def test_parameters_are_pinned_by_their_path_its_end_or_a_word_of_it() -> None:
 def test_plans_of_a_coarse_mesh_are_plans_of_a_finer_one(coarse: SearchProblem, fine: SearchProblem) -> None:
     """Costs of groups of both parts: every amount of every plan is the same."""
     parts = {"a": ("x", "y")}
-    joined = pose(MODEL, COARSE, JoinedCosts(costs_of(FINE), parts), TIMES)
+    joined = make_problem(MODEL, COARSE, JoinedCosts(costs_of(FINE), parts), TIMES)
     met = fastest_plan(joined.graph, effort=SearchEffort(gap=0.0, n_parts=4))
     assert isinstance(met, Incumbent)
     n_found = 0
@@ -366,7 +366,7 @@ def test_plans_of_a_coarse_mesh_are_plans_of_a_finer_one(coarse: SearchProblem, 
         for section in range(names.n_sections):
             at = names.serial(section)
             assert finer[at] == pytest.approx(amounts[at])
-            at = names.beside(section)
+            at = names.overlapped(section)
             assert finer[at] <= amounts[at] * (1 + 1e-9)
         assert finer[names.persistent] == pytest.approx(amounts[names.persistent])
     assert n_found > 0
@@ -388,5 +388,5 @@ def test_joined_costs_are_those_of_all_parts() -> None:
         CollectiveKind.ALLGATHER, ("x", "y"), 60
     )
     assert costs.send_s("a", 3) == 21
-    assert (costs.words, costs.is_bound) == (whole.words, whole.is_bound)
+    assert (costs.summary, costs.is_bound) == (whole.summary, whole.is_bound)
     assert costs.slowdowns(()) == ()

@@ -6,8 +6,8 @@ import pytest
 
 from parallelism.problem.settings import COSTS, MESH, TIMES, small_model
 from treadle.errors import ScheduleError
-from treadle.parallelism.problem.pins import sharding_of
-from treadle.parallelism.problem.search_problem import SearchProblem, pose
+from treadle.parallelism.problem.constraints import sharding_of
+from treadle.parallelism.problem.search_problem import SearchProblem, make_problem
 from treadle.parallelism.search.branching import NAMED_EFFORT, Incumbent
 from treadle.parallelism.search.one_plan import fastest_plan
 from treadle.parallelism.state.sharding import Sharding
@@ -15,12 +15,12 @@ from treadle.parallelism.state.sharding import Sharding
 
 @pytest.fixture(scope="module")
 def problem() -> SearchProblem:
-    return pose(small_model(), MESH, COSTS, TIMES)
+    return make_problem(small_model(), MESH, COSTS, TIMES)
 
 
 @pytest.mark.parametrize("state", ["- | - | - | -", "nv | - | - | -", "- | - | - | nv,ib"])
 def test_a_pinned_parameter_is_stored_so(problem: SearchProblem, state: str) -> None:
-    within = problem.pinned({"wq": state})
+    within = problem.constrained({"wq": state})
     found = fastest_plan(problem.graph, within=within, effort=NAMED_EFFORT)
     assert isinstance(found, Incumbent)
     assert found.plan is not None
@@ -30,7 +30,7 @@ def test_a_pinned_parameter_is_stored_so(problem: SearchProblem, state: str) -> 
 
 def test_a_pinned_tensor_is_made_so(problem: SearchProblem) -> None:
     found = fastest_plan(
-        problem.graph, within=problem.pinned({"block/up": "ib | - | nv"}), effort=NAMED_EFFORT
+        problem.graph, within=problem.constrained({"block/up": "ib | - | nv"}), effort=NAMED_EFFORT
     )
     assert isinstance(found, Incumbent)
     assert found.plan is not None
@@ -47,7 +47,7 @@ def test_a_pinned_tensor_is_made_so(problem: SearchProblem) -> None:
 )
 def test_what_is_not_there_is_refused(problem: SearchProblem, name: str, state: str, why: str) -> None:
     with pytest.raises(ScheduleError, match=why):
-        problem.pinned({name: state})
+        problem.constrained({name: state})
 
 
 def test_states_are_read_as_they_are_printed() -> None:

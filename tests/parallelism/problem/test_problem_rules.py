@@ -12,13 +12,13 @@ from parallelism.problem.settings import TIMES
 from treadle.errors import ScheduleError
 from treadle.parallelism.graph.compute_graph import OperatorKind, Source, TensorRef
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart, Tie
-from treadle.parallelism.plan.part_plan import Keep
+from treadle.parallelism.plan.part_plan import ActivationPolicy
 from treadle.parallelism.problem.assembly import loop_rules
 from treadle.parallelism.problem.lifetimes import Moment, without_dominated
 from treadle.parallelism.problem.loops import LoopChoice, _connected, regions_of
 from treadle.parallelism.problem.mixing import layering_of
-from treadle.parallelism.problem.named_plans import Again, NamedDomains, NamedPlan, Use, named_plans
-from treadle.parallelism.problem.search_problem import SearchProblem, pose
+from treadle.parallelism.problem.presets import NamedDomains, Preset, RecomputePolicy, Use, presets
+from treadle.parallelism.problem.search_problem import SearchProblem, make_problem
 from treadle.parallelism.problem.values import values_of
 from treadle.parallelism.problem.variable_table import VariableTable
 from treadle.parallelism.problem.variables import OperatorVariable, StateVariable, Variable
@@ -42,7 +42,7 @@ COSTS = AlphaBetaCosts(
 
 @pytest.fixture(scope="module")
 def problem() -> SearchProblem:
-    return pose(small_model(3, t=16, h=8, f=64), MESH, COSTS, TIMES)
+    return make_problem(small_model(3, t=16, h=8, f=64), MESH, COSTS, TIMES)
 
 
 PLAIN = [
@@ -64,7 +64,7 @@ EXPERTS = [
 
 def test_named_plans_of_two_axes_each_computes_nothing_some_or_all_again(problem: SearchProblem) -> None:
     again = ("", ", selective recompute", ", full recompute")
-    names = [plan.name for plan in named_plans(problem.table)]
+    names = [plan.name for plan in presets(problem.table)]
     assert names == [f"{name}{word}" for name in (*PLAIN, *CONTEXT) for word in again]
     assert list(problem.named()) == names
 
@@ -76,7 +76,7 @@ def with_experts(sizes: dict[str, int]) -> list[str]:
     part = ModelPart("part", draft.graph({}, {}, "sent"), 1, None, None)
     model = SimpleNamespace(batch="t", sequence="s")
     table = SimpleNamespace(sizes=sizes, model=model, values=[values_of(part)])
-    return [plan.name for plan in named_plans(table) if plan.again is Again.NOTHING]  # type: ignore[arg-type]
+    return [plan.name for plan in presets(table) if plan.again is RecomputePolicy.NOTHING]  # type: ignore[arg-type]
 
 
 def test_experts_have_plans_of_their_own_beside_tensors() -> None:
@@ -89,15 +89,15 @@ def test_experts_have_plans_of_their_own_beside_tensors() -> None:
 
 def test_a_plan_is_called_by_what_its_axes_are_for() -> None:
     uses = {"x": Use.SHARDS, "y": Use.REPLICAS, "z": Use.SHARDS}
-    assert NamedPlan(uses, Again.ALL).name == "HSDP x,z, full recompute"
-    assert NamedPlan({**uses, "w": Use.TENSORS}, Again.NOTHING).name == "TP w x FSDP x,z x DP y"
+    assert Preset(uses, RecomputePolicy.ALL).name == "HSDP x,z, full recompute"
+    assert Preset({**uses, "w": Use.TENSORS}, RecomputePolicy.NOTHING).name == "TP w x FSDP x,z x DP y"
 
 
 def shown(variable: Variable, state: int) -> str:
     """A state in words: ``f.t`` for the letters that axes cut (``-``: none), ``e`` for early."""
     if isinstance(variable, StateVariable):
         return str(variable.states[state]) + " early" * bool(variable.is_early and variable.is_early[state])
-    keep, loop = variable.keep(state), variable.loop(state)
+    keep, loop = variable.policy(state), variable.loop(state)
     words = ".".join(choice.atom or "-" for choice in variable.strategy(state).choices)
     return words + (f" {keep.value}" if keep else "") + (f" /{loop.n_chunks}" if loop else "")
 
@@ -113,7 +113,10 @@ def looped(*words: str, keep: str = "") -> list[str]:
     return [f"{word}{keep}{loop}" for word in words for loop in ("", " /8", " /64")]
 
 
-SAVED, AGAIN, UNUSED = (f" {keep.value}" for keep in (Keep.SAVED, Keep.RECOMPUTED, Keep.UNUSED))
+SAVED, AGAIN, UNUSED = (
+    f" {keep.value}"
+    for keep in (ActivationPolicy.SAVED, ActivationPolicy.RECOMPUTED, ActivationPolicy.UNUSED)
+)
 TOKENS = ["- | -", "y | -", "x | -", "x,y | -"]
 
 
@@ -178,15 +181,19 @@ def test_a_sum_of_products_may_be_saved_where_pointwise_operators_are_computed_a
     )
     table = VariableTable(ModelGraph("m", (part,), "t", tokens=8), {"x": 2})
     found = {}
-    for again in Again:
-        domains = NamedDomains(table).of(NamedPlan({"x": Use.REPLICAS}, again))
+    for again in RecomputePolicy:
+        domains = NamedDomains(table).of(Preset({"x": Use.REPLICAS}, again))
         for variable, states in zip(table.variables, domains, strict=True):
             if isinstance(variable, OperatorVariable):
-                found[variable.name, again] = {variable.keep(state) for state in states.tolist()}
-    assert [found["part/s", again] for again in Again] == [
-        {Keep.SAVED}, {Keep.SAVED, Keep.RECOMPUTED}, {Keep.RECOMPUTED}
+                found[variable.name, again] = {variable.policy(state) for state in states.tolist()}
+    assert [found["part/s", again] for again in RecomputePolicy] == [
+        {ActivationPolicy.SAVED}, {ActivationPolicy.SAVED, ActivationPolicy.RECOMPUTED}, {ActivationPolicy.RECOMPUTED}
     ]  # fmt: skip
-    assert [found["part/q", again] for again in Again] == [{Keep.SAVED}, {Keep.RECOMPUTED}, {Keep.RECOMPUTED}]
+    assert [found["part/q", again] for again in RecomputePolicy] == [
+        {ActivationPolicy.SAVED},
+        {ActivationPolicy.RECOMPUTED},
+        {ActivationPolicy.RECOMPUTED},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -270,7 +277,7 @@ def test_operators_of_a_loop_run_in_it_together_cut_alike_in_chunks_that_divide(
                 for theirs in range(variable.size):
                     if is_whole(maker, mine) and is_whole(variable, theirs):
                         differs = key(maker, mine) != key(variable, theirs)
-                        is_free = is_late and maker.keep(mine) is Keep.SAVED
+                        is_free = is_late and maker.policy(mine) is ActivationPolicy.SAVED
                         assert clash[mine, theirs] == (differs and not is_free)
     assert n_pairs == 7
     assert len(rules) == len(region.nodes) + n_pairs
@@ -280,12 +287,12 @@ def test_a_cluster_in_a_loop_is_saved_only_if_it_makes_nothing_of_the_loop() -> 
     table = VariableTable(small_model(3, t=64, h=2, f=32), SIZES)
     chunks = [LoopChoice(0, 0, 8), LoopChoice(0, 0, 64)]
     flags = {one.name: (one.keeps, one.loops) for one in table.variables if isinstance(one, OperatorVariable)}
-    both = (Keep.SAVED, *[Keep.RECOMPUTED] * 3), (None, None, *chunks)
+    both = (ActivationPolicy.SAVED, *[ActivationPolicy.RECOMPUTED] * 3), (None, None, *chunks)
     assert flags["block/u"] == flags["block/a"] == both
-    assert flags["block/d"] == ((Keep.UNUSED,) * 3, (None, *chunks))
-    assert flags["block/y"] == ((Keep.UNUSED,), (None,))
+    assert flags["block/d"] == ((ActivationPolicy.UNUSED,) * 3, (None, *chunks))
+    assert flags["block/y"] == ((ActivationPolicy.UNUSED,), (None,))
     assert flags["block/dup"] == ((None,) * 3, (None, *chunks))
-    assert flags["head/z..loss"] == ((Keep.SAVED, Keep.RECOMPUTED), (None, None))
+    assert flags["head/z..loss"] == ((ActivationPolicy.SAVED, ActivationPolicy.RECOMPUTED), (None, None))
 
 
 def test_what_cannot_be_laid_out_is_refused_by_name() -> None:
@@ -323,8 +330,8 @@ def test_moments_that_never_hold_more_than_another_are_left_out() -> None:
 
 
 def test_a_part_that_runs_twice_is_layers_and_one_that_runs_once_is_none() -> None:
-    assert layering_of(pose(small_model(1), MESH, COSTS, TIMES), COSTS) is None
-    problem = pose(small_model(2, t=16, h=1, f=8), MESH, COSTS, TIMES)
+    assert layering_of(make_problem(small_model(1), MESH, COSTS, TIMES), COSTS) is None
+    problem = make_problem(small_model(2, t=16, h=1, f=8), MESH, COSTS, TIMES)
     layering = layering_of(problem, COSTS)
     assert layering is not None
     table = problem.table

@@ -19,7 +19,7 @@ from reference.parallelism.every_layout import every_evaluation, has_more_plans
 from reference.parallelism.random_models import random_model
 from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate
 from treadle.parallelism.problem.assembly import PLAIN, ParameterBytes
-from treadle.parallelism.problem.search_problem import SearchProblem, pose
+from treadle.parallelism.problem.search_problem import SearchProblem, make_problem
 from treadle.parallelism.search.branching import Incumbent, SearchEffort
 from treadle.parallelism.search.minimax import Overlap
 from treadle.parallelism.search.one_plan import MemoryShortage, fastest_plan
@@ -44,14 +44,14 @@ def problems(
     for seed in count():
         model = random_model(seed)
         if model is not None:
-            problem = pose(model, mesh, prices, TIMES, parameters=parameters)
+            problem = make_problem(model, mesh, prices, TIMES, parameters=parameters)
             if has_more_plans(problem.graph, LEAST_PLANS) and not has_more_plans(problem.graph, most_plans):
                 yield seed, problem
 
 
 def estimate_s(found: Evaluation, micro_batches: int) -> float:
     """Seconds of one of so many micro-batches, without stages and switches."""
-    pairs = [(one.runs, one.serial_s(micro_batches), one.beside_s(micro_batches)) for one in found.parts]
+    pairs = [(one.runs, one.serial_s(micro_batches), one.overlapped_s(micro_batches)) for one in found.parts]
     if found.overlap == "layer":
         return sum(runs * max(own) for runs, *own in pairs)
     totals = [sum(runs * own[at] for runs, *own in pairs) for at in (0, 1)]

@@ -8,7 +8,7 @@ import pytest
 from parallelism.problem.settings import COSTS, MESH, TIMES, small_model
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.fit import check_fit
-from treadle.parallelism.problem.search_problem import SearchProblem, pose
+from treadle.parallelism.problem.search_problem import SearchProblem, make_problem
 from treadle.parallelism.problem.variables import OperatorVariable, StateVariable
 from treadle.parallelism.search.branching import SearchEffort
 from treadle.parallelism.search.one_plan import fastest_plan
@@ -21,7 +21,7 @@ def model() -> ModelGraph:
 
 @pytest.fixture(scope="module")
 def problem(model: ModelGraph) -> SearchProblem:
-    return pose(model, MESH, COSTS, TIMES)
+    return make_problem(model, MESH, COSTS, TIMES)
 
 
 def best(problem: SearchProblem) -> tuple[int, ...]:
@@ -79,8 +79,8 @@ def test_the_work_of_a_step_is_divided_among_all_ranks(model: ModelGraph, proble
 
 def test_every_state_of_a_variable_is_distinct(problem: SearchProblem) -> None:
     for one in problem.table.variables:
-        rows = {tuple(row) for row in one.letters.tolist()}
-        assert len(one.letters) == one.size
+        rows = {tuple(row) for row in one.state_keys.tolist()}
+        assert len(one.state_keys) == one.size
         if isinstance(one, StateVariable):
             assert len(set(zip(one.states, one.early.tolist(), strict=True))) == one.size == len(rows)
 

@@ -12,8 +12,8 @@ from treadle.parallelism.graph.blocks.transformer_graph import model_graph
 from treadle.parallelism.graph.compute_graph import Node, OperatorKind
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
-from treadle.parallelism.plan.part_plan import Keep, PartPlan
-from treadle.parallelism.problem.search_problem import pose
+from treadle.parallelism.plan.part_plan import ActivationPolicy, PartPlan
+from treadle.parallelism.problem.search_problem import make_problem
 from treadle.parallelism.search.branching import Incumbent, SearchEffort
 from treadle.parallelism.search.one_plan import fastest_plan
 from treadle.schedules.collective import CollectiveKind
@@ -107,7 +107,7 @@ class Layout:
         }
 
     def recomputed(self) -> set[str]:
-        return {name for name, one in self.block.operators.items() if one.keep is Keep.RECOMPUTED}
+        return {name for name, one in self.block.operators.items() if one.keep is ActivationPolicy.RECOMPUTED}
 
 
 def searched(
@@ -120,7 +120,7 @@ def searched(
     kappa: float = 1.0,
 ) -> Layout:
     """The search's plan, legal and as quick as claimed by the evaluator that shares nothing with it."""
-    problem = pose(graph, mesh, costs, TIMES, kappa=kappa)
+    problem = make_problem(graph, mesh, costs, TIMES, kappa=kappa)
     found = fastest_plan(problem.graph, memory_bytes=memory, effort=effort)
     assert isinstance(found, Incumbent)
     assert found.plan is not None

@@ -11,7 +11,7 @@ from parallelism.rediscovery.small_settings import LINE, line_costs, model
 from reference.parallelism.legality import violations
 from treadle.parallelism.evaluation.evaluation import evaluate
 from treadle.parallelism.problem.mixing import mixed
-from treadle.parallelism.problem.search_problem import SearchProblem, pose
+from treadle.parallelism.problem.search_problem import SearchProblem, make_problem
 from treadle.parallelism.search.branching import Incumbent, SearchEffort
 from treadle.parallelism.search.one_plan import fastest_plan
 
@@ -23,7 +23,7 @@ def cheapest_by_totals(problem: SearchProblem, found: Incumbent) -> tuple[float,
     """Of layers by two plans of one boundary, the least max(sum of compute, sum of communication)."""
     names, sections = problem.graph.quantities, (0, 1, 2)
     amounts = np.array([problem.graph.amounts(plan) for plan in found.plans])
-    both = [amounts[:, [kind(section) for section in sections]] for kind in (names.serial, names.beside)]
+    both = [amounts[:, [kind(section) for section in sections]] for kind in (names.serial, names.overlapped)]
     boundary = np.array([[plan[node] for node in problem.table.boundary.values()] for plan in found.plans])
     counts = np.arange(LAYERS + 1)
     best = (np.inf, 0, 0, 0)
@@ -42,7 +42,7 @@ def cheapest_by_totals(problem: SearchProblem, found: Incumbent) -> tuple[float,
 def test_a_maximum_over_the_whole_model_claims_what_no_layer_keeps() -> None:
     """Some layers only compute and wait for what they compute with; the others wait for their gradients."""
     graph, costs = model(8, 1024, layers=LAYERS), line_costs(50e9)
-    problem = pose(graph, LINE, costs, TIMES)
+    problem = make_problem(graph, LINE, costs, TIMES)
     found = fastest_plan(problem.graph, effort=EFFORT)
     assert isinstance(found, Incumbent)
     claimed, first, second, count = cheapest_by_totals(problem, found)
@@ -58,7 +58,7 @@ def test_a_maximum_over_the_whole_model_claims_what_no_layer_keeps() -> None:
         evaluate(plan, graph, costs, NUMBERS, overlap=overlap) for overlap in ("model", "layer")
     )
     assert abs(by_model.seconds - claimed) <= 1e-9 * claimed
-    blocks = sorted(part.beside_s() / part.serial_s() for part in by_layer.parts if part.part == "block")
+    blocks = sorted(part.overlapped_s() / part.serial_s() for part in by_layer.parts if part.part == "block")
     assert blocks[0] < 0.4 < 3 < blocks[1]
     assert by_model.seconds < 0.9 * found.value, "which is why it is tempting"
     assert by_model.seconds < found.bound, "less than any one plan for all layers takes"

@@ -16,9 +16,9 @@ from parallelism.rediscovery.small_settings import GB, GLANCE, KAPPA, line_costs
 from reference.parallelism.legality import violations
 from treadle.parallelism.graph.compute_graph import Phase
 from treadle.parallelism.graph.model_graph import ModelGraph
-from treadle.parallelism.plan.part_plan import Keep
+from treadle.parallelism.plan.part_plan import ActivationPolicy
 from treadle.parallelism.problem.loops import regions_of
-from treadle.parallelism.problem.search_problem import pose
+from treadle.parallelism.problem.search_problem import make_problem
 from treadle.parallelism.problem.values import values_of
 from treadle.parallelism.search.one_plan import MemoryShortage, fastest_plan
 from treadle.schedules.mesh import Mesh
@@ -54,7 +54,7 @@ def test_letters_of_a_loop_are_followed_from_operator_to_operator(model: ModelGr
 
 def test_scores_larger_than_memory_are_computed_in_chunks_of_queries(model: ModelGraph) -> None:
     """Without a loop no plan fits into twice the limit; with room for scores there is none."""
-    problem = pose(model, FOUR, COSTS, TIMES, kappa=KAPPA)
+    problem = make_problem(model, FOUR, COSTS, TIMES, kappa=KAPPA)
     whole = fastest_plan(problem.graph, memory_bytes=2 * LIMIT, within=without_loops(problem), effort=GLANCE)
     assert isinstance(whole, MemoryShortage)
     found = searched(model, FOUR, COSTS, memory=LIMIT, kappa=KAPPA)
@@ -64,7 +64,9 @@ def test_scores_larger_than_memory_are_computed_in_chunks_of_queries(model: Mode
     assert set(chunked) == INSIDE | AROUND
     assert {one.of_loop for one in chunked.values()} == {next(iter(chunked.values())).of_loop}
     assert chunked["bmm_2"].letter == "j'"
-    assert all(operators[name].keep is Keep.RECOMPUTED for name in ("bmm", "_softmax", "_to_copy_1"))
+    assert all(
+        operators[name].keep is ActivationPolicy.RECOMPUTED for name in ("bmm", "_softmax", "_to_copy_1")
+    )
     for moment in found.result.moments:
         for one in moment.contents:
             assert one.why == "chunk" or one.tensor not in INSIDE, (moment.node, one)

@@ -13,7 +13,7 @@ from reference.parallelism.single_moves import moved
 from treadle.engine import core
 from treadle.parallelism.search.local_moves import improved
 from treadle.parallelism.search.minimax import Overlap, peak_memory, step_time
-from treadle.parallelism.search.slices import Slice, consistent, whole
+from treadle.parallelism.search.slices import Slice, consistent, full_domains
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -22,7 +22,7 @@ def test_compiled_moves_are_those_of_the_reference(seed: int) -> None:
     plans = list(every_plan(graph)) if np.prod(graph.sizes) < 5000 else []
     if not plans:
         return
-    domains = consistent(graph, whole(graph))
+    domains = consistent(graph, full_domains(graph))
     assert domains is not None
     part = Slice(graph, domains)
     pick = np.random.default_rng(seed)
@@ -42,7 +42,7 @@ def test_compiled_moves_are_those_of_the_reference(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(15))
 def test_a_plan_gets_no_worse_and_stays_allowed(seed: int) -> None:
     graph = random_graph(seed)
-    plans, domains = every_plan(graph), consistent(graph, whole(graph))
+    plans, domains = every_plan(graph), consistent(graph, full_domains(graph))
     if domains is None:
         return
     part, aim = Slice(graph, domains), step_time(graph, memory_bytes=40.0)

@@ -63,7 +63,7 @@ def test_the_best_mixture_of_all(seed: int) -> None:
 def cheating_layering() -> Layering:
     """One operator that only computes, only communicates, or does both at once for a bit longer."""
     names = Quantities(1, 0)
-    parts = [factor([1], {names.serial(0): [10, 0, 6], names.beside(0): [0, 10, 6]})]
+    parts = [factor([1], {names.serial(0): [10, 0, 6], names.overlapped(0): [0, 10, 6]})]
     graph = FactorGraph((1, 3), names, tuple(parts), (4,), first=(0,))
     return Layering(graph, 0, (0,), (np.zeros((1, 1)),), frozenset([1]))
 

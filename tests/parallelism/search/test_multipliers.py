@@ -14,7 +14,7 @@ from treadle.parallelism.search.branching import SearchEffort, minimise
 from treadle.parallelism.search.minimax import peak_memory, step_time
 from treadle.parallelism.search.multipliers import Columns, climb, even_weights, theta
 from treadle.parallelism.search.reweighted_trees import no_messages
-from treadle.parallelism.search.slices import Slice, consistent, whole
+from treadle.parallelism.search.slices import Slice, consistent, full_domains
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -22,7 +22,7 @@ def test_bounds_hold_for_any_weights(seed: int) -> None:
     """Also with messages of other weights; slacks bound the plans that take a state."""
     graph, pick = random_graph(seed), np.random.default_rng(seed)
     plans = every_plan(graph)
-    domains = consistent(graph, whole(graph))
+    domains = consistent(graph, full_domains(graph))
     if domains is None:
         assert not plans
         return
@@ -59,7 +59,7 @@ LOOSER = {66: 0.025, 85: 0.025, 155: 0.02}
 def test_the_bound_is_that_of_the_local_polytope(seed: int) -> None:
     """Within 1%, from a plan that is known and with steps along each weight, as the search begins."""
     graph = random_graph(1000 + seed, most_nodes=9, most_states=6, ban=0.05)
-    domains = consistent(graph, whole(graph))
+    domains = consistent(graph, full_domains(graph))
     if domains is None:
         return
     memory = 1.1 * minimise(graph, peak_memory(graph), effort=SearchEffort(gap=0.0)).value

@@ -16,7 +16,7 @@ from treadle.parallelism.search.mixed_layers import Counts, MixedLayers, best_co
 from treadle.parallelism.search.multipliers import Columns, even_weights
 from treadle.parallelism.search.one_plan import MemoryShortage, fastest_plan, least_persistent
 from treadle.parallelism.search.reweighted_trees import no_messages
-from treadle.parallelism.search.slices import Slice, boxes_of, consistent, whole
+from treadle.parallelism.search.slices import Slice, boxes_of, consistent, full_domains
 from treadle.parallelism.search.splitting import PartRecord, best_split
 
 NAMES = Quantities(n_sections=2, n_moments=3)
@@ -30,16 +30,16 @@ def two_sections() -> FactorGraph:
         NAMES,
         (
             factor([0], {NAMES.serial(0): [3, 1], NAMES.persistent: [10, 40]}),
-            factor([0, 1], {NAMES.beside(0): [[1, 2, 4], [7, 0, 5]]}),
+            factor([0, 1], {NAMES.overlapped(0): [[1, 2, 4], [7, 0, 5]]}),
             factor([1], {NAMES.serial(1): [2, 6, 9], NAMES.transient(1): [8, 5, 0]}),
-            factor([2, 1], {NAMES.beside(1): np.array([[1, 3, np.inf], [4, 8, 2]])}),
+            factor([2, 1], {NAMES.overlapped(1): np.array([[1, 3, np.inf], [4, 8, 2]])}),
         ),
         (5, 1),
     )
 
 
 def test_quantities_are_numbered_through() -> None:
-    assert [NAMES.serial(1), NAMES.beside(0), NAMES.beside(1), NAMES.persistent] == [
+    assert [NAMES.serial(1), NAMES.overlapped(0), NAMES.overlapped(1), NAMES.persistent] == [
         1,
         2,
         3,
@@ -90,7 +90,7 @@ def test_limits_of_memory_hold_at_every_moment() -> None:
 def test_columns_remember_the_best_that_fits() -> None:
     graph = two_sections()
     columns = Columns(graph, step_time(graph, memory_bytes=20))
-    assert columns.within(whole(graph)) == []
+    assert columns.within(full_domains(graph)) == []
     assert columns.add((1, 0, 0))
     assert (columns.best, columns.value) == (None, np.inf)
     assert columns.add((0, 1, 1))
@@ -124,7 +124,7 @@ def test_states_and_places_of_a_part() -> None:
 
 def test_what_persists_at_least() -> None:
     graph = two_sections()
-    assert least_persistent(graph, whole(graph)) == pytest.approx(10)
+    assert least_persistent(graph, full_domains(graph)) == pytest.approx(10)
     assert least_persistent(graph, (np.array([1]), np.arange(3), np.arange(2))) == pytest.approx(40)
     assert least_persistent(graph, (np.array([1]), np.array([2]), np.array([0]))) == np.inf
 
@@ -191,7 +191,7 @@ def test_states_part_by_the_first_letter_that_tells_them_apart(
     """No plans are mixed here; without letters that differ, halves."""
     graph = lettered(letters)
     aim = step_time(graph)
-    part = Slice(graph, whole(graph))
+    part = Slice(graph, full_domains(graph))
     node, groups = best_split(part, aim, even_weights(aim), no_messages(graph), ())
     assert node == 0
     assert [states.tolist() for states in groups] == expected
@@ -204,13 +204,13 @@ def test_mixed_plans_part_by_what_they_differ_in() -> None:
     """Plans 0 and 4 are mixed: apart by their first letter, or their last; others go with their letter."""
     graph = lettered([[0, 0, 1], [0, 1, 2], [1, 0, 1], [1, 1, 1], [1, 1, 2]])
     aim = step_time(graph)
-    part = Slice(graph, whole(graph))
+    part = Slice(graph, full_domains(graph))
     support = ((0.5, (0, 0)), (0.5, (4, 0)))
     node, groups = best_split(part, aim, even_weights(aim), no_messages(graph), support)
     # by the first letter the dearer piece begins at 2, by the last at 1
     assert (node, [states.tolist() for states in groups]) == (0, [[0, 1], [2, 3, 4]])
     plain = FactorGraph(graph.sizes, graph.quantities, graph.factors, graph.repeats)
-    uncut = Slice(plain, whole(plain))
+    uncut = Slice(plain, full_domains(plain))
     node, groups = best_split(uncut, aim, even_weights(aim), no_messages(plain), support)
     assert (node, [states.tolist() for states in groups]) == (0, [[0], [4], [1, 2, 3]])
 
@@ -232,14 +232,14 @@ def layered(*, repeats: int = 3) -> Layering:
             [1],
             {
                 names.serial(0): [6, 4, 3],
-                names.beside(0): [1, 5, 2],
+                names.overlapped(0): [1, 5, 2],
                 names.persistent: [3, 9, 30],
                 names.transient(0): [2, 0, 1],
             },
         ),
-        factor([0, 1], {names.beside(0): [[0, 0, 0], [2, 0, 0]]}),
+        factor([0, 1], {names.overlapped(0): [[0, 0, 0], [2, 0, 0]]}),
         factor([2], {names.serial(1): [10, 7], names.persistent: [1, 2], names.transient(1): [4, 6]}),
-        factor([0, 2], {names.beside(1): [[0, 0], [20, 1]]}),
+        factor([0, 2], {names.overlapped(1): [[0, 0], [20, 1]]}),
     )
     graph = FactorGraph((2, 3, 2), names, parts, (repeats, 1), first=(0,))
     switches = np.array([[0, 0.5], [0.25, 0]])
@@ -265,7 +265,7 @@ def test_sides_of_layers() -> None:
     [
         ((1, 2), NAMES.persistent, "layers: nodes (1, 2) tie the block to the ends"),
         ((0,), NAMES.serial(1), "layers: nodes (0,) cost time in another section than theirs"),
-        ((1,), NAMES.beside(1), "layers: nodes (1,) cost time in another section than theirs"),
+        ((1,), NAMES.overlapped(1), "layers: nodes (1,) cost time in another section than theirs"),
         ((2,), NAMES.serial(0), "layers: nodes (2,) cost time in another section than theirs"),
     ],
 )

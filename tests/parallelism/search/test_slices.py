@@ -8,7 +8,7 @@ import pytest
 from reference.parallelism.random_graphs import random_graph
 from treadle.errors import ScheduleError
 from treadle.parallelism.search.factor_graph import Factor, FactorGraph, Quantities, factor
-from treadle.parallelism.search.slices import Domains, Slice, consistent, whole
+from treadle.parallelism.search.slices import Domains, Slice, consistent, full_domains
 
 
 def some_states(graph: FactorGraph, seed: int) -> Domains:
@@ -100,6 +100,6 @@ def test_tables_that_the_core_could_not_read_are_refused() -> None:
 def test_all_states_are_left_where_nothing_is_forbidden() -> None:
     names = Quantities(1, 0)
     graph = FactorGraph((2, 3), names, (factor((0, 1), {0: np.ones((2, 3))}),), (1,))
-    found = consistent(graph, whole(graph))
+    found = consistent(graph, full_domains(graph))
     assert found is not None
     assert [states.tolist() for states in found] == [[0, 1], [0, 1, 2]]

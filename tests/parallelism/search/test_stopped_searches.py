@@ -14,7 +14,7 @@ from treadle.context import Context, under
 from treadle.parallelism.search.branching import SearchEffort, minimise
 from treadle.parallelism.search.minimax import step_time
 from treadle.parallelism.search.one_plan import least_persistent
-from treadle.parallelism.search.slices import whole
+from treadle.parallelism.search.slices import full_domains
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -23,7 +23,7 @@ def test_no_plan_lies_below_the_bound_of_a_stopped_search(seed: int) -> None:
     pick = np.random.default_rng(seed)
     kept = tuple(np.flatnonzero(pick.random(size) < 0.8).astype(np.int64) for size in graph.sizes)
     plans = [(plan, graph.amounts(plan)) for plan in every_plan(graph)]
-    for within in (whole(graph), kept):
+    for within in (full_domains(graph), kept):
         inside = [
             amounts
             for plan, amounts in plans
@@ -46,7 +46,7 @@ def test_no_plan_lies_below_the_bound_of_a_stopped_search(seed: int) -> None:
 def test_no_plan_holds_less_than_what_persists_at_least(seed: int) -> None:
     graph = random_graph(seed)
     held = [graph.amounts(plan)[graph.quantities.persistent] for plan in every_plan(graph)]
-    assert least_persistent(graph, whole(graph)) <= min(held, default=math.inf)
+    assert least_persistent(graph, full_domains(graph)) <= min(held, default=math.inf)
     if not held:
         return
-    assert least_persistent(graph, whole(graph)) >= 0
+    assert least_persistent(graph, full_domains(graph)) >= 0

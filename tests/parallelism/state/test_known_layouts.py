@@ -59,7 +59,7 @@ def strategy(operator: Operator, mesh: Mesh, letters: Mapping[str, str]) -> Stra
     return next(
         one
         for one in strategies(operator, SIZES, axis_sizes(mesh))
-        if [(choice.letters, choice.divides) for choice in one.choices] == wanted
+        if [(choice.dims, choice.divides) for choice in one.choices] == wanted
     )
 
 

@@ -83,7 +83,7 @@ LETTERS = dict.fromkeys("abcdestvx", 4) | {"h": 4, "g": 4, "t": 4}
 
 def spans(operator: Operator, strategy: Strategy, mesh: Mapping[str, int], rank: tuple[int, ...]) -> Span:
     """Of each letter the least that any tensor with it has at a rank."""
-    span = {letter: slice(0, LETTERS[letter]) for letter in operator.letters}
+    span = {letter: slice(0, LETTERS[letter]) for letter in operator.dims}
     tensors = zip((*operator.inputs, *operator.outputs), (*strategy.inputs, *strategy.outputs), strict=True)
     for letters, sharding in tensors:
         held = mask(sharding, tuple(LETTERS[one] for one in letters), mesh, rank)
@@ -100,7 +100,7 @@ def test_an_operator_on_shards_gives_the_state_that_its_strategy_says(name: str)
     rng = np.random.default_rng(len(name))
     shapes = [tuple(LETTERS[letter] for letter in letters) for letters in operator.inputs]
     wholes = [rng.integers(0, 4, shape).astype(float) for shape in shapes]
-    results = kernel(wholes, {letter: slice(0, LETTERS[letter]) for letter in operator.letters})
+    results = kernel(wholes, {letter: slice(0, LETTERS[letter]) for letter in operator.dims})
     n_tried = 0
     for strategy in strategies(operator, LETTERS, mesh):
         held = [

@@ -15,9 +15,8 @@ import treadle
 from harness.summaries import cabling_summary, check_summary, rivalry_summary
 from treadle.context import TimeLimitError, context
 from treadle.errors import FormatError, TopologyError, TreadleError
-from treadle.finder.building import built_fabric
+from treadle.finder.building import installed_fabric
 from treadle.finder.building.build_prices import BuildPrices
-from treadle.finder.building.built_fabric import as_box, as_floor, as_prices
 from treadle.finder.building.cabling_check import (
     CableFault,
     CablingReport,
@@ -25,6 +24,7 @@ from treadle.finder.building.cabling_check import (
     Replugging,
 )
 from treadle.finder.building.floor import Floor, Rack
+from treadle.finder.building.installed_fabric import as_box, as_floor, as_prices
 from treadle.finder.building.optical_planes import OpticalBox
 from treadle.finder.building.placement import (
     Objective,
@@ -35,9 +35,9 @@ from treadle.finder.building.placement import (
     cable_totals,
     placed_in_order,
 )
-from treadle.finder.building.rivals import (
-    RivalRow,
-    Rivalry,
+from treadle.finder.building.reference_topologies import (
+    ReferenceComparison,
+    ReferenceRow,
     _sides,
     nearest_names,
     switched_names,
@@ -93,18 +93,18 @@ def test_switched_networks_of_the_nearest_size(nodes: int, radix: int, names: li
     assert list(switched_names(nodes, radix)) == names
 
 
-def row(**values: Any) -> RivalRow:
+def row(**values: Any) -> ReferenceRow:
     base: dict[str, Any] = {"name": "a", "nodes": 8, "ports": 4, "cables": 12, "switches": 3, "steps": 5}
     base |= {"t_b": Fraction(3, 4), "alltoall": 0.5, "is_bound": True}
     base |= {"metres": Fraction(20), "price": Fraction(1000)}
-    return RivalRow(**{**base, **values})
+    return ReferenceRow(**{**base, **values})
 
 
 def test_rates_for_equal_money() -> None:
     """Half the price a node, twice the ports: four times the allreduce at the same T_B."""
     first = row()
     other = row(name="b", nodes=16, ports=8, price=Fraction(1000), alltoall=0.25, is_bound=False)
-    found = Rivalry((first, other), BuildPrices(source="s", currency="c"))
+    found = ReferenceComparison((first, other), BuildPrices(source="s", currency="c"))
     assert (first.price_per_node, first.allreduce_rate) == (125, Fraction(8, 3))
     assert found.for_equal_price(first) == (1.0, 1.0)
     assert found.for_equal_price(other) == (4.0, 2.0)
@@ -305,7 +305,7 @@ def test_seeds_and_objectives_are_handed_on(monkeypatch: pytest.MonkeyPatch) -> 
         asked.append((floor, size, words["objective"], words["seed"], context().deadline is None))
         return placed_in_order(fabric, floor, size)
 
-    monkeypatch.setattr(built_fabric, "place_nodes", placed)
+    monkeypatch.setattr(installed_fabric, "assign_racks", placed)
     floor = Floor(per_row=3)
     treadle.cabling("ring:6", rack_size=2, floor=floor, objective="bundles", seed=5, time_limit_s=9.0)
     treadle.cabling("ring:6", rack_size=3)

@@ -69,7 +69,7 @@ def test_ways_of_cables() -> None:
 def test_a_list_without_racks() -> None:
     sheet = cable_sheet(fabric(), None, None, BuildPrices())
     assert (sheet.metres, sheet.media, sheet.planes, sheet.placement) == ((), (), None, None)
-    assert sheet.text().splitlines() == [
+    assert sheet.csv().splitlines() == [
         "cable,from_node,from_port,to_node,to_port,duplex,bandwidth",
         "0,a,0,b,0,yes,1 GB/s",
         "1,a,1,c,0,yes,2 GB/s",
@@ -89,7 +89,7 @@ def test_copper_reaches_as_far_as_it_is_told(beyond: Fraction, medium: str) -> N
 
 def test_a_list_with_racks() -> None:
     sheet = cable_sheet(fabric(), placed(), None, BuildPrices())
-    assert sheet.text().splitlines() == [
+    assert sheet.csv().splitlines() == [
         "cable,from_node,from_port,to_node,to_port,duplex,bandwidth,"
         "from_rack,from_unit,to_rack,to_unit,length_m,medium,bundle",
         f"0,a,0,b,0,yes,1 GB/s,A,1,B,3,{float(DIRECT[0]):.2f},optical,A--B",
@@ -122,7 +122,7 @@ def test_ways_through_boxes_in_the_middle() -> None:
 def test_a_list_with_boxes() -> None:
     """Three duplex cables have six ports, the one-way links the two that are left: all in one box."""
     sheet = boxed()
-    rows = [row.split(",") for row in sheet.text().splitlines()]
+    rows = [row.split(",") for row in sheet.csv().splitlines()]
     assert rows[0][-3:] == ["plane", "from_plane_port", "to_plane_port"]
     assert [row[:6] for row in rows[1:]] == [
         ["0", "a", "0", "b", "0", "yes"],
@@ -159,7 +159,7 @@ def test_a_port_joined_to_itself_goes_through_no_box() -> None:
     )
     at = RackPlacement(FLOOR, RACKS, 2, np.array([0, 1], np.int32), np.array([1, 3], np.int32), None)
     sheet = cable_sheet(looped, at, OpticalBox(2), BuildPrices())
-    rows = [row.split(",") for row in sheet.text().splitlines()[1:]]
+    rows = [row.split(",") for row in sheet.csv().splitlines()[1:]]
     assert [row[:6] for row in rows] == [
         ["0", "a", "0", "b", "0", "yes"],
         ["1", "b", "1", "b", "1", "no"],
@@ -201,7 +201,7 @@ def test_names_that_a_spreadsheet_would_calculate_are_written_as_text(tmp_path: 
     for one, other in pairwise((*names, names[0])):
         builder.link(one, other, 1)
         builder.link(other, one, 1)
-    text = treadle.cabling(builder.build()).sheet.text()
+    text = treadle.cabling(builder.build()).sheet.csv()
     cells = {cell for line in text.splitlines() for cell in line.split(",")}
     assert {f"'{name}" for name in names} <= cells
     assert not cells & set(names)

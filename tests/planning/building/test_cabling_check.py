@@ -104,7 +104,7 @@ def test_no_fewer_do(seed: int, tmp_path: Path) -> None:
 def test_one_way_cables(tmp_path: Path) -> None:
     """Heads of two one-way cables changed places."""
     built = treadle.cabling("generalized_kautz(2, 7)")
-    rows = built.sheet.text().splitlines()
+    rows = built.sheet.csv().splitlines()
     (tmp_path / "planned.csv").write_text("\n".join(rows))
     assert check_cabling(tmp_path / "planned.csv", tmp_path / "planned.csv").steps == ()
     lone = [

@@ -39,7 +39,7 @@ def replayed(plan: GrowthPlan, *, duplex: bool) -> networkx.MultiDiGraph:
         change(tail, head, 1)
         if wire.is_duplex and not duplex:
             change(head, tail, 1)
-    for row in csv.DictReader(io.StringIO(plan.text())):
+    for row in csv.DictReader(io.StringIO(plan.csv())):
         one, other = (row["from_node"], row["from_port"]), (row["to_node"], row["to_port"])
         change(one, other, 1 if row["action"] == "add" else -1)
         assert set(ports.values()) <= {0, 1}

@@ -21,7 +21,7 @@ from treadle.finder.building.rewiring import (
     _port,
     reconfigure,
 )
-from treadle.finder.cabling import Cable, cables, one_way
+from treadle.finder.cabling import Cable, cables, unidirectional_cables
 from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
 from treadle.topologies import Topology, TopologyBuilder, parse
 from treadle.topologies.catalogue.direct import from_arcs
@@ -64,7 +64,7 @@ def test_links_stay_what_they_are() -> None:
 def test_ports_and_stages(name: str, nodes: int, ports: set[int], stages: list[int]) -> None:
     """A stage pulls one cable and adds two; the ends of the one that was pulled keep their ports."""
     plan = grow(name, nodes)
-    rows = list(csv.DictReader(io.StringIO(plan.text())))
+    rows = list(csv.DictReader(io.StringIO(plan.csv())))
     assert list(rows[0]) == ["stage", "action", "from_node", "from_port", "to_node", "to_port", "duplex"]
     two_way = all(wire.is_duplex for wire in cables(parse(name)))
     assert {row["duplex"] for row in rows} == {"yes" if two_way else "no"}
@@ -93,7 +93,7 @@ def test_a_choice_is_worth_its_mean_and_its_steps() -> None:
     """T_B of both directions, and a twentieth for each step."""
     for name, duplex in (("torus(3, 4)", True), ("generalized_kautz(2, 7)", False)):
         fabric = parse(name)
-        wires = list(cables(fabric)) if duplex else one_way(cables(fabric))
+        wires = list(cables(fabric)) if duplex else unidirectional_cables(cables(fabric))
         degree = fabric.n_links // fabric.n_nodes
         search = _Search(fabric.n_nodes, fabric.n_nodes + 1, degree, wires, duplex)
         lines = [place for place, wire in enumerate(wires) if wire.tail != wire.head]
@@ -138,7 +138,7 @@ def test_names_that_are_taken() -> None:
 def test_links_of_duplex_cables_one_by_one() -> None:
     wires = [Cable(0, 1, 2, 3, True, 4), Cable(5, 6, 7, 8, False, 9)]
     wanted = [Cable(0, 1, 2, 3, False, 4), Cable(2, 3, 0, 1, False, 4), Cable(5, 6, 7, 8, False, 9)]
-    assert one_way(wires) == wanted
+    assert unidirectional_cables(wires) == wanted
 
 
 @pytest.mark.parametrize(
@@ -239,9 +239,9 @@ def test_commands_name_the_parts_that_ends_take() -> None:
     plan = reconfigure(six, turned)
     assert plan.changes == ()
     assert plan.n_in_order > 0
-    assert plan.text() == "action,from_node,from_port,to_node,to_port,duplex,from_part,to_part\n"
+    assert plan.csv() == "action,from_node,from_port,to_node,to_port,duplex,from_part,to_part\n"
     other = reconfigure(six, fabric("b", ring_of(0, 1, 2) + ring_of(3, 4, 5), 6))
-    rows = list(csv.DictReader(io.StringIO(other.text())))
+    rows = list(csv.DictReader(io.StringIO(other.csv())))
     assert [row["action"] for row in rows] == ["disconnect"] * 2 + ["connect"] * 2
     assert {row["duplex"] for row in rows} == {"yes"}
     part = {f"a{node}": f"b{place}" for place, node in enumerate(other.node.tolist())}

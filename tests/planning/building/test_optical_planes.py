@@ -14,7 +14,7 @@ import pytest
 import treadle
 from treadle.errors import FormatError, InfeasibleError
 from treadle.finder.building import optical_planes
-from treadle.finder.building.optical_planes import OpticalBox, _colours, _parts, parse_box, share_among
+from treadle.finder.building.optical_planes import OpticalBox, _colours, _parts, divide_among, parse_box
 from treadle.finder.cabling import Cable, cables
 from treadle.topologies import parse
 
@@ -32,7 +32,7 @@ FABRICS = (
 @pytest.mark.parametrize("ports", [2, 5, 17, 64, 1008])
 def test_every_box_holds_its_part(name: str, ports: int) -> None:
     wires = cables(parse(name))
-    found = share_among(wires, OpticalBox(ports))
+    found = divide_among(wires, OpticalBox(ports))
     inputs: Counter[tuple[int, int]] = Counter()
     outputs: Counter[tuple[int, int]] = Counter()
     for wire, plane, (one, other) in zip(wires, found.plane.tolist(), found.ports.tolist(), strict=True):
@@ -82,7 +82,7 @@ def test_the_issue_of_boxes_that_are_too_few() -> None:
 
 def test_the_list_names_planes_and_ports() -> None:
     built = treadle.cabling("generalized_kautz(3, 10)", ocs="8", rack_size=5)
-    rows = list(csv.DictReader(io.StringIO(built.sheet.text())))
+    rows = list(csv.DictReader(io.StringIO(built.sheet.csv())))
     planes = built.sheet.planes
     assert planes is not None
     assert [int(row["plane"] or -1) for row in rows] == planes.plane.tolist()
@@ -142,14 +142,14 @@ def test_what_is_said_of_no_box(text: str, message: str) -> None:
 
 def test_prices_of_all_ports() -> None:
     wires = [wire(0, 1), wire(1, 2), wire(2, 3)]
-    assert share_among(wires, OpticalBox(4, Fraction(5, 2))).price == 2 * 4 * Fraction(5, 2)
-    assert share_among(wires, OpticalBox(4)).price is None
+    assert divide_among(wires, OpticalBox(4, Fraction(5, 2))).price == 2 * 4 * Fraction(5, 2)
+    assert divide_among(wires, OpticalBox(4)).price is None
 
 
 def test_duplex_cables_first_and_links_in_what_they_leave() -> None:
     """Sizes 2, 2, 2 and 1 in two boxes of four; a port that is joined to itself stays out."""
     wires = [wire(0, 1, duplex=False), wire(0, 1), wire(2, 2), wire(1, 2), wire(2, 0)]
-    found = share_among(wires, OpticalBox(4))
+    found = divide_among(wires, OpticalBox(4))
     assert found.n_planes == 2
     assert found.plane.tolist() == [1, 0, -1, 0, 1]
     assert found.ports.tolist() == [[2, 2], [0, 1], [-1, -1], [2, 3], [0, 1]]
@@ -158,11 +158,11 @@ def test_duplex_cables_first_and_links_in_what_they_leave() -> None:
 def test_boxes_are_filled_colour_by_colour() -> None:
     """Two links out of either node: one of each in a box."""
     wires = [wire(0, 1, duplex=False)] * 2 + [wire(2, 3, duplex=False)] * 2
-    assert share_among(wires, OpticalBox(2)).plane.tolist() == [0, 1, 0, 1]
+    assert divide_among(wires, OpticalBox(2)).plane.tolist() == [0, 1, 0, 1]
 
 
 def test_nothing_but_ports_joined_to_themselves() -> None:
-    found = share_among([wire(1, 1), wire(2, 2, duplex=False)], OpticalBox(4, Fraction(1)))
+    found = divide_among([wire(1, 1), wire(2, 2, duplex=False)], OpticalBox(4, Fraction(1)))
     assert (found.n_planes, found.plane.tolist(), found.price) == (1, [-1, -1], 4)
 
 
@@ -190,14 +190,14 @@ def test_parts_of_about_equal_size(count: int, ports: int, parts: list[list[int]
 def test_boxes_that_are_too_few() -> None:
     """Three duplex cables in boxes of three ports: a port of each stays empty."""
     wires = [wire(0, 1), wire(1, 2), wire(2, 0)]
-    assert share_among(wires, OpticalBox(3, None, 3)).n_planes == 3
+    assert divide_among(wires, OpticalBox(3, None, 3)).n_planes == 3
     with pytest.raises(InfeasibleError) as caught:
-        share_among(wires, OpticalBox(3, None, 2))
+        divide_among(wires, OpticalBox(3, None, 2))
     assert str(caught.value) == (
         "--ocs: the cables take 6 ports, and 2 boxes of 3 have 6: 1 short; 3 boxes hold them"
     )
     with pytest.raises(InfeasibleError) as caught:
-        share_among(wires, OpticalBox(2, None, 1))
+        divide_among(wires, OpticalBox(2, None, 1))
     assert str(caught.value) == (
         "--ocs: the cables take 6 ports, and 1 boxes of 2 have 2: 4 short; 3 boxes hold them"
     )
@@ -207,9 +207,9 @@ def test_as_many_cables_as_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> No
     wires = [wire(0, 1), wire(1, 2), wire(2, 0)]
     assert optical_planes.MAX_CABLES == 200_000
     monkeypatch.setattr(optical_planes, "MAX_CABLES", 3)
-    assert share_among(wires, OpticalBox(6)).n_planes == 1
+    assert divide_among(wires, OpticalBox(6)).n_planes == 1
     with pytest.raises(FormatError) as caught:
-        share_among([*wires, wire(0, 3)], OpticalBox(6))
+        divide_among([*wires, wire(0, 3)], OpticalBox(6))
     assert str(caught.value) == "--ocs: 4 cables, at most 3 are shared out"
 
 

@@ -19,8 +19,8 @@ from treadle.finder.building.floor import Floor, load_floor
 from treadle.finder.building.placement import (
     Objective,
     RackPlacement,
+    assign_racks,
     cable_totals,
-    place_nodes,
     placed_in_order,
 )
 from treadle.finder.cabling import cables
@@ -47,7 +47,7 @@ def length(topology: Topology, placement: RackPlacement, tail: int, head: int) -
 @pytest.mark.parametrize("objective", Objective)
 def test_totals_are_those_of_the_cables(name: str, size: int, objective: Objective) -> None:
     topology = parse(name)
-    found = place_nodes(topology, FLOOR, size, objective=objective)
+    found = assign_racks(topology, FLOOR, size, objective=objective)
     assert len({(rack, unit) for rack, unit in zip(found.rack, found.unit, strict=True)}) == topology.n_nodes
     assert max(Counter(found.rack[topology.compute_nodes].tolist()).values()) <= size
     assert 1 <= found.unit.min() <= found.unit.max() <= 48
@@ -83,8 +83,8 @@ def test_racks_are_the_best_of_all_for_six_nodes(seed: int) -> None:
         one = cable_totals(topology, RackPlacement(FLOOR, start.racks, 2, rack, unit, None))
         least[Objective.METRES] = min(least[Objective.METRES], one.metres)
         least[Objective.BUNDLES] = min(least[Objective.BUNDLES], one.bundles)
-    short = cable_totals(topology, place_nodes(topology, FLOOR, 2, objective=Objective.METRES))
-    few = cable_totals(topology, place_nodes(topology, FLOOR, 2, objective=Objective.BUNDLES))
+    short = cable_totals(topology, assign_racks(topology, FLOOR, 2, objective=Objective.METRES))
+    few = cable_totals(topology, assign_racks(topology, FLOOR, 2, objective=Objective.BUNDLES))
     assert float(short.metres) <= float(least[Objective.METRES]) * 1.01
     assert few.bundles == least[Objective.BUNDLES]
 
@@ -99,7 +99,7 @@ def test_no_swap_within_a_rack_saves_cable(seed: int) -> None:
             if random.random() < 0.15:
                 builder.duplex(name, other, 1)
     topology = builder.build()
-    found = place_nodes(topology, FLOOR, 8, objective=Objective.METRES)
+    found = assign_racks(topology, FLOOR, 8, objective=Objective.METRES)
     metres = cable_totals(topology, found).metres
     for one, other in permutations(range(16), 2):
         if found.rack[one] == found.rack[other]:
@@ -111,19 +111,19 @@ def test_no_swap_within_a_rack_saves_cable(seed: int) -> None:
 def test_a_thousand_nodes_have_forty_percent_fewer_metres() -> None:
     topology = parse('extension_cayley("16x4", "15,12/1,1", "0,0", 16, 366, 994, 289, 815)')
     plain = cable_totals(topology, placed_in_order(topology, Floor(), 32))
-    found = cable_totals(topology, place_nodes(topology, Floor(), 32, effort=0.25))
+    found = cable_totals(topology, assign_racks(topology, Floor(), 32, effort=0.25))
     assert found.metres < Fraction(6, 10) * plain.metres
 
 
 def test_the_list_has_racks_and_lengths(tmp_path: Path) -> None:
     built = treadle.cabling("torus:4,4", rack_size=4, floor=FLOOR)
-    rows = list(csv.DictReader(io.StringIO(built.sheet.text())))
+    rows = list(csv.DictReader(io.StringIO(built.sheet.csv())))
     assert len(rows) == 32
     assert built.totals is not None
     assert sum(float(row["length_m"]) for row in rows) == pytest.approx(float(built.totals.metres), abs=0.2)
     assert len({row["bundle"] for row in rows if row["from_rack"] != row["to_rack"]}) == built.totals.bundles
     assert all((float(row["length_m"]) <= 3) == (row["medium"] == "copper") for row in rows)
-    assert "rack" not in treadle.cabling("torus:4,4").sheet.text()
+    assert "rack" not in treadle.cabling("torus:4,4").sheet.csv()
 
 
 def test_floors_are_read(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_floors_are_read(tmp_path: Path) -> None:
     assert [rack.name for rack in floor.standing(4)] == ["r0c0", "r0c1", "r0c2", "r1c0"]
     path.write_text('racks = [{name = "A", x = "0m", y = "0m"}, {name = "B", x = "1m", y = "7m"}]')
     built = treadle.cabling("ring:4", rack_size=2, floor=path)
-    assert {row["from_rack"] for row in csv.DictReader(io.StringIO(built.sheet.text()))} == {"A", "B"}
+    assert {row["from_rack"] for row in csv.DictReader(io.StringIO(built.sheet.csv()))} == {"A", "B"}
     with pytest.raises(FormatError, match="the floor has 2 racks, and 4 are needed"):
         treadle.cabling("ring:4", rack_size=1, floor=path)
 

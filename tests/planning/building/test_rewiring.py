@@ -45,7 +45,7 @@ def replay(plan: RewiringPlan) -> None:
             (wire.head, wire.head_port, wire.tail, wire.tail_port) for wire in cables(now) if wire.is_duplex
         ]
     moves = [((names[a], p), (names[b], q), 1) for a, p, b, q in rows]
-    for row in csv.DictReader(io.StringIO(plan.text())):
+    for row in csv.DictReader(io.StringIO(plan.csv())):
         ends = [(row[f"{side}_node"], int(row[f"{side}_port"])) for side in ("from", "to")]
         moves.append((ends[0], ends[1], 1 if row["action"] == "connect" else -1))
     for one, other, by in moves:

@@ -14,9 +14,9 @@ from treadle.finder.building.build_prices import BuildPrices, load_prices
 from treadle.finder.building.cable_sheet import cable_sheet
 from treadle.finder.building.floor import Floor
 from treadle.finder.building.optical_planes import OpticalBox
-from treadle.finder.building.placement import cable_metres, place_nodes
-from treadle.finder.building.rivals import (
-    RivalRow,
+from treadle.finder.building.placement import assign_racks, cable_metres
+from treadle.finder.building.reference_topologies import (
+    ReferenceRow,
     _switched,
     _through_boxes,
     nearest_names,
@@ -24,7 +24,7 @@ from treadle.finder.building.rivals import (
 )
 from treadle.finder.cabling import cables
 from treadle.finder.designing.fabric import describe_fabric
-from treadle.planning import rivals
+from treadle.planning import compare_references
 from treadle.topologies import parse
 
 
@@ -46,7 +46,7 @@ def test_the_nearest_sizes(nodes: int, degree: int, names: list[str]) -> None:
 
 
 def test_rows_are_worth_what_their_fabrics_are() -> None:
-    found = rivals("torus:4,4", box="64,100")
+    found = compare_references("torus:4,4", box="64,100")
     assert [row.switches for row in found.rows[:2]] == [0, 1]
     for row in found.rows:
         if row.switches == 0:
@@ -68,9 +68,9 @@ def test_rows_are_worth_what_their_fabrics_are() -> None:
 
 def test_prices_are_added_up() -> None:
     prices = BuildPrices(node_port=Fraction(7), copper_reach=Fraction(4))
-    row = rivals("torus:4,4", rack_size=4, prices=prices).rows[0]
+    row = compare_references("torus:4,4", rack_size=4, prices=prices).rows[0]
     fabric = parse("torus:4,4")
-    lengths = cable_metres(fabric, place_nodes(fabric, Floor(), 4, effort=0.25))
+    lengths = cable_metres(fabric, assign_racks(fabric, Floor(), 4, effort=0.25))
     wanted = sum((23 + 16 * one if one <= 4 else 4 * one + 290 for one in lengths), Fraction(16 * 4 * 7))
     assert (row.price, row.metres, row.cables) == (wanted, sum(lengths), len(cables(fabric)))
 
@@ -79,11 +79,11 @@ def test_prices_are_added_up() -> None:
 def test_planes_of_switches_are_added_up(ports: int, steps: int) -> None:
     """Six nodes on two leaves with three spines: 12 cables, 18 of whose ends are at switches."""
     plane, prices = parse("leaf_spine(2, 3, gpus_per_leaf=3)"), BuildPrices(copper_reach=Fraction(4))
-    lengths = cable_metres(plane, place_nodes(plane, Floor(), 2, seed=3, effort=0.25))
+    lengths = cable_metres(plane, assign_racks(plane, Floor(), 2, seed=3, effort=0.25))
     each = sum(
         (23 + 16 * one if one <= 4 else 4 * one + 290 for one in lengths), 18 * 350 + 6 * Fraction(175)
     )
-    assert _switched(plane, "fat", ports, 2, Floor(), prices, 3) == RivalRow(
+    assert _switched(plane, "fat", ports, 2, Floor(), prices, 3) == ReferenceRow(
         f"{ports} x fat",
         *(6, ports, 12 * ports, 5 * ports, steps),
         *(Fraction(5, 6), 1.2, False),
@@ -94,9 +94,9 @@ def test_planes_of_switches_are_added_up(ports: int, steps: int) -> None:
 def test_fabrics_through_boxes_pay_for_fibres_and_boxes() -> None:
     """Whatever stands in the plain row stays but metres and price: two boxes of 40 ports for 32 cables."""
     fabric, prices = parse("torus:4,4"), BuildPrices(node_port=Fraction(7))
-    plain = RivalRow("plain", 16, 4, 32, 9, 5, Fraction(1, 3), 0.25, True, Fraction(1), Fraction(2))
+    plain = ReferenceRow("plain", 16, 4, 32, 9, 5, Fraction(1, 3), 0.25, True, Fraction(1), Fraction(2))
     box = OpticalBox(40, Fraction(25))
-    sheet = cable_sheet(fabric, place_nodes(fabric, Floor(), 4, seed=3, effort=0.25), box, prices)
+    sheet = cable_sheet(fabric, assign_racks(fabric, Floor(), 4, seed=3, effort=0.25), box, prices)
     assert sheet.planes is not None
     count = sheet.planes.n_planes
     fibres = sum((4 * one + 290 for one in sheet.metres), Fraction(0))
@@ -126,4 +126,4 @@ def test_prices_are_read(tmp_path: Path) -> None:
             load_prices(path)
         assert str(path) in str(caught.value)
     with pytest.raises(FormatError, match="has switches, or its"):
-        rivals("dgx_a100:1")
+        compare_references("dgx_a100:1")

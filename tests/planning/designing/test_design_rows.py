@@ -16,7 +16,7 @@ from treadle.finder.designing import design_rows, hybrids
 from treadle.finder.designing.candidates import named_option
 from treadle.finder.designing.design_result import DesignResult, DesignRow
 from treadle.finder.designing.placements import PricedFabric
-from treadle.finder.evaluate import GroupFigures
+from treadle.finder.evaluate import GroupCosts
 from treadle.finder.measure import FlowRate, Option
 from treadle.finder.workload import Call, Exchange, Network, Workload
 from treadle.planning import design
@@ -41,8 +41,8 @@ def ring() -> Option:
 def test_sizes_that_are_shown() -> None:
     calls = (Call(GATHER, 9), Call(SUM, 5), Call(SUM, 7, group_size=3), Call(SUM, 6))
     workload = Workload("w", calls)
-    assert design_rows.shown_bytes(workload) == 7
-    assert design_rows.shown_bytes(Workload("w", calls[:1])) == 2**20
+    assert design_rows.format_sizes(workload) == 7
+    assert design_rows.format_sizes(Workload("w", calls[:1])) == 2**20
     assert design_rows.size_of(workload, CollectiveKind.ALLREDUCE) == 6
     assert design_rows.size_of(workload, CollectiveKind.ALLGATHER) == 9
     assert design_rows.size_of(workload, CollectiveKind.REDUCE_SCATTER) == 7
@@ -162,7 +162,7 @@ def test_what_was_found_now_and_what_was_kept(torus: Option, ring: Option) -> No
     found = result_of(torus, ring, efforts=(effort,), kept=(expression(ring.candidate.construction),))
     first, second = found.rows
     assert (found.is_fresh(first), found.is_fresh(second)) == (True, False)
-    assert (found.is_kept(first), found.is_kept(second)) == (False, True)
+    assert (found.is_cached(first), found.is_cached(second)) == (False, True)
     assert first.placement is None
 
 
@@ -171,7 +171,7 @@ def test_products_cost_what_their_factors_do(torus: Option) -> None:
     three, four = named_option("complete(3)", 3, 2), named_option("complete(4)", 4, 3)
     one = hybrids._group_figures([three], 5, 12)
     # six ordered pairs at distance 1 of nine; 5/2 of the share, in groups of three of twelve nodes
-    assert one == GroupFigures(
+    assert one == GroupCosts(
         1,
         Fraction(5, 2) * Fraction(2, 3),
         Fraction(5, 2) * Fraction(2, 3),

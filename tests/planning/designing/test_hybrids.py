@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from treadle.errors import InfeasibleError
-from treadle.finder.designing.design_flow import AlltoallFigures
+from treadle.finder.designing.design_flow import AlltoallRates
 from treadle.finder.designing.design_result import DesignResult
 from treadle.finder.designing.hybrids import mesh_sizes
 from treadle.finder.workload import Call, Exchange, Network, Workload
@@ -26,7 +26,7 @@ def _designed(nodes: int, degree: int, *calls: Call, two_way: bool = False) -> D
         network=Network(alpha_s=ALPHA, bandwidth_bytes_per_s=RATE),
         workload=Workload("groups", calls),
         bidirectional=two_way,
-        alltoall=AlltoallFigures.BOUND,
+        alltoall=AlltoallRates.BOUND,
         use_cache=False,
     )
 

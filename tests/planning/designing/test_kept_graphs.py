@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from treadle.finder.construction import expression
+from treadle.finder.designing.cached_graphs import _is_graph, cache_graphs, cached_graphs
 from treadle.finder.designing.candidates import named_option
-from treadle.finder.designing.design_flow import AlltoallFigures
+from treadle.finder.designing.design_flow import AlltoallRates
 from treadle.finder.designing.design_result import DesignResult
-from treadle.finder.designing.kept_graphs import _is_graph, keep_graphs, kept_graphs
 from treadle.finder.searches.fresh import SearchLimit
 from treadle.finder.workload import Network, allreduce_of
 from treadle.planning import design
@@ -23,7 +23,7 @@ def designed(cache: Path, search: int | None = None, *, use_cache: bool = True) 
         4,
         network=Network(alpha_s=1e-5, bandwidth_bytes_per_s=12_500_000_000),
         workload=allreduce_of(2**20),
-        alltoall=AlltoallFigures.BOUND,
+        alltoall=AlltoallRates.BOUND,
         search=None if search is None else SearchLimit(sets=search),
         cache=cache,
         use_cache=use_cache,
@@ -43,8 +43,8 @@ def test_what_was_found_is_known_to_the_next_design(tmp_path: Path) -> None:
     assert set(after.kept) == {row.option.expression for row in found.rows if found.is_fresh(row)}
     assert after.efforts == before.efforts == ()
     assert figures(designed(tmp_path, use_cache=False)) == figures(before)
-    assert kept_graphs(90, 4, tmp_path, bidirectional=True) == ()
-    assert kept_graphs(91, 4, tmp_path, bidirectional=False) == ()
+    assert cached_graphs(90, 4, tmp_path, bidirectional=True) == ()
+    assert cached_graphs(91, 4, tmp_path, bidirectional=False) == ()
 
 
 @pytest.mark.parametrize(
@@ -61,19 +61,19 @@ def test_what_was_found_is_known_to_the_next_design(tmp_path: Path) -> None:
 def test_only_graphs_of_the_size_are_taken(tmp_path: Path, graphs: object) -> None:
     """A torus of 9 x 10 is one; its figures are computed, and no file is opened."""
     torus = named_option("torus(9, 10)", 90, 4).candidate
-    keep_graphs(90, 4, [torus], tmp_path, bidirectional=False)
-    assert [one.construction for one in kept_graphs(90, 4, tmp_path, bidirectional=False)] == [
+    cache_graphs(90, 4, [torus], tmp_path, bidirectional=False)
+    assert [one.construction for one in cached_graphs(90, 4, tmp_path, bidirectional=False)] == [
         torus.construction
     ]
     (path,) = tmp_path.glob("*.graphs")
     path.write_text(json.dumps({"nodes": 90, "degree": 4, "graphs": graphs}))
-    found = kept_graphs(90, 4, tmp_path, bidirectional=False)
+    found = cached_graphs(90, 4, tmp_path, bidirectional=False)
     texts = {expression(one.construction) for one in found}
     assert texts <= {"torus(9, 10)", 'torus(9, 10, bandwidth="2B/s")'}
     assert all(one.steps == 9 for one in found)
     for damaged in (b"", b"[]", b"\xff", b'{"nodes": 90}', b"[" * 2000):
         path.write_bytes(damaged)
-        assert kept_graphs(90, 4, tmp_path, bidirectional=False) == ()
+        assert cached_graphs(90, 4, tmp_path, bidirectional=False) == ()
 
 
 def test_calls_of_the_catalogue_are_graphs() -> None:
@@ -85,10 +85,10 @@ def test_calls_of_the_catalogue_are_graphs() -> None:
 
 def test_files_larger_than_any_that_is_kept_are_not_read(tmp_path: Path) -> None:
     torus = named_option("torus(9, 10)", 90, 4).candidate
-    keep_graphs(90, 4, [torus], tmp_path, bidirectional=False)
+    cache_graphs(90, 4, [torus], tmp_path, bidirectional=False)
     (path,) = tmp_path.glob("*.graphs")
     text = path.read_bytes()
     path.write_bytes(text + b" " * (2**16 - len(text)))
-    assert len(kept_graphs(90, 4, tmp_path, bidirectional=False)) == 1
+    assert len(cached_graphs(90, 4, tmp_path, bidirectional=False)) == 1
     path.write_bytes(text + b" " * (2**16 + 1 - len(text)))
-    assert kept_graphs(90, 4, tmp_path, bidirectional=False) == ()
+    assert cached_graphs(90, 4, tmp_path, bidirectional=False) == ()

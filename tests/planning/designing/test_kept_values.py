@@ -216,5 +216,5 @@ def test_a_folder_that_cannot_be_written_costs_time_only(plan: Plan, tmp_path: P
     question = {"topology": plan.topology.name, "collective": "allgather"}
     for _ in range(2):
         assert store.cached_plan(question, lambda: plan, directory=file) == (plan, False)
-    store.keep_value(file / "x.rate", {"rate": 1})
+    store.store_value(file / "x.rate", {"rate": 1})
     assert file.read_text() == "x"

@@ -11,7 +11,7 @@ from functools import cache
 import pytest
 
 from treadle.finder.construction import DegreeExpansion, Placed, construction_of
-from treadle.finder.designing.design_flow import AlltoallFigures
+from treadle.finder.designing.design_flow import AlltoallRates
 from treadle.finder.designing.design_result import DesignResult
 from treadle.finder.workload import Call, Exchange, Network, Workload
 from treadle.planning import bound, design, design_plan, verify
@@ -30,7 +30,7 @@ def _designed(expression: str, *calls: Call) -> DesignResult:
         topology.n_links // topology.n_nodes,
         network=Network(alpha_s=ALPHA, bandwidth_bytes_per_s=RATE),
         workload=Workload("groups", calls),
-        alltoall=AlltoallFigures.BOUND,
+        alltoall=AlltoallRates.BOUND,
         topology=expression,
         use_cache=False,
     )
@@ -59,7 +59,7 @@ def test_the_relabelled_fabric_has_what_is_promised() -> None:
 
 def test_the_sheet_says_where_ranks_live() -> None:
     best = _designed(SCATTERED, _gather(4)).best
-    rows = list(csv.DictReader(io.StringIO(best.placement_text())))
+    rows = list(csv.DictReader(io.StringIO(best.placement_summary())))
     own, placed = parse(SCATTERED), best.option.topology
     assert [int(row["rank"]) for row in rows] == list(range(16))
     assert [int(row["number"]) for row in rows] == list(best.placement or ())

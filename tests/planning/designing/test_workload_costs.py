@@ -15,7 +15,7 @@ from treadle.finder.designing.candidates import check_pairs, improving, named_op
 from treadle.finder.designing.design_limits import design_limits
 from treadle.finder.designing.known_fabrics import KnownFabric, is_beaten, known_fabrics
 from treadle.finder.designing.placements import PlacementPace, placement_sheet, rank_groups
-from treadle.finder.evaluate import GroupFigures
+from treadle.finder.evaluate import GroupCosts
 from treadle.finder.measure import LARGEST_MEASURED, Option
 from treadle.finder.workload import Call, Exchange, Network, Workload
 from treadle.topologies import parse
@@ -54,7 +54,7 @@ def test_calls_add_up_by_their_counts(torus: Option) -> None:
 
 
 def test_groups_are_looked_up_by_size_and_stride(torus: Option) -> None:
-    figures = GroupFigures(3, Fraction(5), Fraction(7), 11)
+    figures = GroupCosts(3, Fraction(5), Fraction(7), 11)
     calls = workload(Call(GATHER, 8, group_size=3, stride=3), Call(SCATTER, 8, group_size=3))
     other = replace(figures, steps=1, t_b_reduce=Fraction(2))
     costs = workload_costs.costs_of(torus, calls, NETWORK, 9, {(3, 3): figures, (3, 1): other})
@@ -92,7 +92,7 @@ def test_nothing_is_below_moores_bound_and_the_distances(torus: Option) -> None:
     assert workload_costs.least_seconds(torus, workload(Call(SCATTER, 9)), NETWORK, 9, {}) == pytest.approx(
         1 + 8 / 9 * (9 / 8 + 9 / 4)
     )
-    figures = GroupFigures(1, Fraction(9), Fraction(9), 5, least=Fraction(1, 2), least_reduce=Fraction(3))
+    figures = GroupCosts(1, Fraction(9), Fraction(9), 5, least=Fraction(1, 2), least_reduce=Fraction(3))
     calls = workload(Call(GATHER, 8, group_size=3), Call(SCATTER, 8, group_size=3))
     found = workload_costs.least_seconds(torus, calls, NETWORK, 9, {(3, 1): figures})
     assert found == pytest.approx((1 / 2 + 2 / 3) + (1 / 2 + 3 * (1 + 2)))
@@ -100,7 +100,7 @@ def test_nothing_is_below_moores_bound_and_the_distances(torus: Option) -> None:
 
 def test_fabrics_in_parts_have_no_bound_over_all_nodes(torus: Option) -> None:
     parts = replace(torus, parts=3)
-    figures = GroupFigures(1, Fraction(1), Fraction(1), 5)
+    figures = GroupCosts(1, Fraction(1), Fraction(1), 5)
     calls = workload(Call(GATHER, 8, group_size=3))
     assert workload_costs.least_seconds(parts, calls, NETWORK, 9, {(3, 1): figures}) is not None
     more = workload(*calls.calls, Call(EXCHANGE, 8))
@@ -109,7 +109,7 @@ def test_fabrics_in_parts_have_no_bound_over_all_nodes(torus: Option) -> None:
 
 def test_exact_rates_are_of_the_kinds_that_are_asked_for(torus: Option) -> None:
     """Groups of three are rings that have two of the four links of each: 2/3 of the data over these."""
-    figures, exact = GroupFigures(1, Fraction(9), Fraction(9), 5), Fraction(2, 3) * 2
+    figures, exact = GroupCosts(1, Fraction(9), Fraction(9), 5), Fraction(2, 3) * 2
     shared = {(3, 1): figures}
     asked = workload(Call(SCATTER, 8, group_size=3))
     found = workload_costs.with_exact_rates(torus, shared, asked, 9)
@@ -129,7 +129,7 @@ def test_exact_rates_are_of_the_kinds_that_are_asked_for(torus: Option) -> None:
 
 def test_one_way_fabrics_have_two_rates() -> None:
     ring = named_option("uni_ring(2, 6)", 6, 2)
-    figures = GroupFigures(1, Fraction(99), Fraction(98), 5)
+    figures = GroupCosts(1, Fraction(99), Fraction(98), 5)
     for kinds, told in (((GATHER,), (True, False)), ((SCATTER,), (False, True)), ((SUM,), (True, True))):
         calls = workload(*(Call(kind, 8, group_size=3) for kind in kinds))
         found = workload_costs.with_exact_rates(ring, {(3, 1): figures}, calls, 6)[3, 1]

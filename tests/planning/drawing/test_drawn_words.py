@@ -11,13 +11,13 @@ import pytest
 
 from treadle.drawing import draw as draw_module
 from treadle.drawing import tree_hops
-from treadle.drawing.draw import check_picture_name, smaller_side
-from treadle.drawing.notebook_picture import picture_of
+from treadle.drawing.draw import check_drawing_name, smaller_side
+from treadle.drawing.notebook_drawing import draw_inline
 from treadle.drawing.tree_hops import tree_depths
 from treadle.errors import FormatError
+from treadle.schedules.certificate import BottleneckCut
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Direction
-from treadle.schedules.witness import CutWitness
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
 
@@ -77,7 +77,7 @@ def plan(kind: CollectiveKind, **fields: Any) -> Any:
 def test_cuts_are_told_from_the_smaller_side(
     kind: CollectiveKind, nodes: tuple[int, ...], fields: dict[str, Any], words: str
 ) -> None:
-    found = smaller_side(plan(kind, **fields), CutWitness(nodes))
+    found = smaller_side(plan(kind, **fields), BottleneckCut(nodes))
     assert found.words == words
     assert 2 * int(found.inside.sum()) <= 4
 
@@ -158,12 +158,12 @@ def test_hops_are_those_of_the_heaviest_tree() -> None:
 
 @pytest.mark.parametrize("name", ["a.svg", "b.PNG", Path("c/d.pdf")])
 def test_pictures_end_in_their_format(name: Path | str) -> None:
-    check_picture_name(name)
+    check_drawing_name(name)
     with pytest.raises(FormatError) as error:
-        check_picture_name(f"{name}.gif")
+        check_drawing_name(f"{name}.gif")
     assert str(error.value) == f"picture {name}.gif: expected a name that ends in .svg, .png or .pdf"
     with pytest.raises(FormatError):
-        check_picture_name("svg")
+        check_drawing_name("svg")
 
 
 def test_titles_of_fabrics() -> None:
@@ -177,9 +177,9 @@ def test_titles_of_fabrics() -> None:
 
 def test_notebooks_draw_fabrics_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
     ring = parse("ring(4)")
-    monkeypatch.setattr("treadle.drawing.notebook_picture._MOST_NODES", 4)
-    assert picture_of(ring).startswith(b"<svg")
-    assert picture_of(SimpleNamespace(fabric_to_draw=lambda: ring)) == picture_of(ring)
-    assert picture_of(SimpleNamespace(fabric_to_draw=lambda: None)) == b""
-    assert picture_of(parse("ring(5)")) == b""
-    assert picture_of(3) == b""
+    monkeypatch.setattr("treadle.drawing.notebook_drawing._MOST_NODES", 4)
+    assert draw_inline(ring).startswith(b"<svg")
+    assert draw_inline(SimpleNamespace(fabric_to_draw=lambda: ring)) == draw_inline(ring)
+    assert draw_inline(SimpleNamespace(fabric_to_draw=lambda: None)) == b""
+    assert draw_inline(parse("ring(5)")) == b""
+    assert draw_inline(3) == b""

@@ -12,7 +12,7 @@ from harness.summaries import tree_front_summary
 
 pytest.importorskip("matplotlib", reason="matplotlib: not installed; pip install 'treadle[plot]'")
 
-from treadle.drawing import comparison_picture, front_picture
+from treadle.drawing import comparison_plot, front_plot
 from treadle.errors import ScheduleError
 from treadle.schedulers.tree_front import TreeFront, TreePoint, _undominated
 from treadle.schedules.collective import CollectiveKind
@@ -65,8 +65,8 @@ def test_times_are_multiples_of_the_quickest(monkeypatch: pytest.MonkeyPatch) ->
     )
     figure = drawn(
         monkeypatch,
-        comparison_picture,
-        lambda: comparison_picture.comparison_picture(found, title="times", file_format="svg"),
+        comparison_plot,
+        lambda: comparison_plot.plot_comparison(found, title="times", file_format="svg"),
     )
     assert [(label, ratios) for label, ratios in lines(figure) if not label.startswith("_")] == [
         ("one, twin", [1.0, 1.0, 2.0]),
@@ -90,8 +90,8 @@ def test_without_all_bounds_and_losers_neither_is_told(monkeypatch: pytest.Monke
     found = compared(row("one", 2.0, 4.0, 8.0, bounds=(1.0, None, 1.0)), row("two", 4.0, 2.0, 8.0))
     figure = drawn(
         monkeypatch,
-        comparison_picture,
-        lambda: comparison_picture.comparison_picture(found, file_format="svg"),
+        comparison_plot,
+        lambda: comparison_plot.plot_comparison(found, file_format="svg"),
     )
     assert [label for label, _ in lines(figure)] == ["one", "two"]
 
@@ -101,7 +101,7 @@ def test_without_all_bounds_and_losers_neither_is_told(monkeypatch: pytest.Monke
     [(1, "a"), (3, "a, b, c"), (4, "a, b, c and 1 more"), (5, "a, b, c and 2 more")],
 )
 def test_lines_of_several_have_three_names(n: int, label: str) -> None:
-    assert comparison_picture._label(list("abcde")[:n]) == label
+    assert comparison_plot._label(list("abcde")[:n]) == label
 
 
 def test_one_size_is_no_picture() -> None:
@@ -111,7 +111,7 @@ def test_one_size_is_no_picture() -> None:
         (compared(), "picture: 0 schedulers were simulated at 3 sizes; expected two or more"),
     ):
         with pytest.raises(ScheduleError, match=f"^{words}$"):
-            comparison_picture.comparison_picture(found)
+            comparison_plot.plot_comparison(found)
 
 
 def point(height: int, trees: int, algbw: int, most: int | None = None) -> TreePoint:
@@ -134,8 +134,8 @@ def test_throughput_by_height(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     figure = drawn(
         monkeypatch,
-        front_picture,
-        lambda: front_picture.front_picture(found, title="front", file_format="svg"),
+        front_plot,
+        lambda: front_plot.plot_front(found, title="front", file_format="svg"),
     )
     (axes,) = figure.axes
     told = [
@@ -150,7 +150,7 @@ def test_throughput_by_height(monkeypatch: pytest.MonkeyPatch) -> None:
     assert proved.get_offsets().tolist() == [[1.0, 9.0], [3.0, 15.0]]
     assert (axes.get_ylim()[0], axes.get_title()) == (0.0, "front")
     bare = front(point(1, 1, 5 * giga))
-    again = drawn(monkeypatch, front_picture, lambda: front_picture.front_picture(bare, file_format="svg"))
+    again = drawn(monkeypatch, front_plot, lambda: front_plot.plot_front(bare, file_format="svg"))
     assert not again.axes[0].collections
 
 
@@ -218,7 +218,7 @@ def test_bars_of_a_step(devices: int, names: list[str], monkeypatch: pytest.Monk
     figure = drawn(
         monkeypatch,
         step_trace,
-        lambda: step_trace.step_picture(stepped(devices), "a step", file_format="svg"),
+        lambda: step_trace.step_drawing(stepped(devices), "a step", file_format="svg"),
     )
     (axes,) = figure.axes
     assert [label.get_text() for label in axes.get_yticklabels()] == names
@@ -248,7 +248,7 @@ def test_a_picture_has_room_for_some_lanes(monkeypatch: pytest.MonkeyPatch) -> N
     assert step_trace.MOST_LANES == 32
     monkeypatch.setattr(step_trace, "MOST_LANES", 3)
     figure = drawn(
-        monkeypatch, step_trace, lambda: step_trace.step_picture(stepped(2), "", file_format="svg")
+        monkeypatch, step_trace, lambda: step_trace.step_drawing(stepped(2), "", file_format="svg")
     )
     assert len(figure.axes[0].get_yticks()) == 3
     assert len(figure.axes[0].collections) == 3
@@ -256,7 +256,7 @@ def test_a_picture_has_room_for_some_lanes(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_step_of_nothing_is_an_empty_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     nothing = Timeline((), (), ())
-    figure = drawn(monkeypatch, step_trace, lambda: step_trace.step_picture(nothing, "", file_format="svg"))
+    figure = drawn(monkeypatch, step_trace, lambda: step_trace.step_drawing(nothing, "", file_format="svg"))
     assert figure.axes[0].get_xlim() == (0.0, 1.0)
     assert not figure.legends
     assert float(figure.get_size_inches()[1]) == pytest.approx(2.4)

@@ -12,10 +12,10 @@ import pytest
 from shortcuts.switched_ranks import in_boxes, linked_boxes
 from treadle.cli.main import main
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.planning import pose, tree_front
+from treadle.planning import make_problem, tree_front
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
+from treadle.synthesis.trees.few.bounded_height_lp import bounded_height_trees
 from treadle.synthesis.trees.few.height_bound import bounded, least_tree
-from treadle.synthesis.trees.few.low_program import low_trees
 from treadle.synthesis.trees.instance import instance_of
 from treadle.topologies import parse
 from treadle.verification.schedules import verify
@@ -55,7 +55,7 @@ def test_bounds_of_a_height_meet_the_trees() -> None:
     """Four GPUs in two boxes of direct links: straight to all, and in two hops."""
     for fabric, height in ((linked_boxes(2, 3), 1), (in_boxes(2, 2), 1), (parse("ring(5)"), 2)):
         problem = instance_of(fabric, on_all_ranks(fabric, CollectiveKind.ALLGATHER))
-        found = bounded(low_trees(problem, height))
+        found = bounded(bounded_height_trees(problem, height))
         assert found is not None
         attained = float(problem.bandwidths.max()) / found.found.time
         assert attained <= float(found.rate) * (1 + 1e-9)
@@ -64,7 +64,7 @@ def test_bounds_of_a_height_meet_the_trees() -> None:
 
 @pytest.mark.parametrize("kind", ["allgather", "reduce-scatter"])
 def test_points(kind: str) -> None:
-    problem = pose(in_boxes(2, 3), kind)
+    problem = make_problem(in_boxes(2, 3), kind)
     front = tree_front(problem, trees=(1, 2))
     assert front.points
     for point in front.points:
@@ -87,13 +87,13 @@ def test_points(kind: str) -> None:
 
 
 def test_what_is_refused() -> None:
-    ring = pose(parse("ring(6)"), "allgather")
+    ring = make_problem(parse("ring(6)"), "allgather")
     with pytest.raises(InfeasibleError, match="expected trees of height 2"):
         tree_front(ring, max_height=2)
     with pytest.raises(ScheduleError, match="expected trees and heights of at least 1"):
         tree_front(ring, trees=())
     with pytest.raises(ScheduleError, match="allreduce is not supported"):
-        tree_front(pose(parse("ring(4)"), "allreduce"))
+        tree_front(make_problem(parse("ring(4)"), "allreduce"))
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from samples.foreign import foreign_files
 from treadle import planning
 from treadle.api.simulate import simulate
 from treadle.errors import TreadleError
-from treadle.schedulers.third_party.placed_schedules import place_file
+from treadle.schedulers.third_party.placed_schedules import route_file
 from treadle.topologies import parse
 
 NUMBERS = (b"0", b"-1", b"3", b"7", b"64", b"4096", b"1000000", b"99999999999", b"0.5")
@@ -57,11 +57,11 @@ def test_damaged_files_end_in_a_verdict_or_one_line(name: str, tmp_path: Path) -
     data, fabric, draw = made(), parse(fabric_name), random.Random(name)
     path, passed, refused = tmp_path / "file", 0, []
     path.write_bytes(data)
-    assert place_file(path, fabric).report.is_ok
+    assert route_file(path, fabric).report.is_ok
     for _ in range(70):
         path.write_bytes(damaged(data, draw))
         try:
-            placed = place_file(path, fabric)
+            placed = route_file(path, fabric)
         except TreadleError as error:
             refused.append(str(error))
             continue

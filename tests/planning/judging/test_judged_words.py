@@ -13,20 +13,20 @@ import pytest
 
 from treadle import planning
 from treadle.errors import FormatError, ScheduleError, TreadleError
-from treadle.inputs import texts
-from treadle.inputs.texts import read_text, told_name, verify_text
+from treadle.inputs import runtime_files
+from treadle.inputs.runtime_files import read_runtime_file, report_name, verify_runtime_file
 from treadle.inputs.verification import _notes, part_that_is_known
-from treadle.planning import UnverifiedPlanError, place_schedule, pose, program_of, solve, verify
+from treadle.planning import UnverifiedPlanError, make_problem, program_of, route_schedule, solve, verify
 from treadle.program.program import OperationKind
 from treadle.schedulers.third_party.placed_schedules import (
     _has_equal_parts,
     _refused,
     _told_apart,
-    place_schedules,
-    violation_text,
+    format_violations,
+    route_schedules,
 )
 from treadle.schedules.alltoall.demands import Demands
-from treadle.simulation.point_to_point import Shortfall, _loads, shortfall
+from treadle.simulation.point_to_point import PointToPointGap, _loads, point_to_point_gap
 from treadle.topologies import TopologyBuilder, parse, topology_hash
 from treadle.verification.violations import ViolationKind
 
@@ -49,37 +49,37 @@ def test_names_that_tell_files_apart(path: str, others: list[str], name: str) ->
 
 def test_schedules_of_one_name_are_numbered() -> None:
     ring = solve("ring:4", "allgather", algorithm="ring")
-    problem = pose("ring:4", "allgather")
+    problem = make_problem("ring:4", "allgather")
     other = solve("ring:4", "allgather")
-    placed = place_schedules([ring, ring.plan, other, ring], problem)
+    placed = route_schedules([ring, ring.plan, other, ring], problem)
     assert [one.name for one in placed] == ["ring", "ring (2)", other.plan.algorithm, "ring (3)"]
     assert [one.form for one in placed] == ["plan"] * 4
     assert all(one.report.is_ok for one in placed)
-    assert place_schedule(ring, problem, name="mine").name == "mine"
+    assert route_schedule(ring, problem, name="mine").name == "mine"
 
 
 def faults(placed: planning.PlacedSchedule) -> list[str]:
-    return [violation_text(one) for one in placed.report.violations]
+    return [format_violations(one) for one in placed.report.violations]
 
 
 def test_what_is_refused_says_why() -> None:
-    problem = pose("ring:4", "allgather")
+    problem = make_problem("ring:4", "allgather")
     found = _refused("a", "f", problem, "one", "two")
     assert (found.name, found.form, found.problem) == ("a", "f", problem)
     assert faults(found) == ["one", "two"]
     assert {one.kind for one in found.report.violations} == {ViolationKind.TEXT}
     assert found.trees is None
     ring = solve("ring:4", "allgather")
-    assert faults(place_schedule(ring, pose("ring:4", "reduce-scatter"))) == [
+    assert faults(route_schedule(ring, make_problem("ring:4", "reduce-scatter"))) == [
         "it is for allgather, asked for is reduce-scatter"
     ]
-    assert faults(place_schedule(ring, pose("ring:4", "allgather", weights=[1, 2, 3, 4]))) == [
+    assert faults(route_schedule(ring, make_problem("ring:4", "allgather", weights=[1, 2, 3, 4]))) == [
         "the plan is for other ranks, groups, weights or demands"
     ]
-    moved = place_schedule(ring, pose("complete:4", "allgather"))
+    moved = route_schedule(ring, make_problem("complete:4", "allgather"))
     assert moved.notes == ("the plan was made for ring(4); its claims are left aside",)
-    assert moved.trees == place_schedule(ring, problem).trees
-    assert place_schedule(ring, problem).notes == ()
+    assert moved.trees == route_schedule(ring, problem).trees
+    assert route_schedule(ring, problem).notes == ()
 
 
 GROUPED = "it is for one group of ranks; a plan of all groups can stand here"
@@ -98,14 +98,14 @@ GROUPED = "it is for one group of ranks; a plan of all groups can stand here"
 def test_programs_and_texts_keep_their_names_where_they_are_refused(
     asked: str, words: dict[str, Any], said: list[str], tmp_path: Path
 ) -> None:
-    plan, problem = solve("ring:4", "allgather").plan, pose("ring:4", asked, **words)
+    plan, problem = solve("ring:4", "allgather").plan, make_problem("ring:4", asked, **words)
     path = tmp_path / "ring.xml"
     path.write_text(planning.lower(plan).text)
-    placed = place_schedule(path, problem)
+    placed = route_schedule(path, problem)
     assert (placed.name, placed.form, placed.problem) == ("ring.xml", "msccl-xml", problem)
     assert [one.endswith(two) for one, two in zip(faults(placed), said, strict=True)] == [True] * len(said)
     if words.get("axes") or not words:
-        found = place_schedule(program_of(plan, 2**20), problem, name="own")
+        found = route_schedule(program_of(plan, 2**20), problem, name="own")
         assert (found.name, found.form, found.problem, faults(found)) == ("own", "Program", problem, said)
 
 
@@ -113,25 +113,27 @@ def test_programs_for_something_else() -> None:
     program = program_of(solve("ring:4", "allgather").plan, 2**20)
 
     def told(fabric: str, kind: str, **words: Any) -> list[str]:
-        return faults(place_schedule(program, pose(fabric, kind, **words)))
+        return faults(route_schedule(program, make_problem(fabric, kind, **words)))
 
     assert told("ring:4", "reduce-scatter") == ["it is for allgather, asked for is reduce-scatter"]
     assert told("ring:5", "allgather") == ["it has 4 ranks, the collective 5"]
     assert told("ring:4", "allgather", weights=[1, 1, 1, 2]) == ["programs are judged for shards of one size"]
     assert told("ring:4", "allgather", weights=[3, 3, 3, 3]) == []
     rooted = program_of(solve("ring:4", "broadcast", root=1).plan, 2**20)
-    assert faults(place_schedule(rooted, pose("ring:4", "broadcast", root=2))) == [
+    assert faults(route_schedule(rooted, make_problem("ring:4", "broadcast", root=2))) == [
         "it is for broadcast, asked for is broadcast"
     ]
-    good = place_schedule(program, pose("ring:4", "allgather"))
+    good = route_schedule(program, make_problem("ring:4", "allgather"))
     assert (good.name, good.form, good.report.algbw) == ("Program", "Program", Fraction(8, 3))
 
 
 def test_shards_of_one_size() -> None:
-    assert _has_equal_parts(pose("ring:4", "allgather"))
-    assert _has_equal_parts(pose("ring:4", "allgather", weights=[2, 2, 2, 2]))
-    assert not _has_equal_parts(pose("ring:4", "allgather", weights=[2, 2, 2, 1]))
-    assert not _has_equal_parts(pose("ring:4", "alltoall", demands=Demands([[0, 1, 1, 1]] + [[0] * 4] * 3)))
+    assert _has_equal_parts(make_problem("ring:4", "allgather"))
+    assert _has_equal_parts(make_problem("ring:4", "allgather", weights=[2, 2, 2, 2]))
+    assert not _has_equal_parts(make_problem("ring:4", "allgather", weights=[2, 2, 2, 1]))
+    assert not _has_equal_parts(
+        make_problem("ring:4", "alltoall", demands=Demands([[0, 1, 1, 1]] + [[0] * 4] * 3))
+    )
 
 
 def test_false_plans_name_their_first_fault() -> None:
@@ -220,40 +222,40 @@ def test_texts_of_the_most_bytes_and_one_more(tmp_path: Path, monkeypatch: pytes
     path = tmp_path / "text"
     text = planning.lower(solve("ring:4", "allgather")).text
     path.write_text(text)
-    assert texts.MAX_TEXT == 256 * 2**20
-    monkeypatch.setattr(texts, "_HEAD", 64)
-    assert told_name(path) == "msccl-xml"
-    monkeypatch.setattr(texts, "MAX_TEXT", len(text))
-    assert read_text(path) == text
-    monkeypatch.setattr(texts, "MAX_TEXT", len(text) - 1)
+    assert runtime_files.MAX_TEXT == 256 * 2**20
+    monkeypatch.setattr(runtime_files, "_HEAD", 64)
+    assert report_name(path) == "msccl-xml"
+    monkeypatch.setattr(runtime_files, "MAX_TEXT", len(text))
+    assert read_runtime_file(path) == text
+    monkeypatch.setattr(runtime_files, "MAX_TEXT", len(text) - 1)
     with pytest.raises(FormatError) as caught:
-        read_text(path)
+        read_runtime_file(path)
     assert str(caught.value) == f"{path}: is larger than {len(text) - 1} bytes, the most that is read"
     monkeypatch.undo()
     path.write_bytes(text.encode() + b"\xff")
     with pytest.raises(FormatError) as caught:
-        read_text(path)
+        read_runtime_file(path)
     assert str(caught.value) == f"{path}:87:1: byte 0xff is not valid UTF-8"
 
 
 def test_files_that_are_no_texts(tmp_path: Path) -> None:
-    assert (told_name(tmp_path), read_text(tmp_path)) == ("", None)
+    assert (report_name(tmp_path), read_runtime_file(tmp_path)) == ("", None)
     (tmp_path / "other").write_text("no text of ours")
-    assert (told_name(tmp_path / "other"), read_text(tmp_path / "other")) == ("", None)
+    assert (report_name(tmp_path / "other"), read_runtime_file(tmp_path / "other")) == ("", None)
     for kind in (str, Path):
         with pytest.raises(FormatError) as caught:
-            place_schedule(kind(tmp_path / "none"), pose("ring:4", "allgather"))
+            route_schedule(kind(tmp_path / "none"), make_problem("ring:4", "allgather"))
         assert str(caught.value) == f"{tmp_path / 'none'}: cannot be read: No such file or directory"
     with pytest.raises(FormatError) as caught:
-        verify_text("no text of ours", source="here")
+        verify_runtime_file("no text of ours", source="here")
     assert str(caught.value) == "here: neither a plan nor a runtime file of a known format"
     with pytest.raises(TreadleError, match="neither a plan nor a schedule of a known format"):
-        place_schedule(tmp_path / "other", pose("ring:4", "allgather"))
+        route_schedule(tmp_path / "other", make_problem("ring:4", "allgather"))
 
 
 def test_nothing_is_lacking_where_ranks_do_all() -> None:
     plan = solve("ring:4", "allreduce").plan
-    assert shortfall(plan.topology, plan.collective, program_of(plan, 2**20)) is None
+    assert point_to_point_gap(plan.topology, plan.collective, program_of(plan, 2**20)) is None
 
 
 def test_what_switches_did_is_done_by_ranks() -> None:
@@ -267,12 +269,12 @@ def test_what_switches_did_is_done_by_ranks() -> None:
     star = replace(plain, multicast=able, aggregation=able, turns_round=able)
     plan = solve(star, "broadcast", multicast=True).plan
     program = program_of(plan, 2**20)
-    found = shortfall(plan.topology, plan.collective, program)
+    found = point_to_point_gap(plan.topology, plan.collective, program)
     assert plan.algbw == 6, "once over every link"
-    assert found == Shortfall(1, Fraction(6))
+    assert found == PointToPointGap(1, Fraction(6))
     caps = np.where(star.is_compute, 100, 0)
     capped = replace(star, injection_bytes_per_s=caps)
-    assert shortfall(capped, plan.collective, program) == Shortfall(found.n_sends, None)
+    assert point_to_point_gap(capped, plan.collective, program) == PointToPointGap(found.n_sends, None)
 
 
 def test_paths_are_completed_along_fewest_links() -> None:
@@ -297,7 +299,7 @@ def test_paths_are_completed_along_fewest_links() -> None:
             count=np.array([5, 7]),
         )
 
-    collective = pose(fabric, "allgather").collective
+    collective = make_problem(fabric, "allgather").collective
     wanted = np.zeros(fabric.n_links, dtype=np.int64)
     wanted[[link["a->s"], link["s->t"], link["t->b"]]] = 5
     for path in (("s->t",), ("a->s", "s->t"), ("s->t", "t->b"), ("a->s", "s->t", "t->b"), ("t->b",)):

@@ -9,8 +9,8 @@ import pytest
 
 from treadle import planning
 from treadle.errors import ScheduleError
-from treadle.inputs.problem import pose
-from treadle.schedulers.third_party.placed_schedules import place_schedule
+from treadle.inputs.problem import make_problem
+from treadle.schedulers.third_party.placed_schedules import route_schedule
 from treadle.schedules.plan import Plan, PlanEntry, serving
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.topologies import parse
@@ -53,7 +53,7 @@ def test_a_plan_by_size_is_priced_at_each_size_by_what_serves_it() -> None:
 
 def test_a_placed_plan_by_size_is_simulated_as_the_plan_is() -> None:
     plan = by_size()
-    placed = place_schedule(plan, pose(plan.topology, "allreduce"))
+    placed = route_schedule(plan, make_problem(plan.topology, "allreduce"))
     sizes = (SIZES[2], SIZES[0], SIZES[1])
     own, others = (planning.simulate(one, sizes).rows for one in (plan, placed))
     assert [(row.size_bytes, row.time) for row in own] == [(row.size_bytes, row.time) for row in others]
@@ -70,8 +70,8 @@ def test_what_is_wrong_with_small_sizes_is_told_too() -> None:
     false = dataclasses.replace(plan, entries=(first, plan.entries[1]))
     found = planning.verify(false, "dgx_a100(1)")
     assert found.report.is_ok
-    assert not found.whole_report.is_ok
-    placed = place_schedule(false, pose("dgx_a100(1)", "allreduce"))
+    assert not found.full_report.is_ok
+    placed = route_schedule(false, make_problem("dgx_a100(1)", "allreduce"))
     assert not placed.report.is_ok
 
 
@@ -100,7 +100,7 @@ def test_a_plan_for_a_part_of_the_fabric_is_judged_as_a_schedule(
     plan = planning.solve(part, kind).plan
     assert plan.witness is not None
     assert plan.witness.kind == witness
-    placed = place_schedule(plan, pose(fabric, kind))
+    placed = route_schedule(plan, make_problem(fabric, kind))
     assert placed.report.violations == ()
     assert placed.notes == (f"the plan was made for {part.name}; its claims are left aside",)
     assert placed.algbw == plan.algbw

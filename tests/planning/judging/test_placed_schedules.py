@@ -17,13 +17,13 @@ from treadle import planning
 from treadle.api.simulate import simulate
 from treadle.errors import FormatError, ScheduleError, TreadleError
 from treadle.formats.schedule_source import schedule_sources
-from treadle.inputs.problem import pose
+from treadle.inputs.problem import make_problem
 from treadle.program.program import Buffer, OperationKind
 from treadle.schedulers.third_party.placed_schedules import (
     PlacedSchedule,
-    place_file,
-    place_schedule,
-    violation_text,
+    format_violations,
+    route_file,
+    route_schedule,
 )
 from treadle.schedules.plan_files.archive import save_plan
 from treadle.simulation.congestion import congestion, link_loads
@@ -59,7 +59,7 @@ def test_a_text_is_as_fast_as_the_plan_that_it_was_written_from(
 ) -> None:
     """Where ranks have one way to each other the loads of the links are the plan's, so the algbw is."""
     found, path = written(tmp_path, fabric, kind, algorithm, to)
-    placed = place_file(path, fabric)
+    placed = route_file(path, fabric)
     assert placed.report.violations == ()
     assert placed.form == to
     loads = link_loads(placed.topology, placed.program)
@@ -76,7 +76,7 @@ def test_a_text_takes_about_the_time_of_its_plan(tmp_path: Path, to: str) -> Non
     """At a large size bandwidth is all; thread blocks and signals order messages a little otherwise."""
     found, path = written(tmp_path, "dgx_a100(1)", "allreduce", "forestcoll", to)
     size = 2**30
-    text = simulate(place_file(path, "dgx_a100(1)"), [size]).rows[0]
+    text = simulate(route_file(path, "dgx_a100(1)"), [size]).rows[0]
     plan = simulate(found.plan, [size]).rows[0]
     assert text.alpha_beta is None
     assert 0.9 < float(plan.time / text.time) < 1.1
@@ -88,7 +88,7 @@ def test_what_waits_in_a_text_waits_in_its_simulation(tmp_path: Path, to: str, k
     """A ring of eight passes data on seven times, and each message takes 10 us whatever its size."""
     _, path = written(tmp_path, "dgx_a100(1)", kind, "ring", to)
     options = planning.SimulationOptions(alpha_ns=10_000)
-    (row,) = simulate(place_file(path, "dgx_a100(1)"), [2**10], options=options, auto_slices=False).rows
+    (row,) = simulate(route_file(path, "dgx_a100(1)"), [2**10], options=options, auto_slices=False).rows
     assert 70e-6 < float(row.time) < 71e-6
 
 
@@ -117,7 +117,7 @@ def test_teccl_sample_on_its_own_fabric() -> None:
     if not places.FOREIGN_SAMPLES.is_dir():
         pytest.skip(f"no samples of others in {places.FOREIGN_SAMPLES}")
     fabric = box_of_teccl()
-    placed = place_file(places.FOREIGN_SAMPLES / "teccl_schedule_dgx2.json", fabric)
+    placed = route_file(places.FOREIGN_SAMPLES / "teccl_schedule_dgx2.json", fabric)
     assert placed.report.violations == ()
     assert placed.collective.kind == "allgather"
     assert placed.program.n_chunks == 32
@@ -147,7 +147,7 @@ def test_samples(name: str, fabric: str, algbw: Fraction | None) -> None:
     path = places.FOREIGN_SAMPLES / name
     if not path.is_file():
         pytest.skip(f"no samples of others in {places.FOREIGN_SAMPLES}")
-    placed = place_file(path, fabric)
+    placed = route_file(path, fabric)
     assert placed.report.violations == ()
     assert placed.optimal_algbw is not None
     assert placed.algbw == (placed.optimal_algbw if algbw else placed.algbw) <= placed.optimal_algbw
@@ -157,10 +157,10 @@ def test_samples(name: str, fabric: str, algbw: Fraction | None) -> None:
 def test_trees_serve_what_forestcoll_turns_round(tmp_path: Path) -> None:
     _, path = written(tmp_path, "dgx_a100(2)", "allgather", "forestcoll", "forestcoll-xml")
     for kind, share in (("allgather", 1), ("reduce-scatter", 1), ("allreduce", 2)):
-        placed = place_schedule(path, pose("dgx_a100(2)", kind))
+        placed = route_schedule(path, make_problem("dgx_a100(2)", kind))
         assert placed.report.violations == ()
-        assert placed.algbw == place_schedule(path, pose("dgx_a100(2)", "allgather")).algbw / share
-    assert not place_schedule(path, pose("dgx_a100(2)", "alltoall")).report.is_ok
+        assert placed.algbw == route_schedule(path, make_problem("dgx_a100(2)", "allgather")).algbw / share
+    assert not route_schedule(path, make_problem("dgx_a100(2)", "alltoall")).report.is_ok
 
 
 def text(tmp_path: Path, value: foreign_files.Json) -> Path:
@@ -181,7 +181,7 @@ def text(tmp_path: Path, value: foreign_files.Json) -> Path:
 )
 def test_small_files_by_hand(tmp_path: Path, made: foreign_files.Json, kind: str, algbw: Fraction) -> None:
     """On a ring with links of 1 B/s both ways; the all-to-all over both ways is optimal."""
-    placed = place_file(text(tmp_path, made), "ring(4)")
+    placed = route_file(text(tmp_path, made), "ring(4)")
     assert placed.report.violations == ()
     assert placed.collective.kind == kind
     assert placed.algbw == algbw
@@ -191,11 +191,11 @@ def test_small_files_by_hand(tmp_path: Path, made: foreign_files.Json, kind: str
 def test_what_does_not_fit_is_one_violation(tmp_path: Path) -> None:
     path = text(tmp_path, foreign_files.taccl_ring_allgather(4))
     for problem, words in (
-        (pose("ring(5)", "allgather"), "the file has 4 ranks, ring(5) has 5"),
-        (pose("ring(4)", "allreduce"), "it is for allgather, asked for is allreduce"),
-        (pose("ring(4)", "allgather", weights=(1, 2, 1, 1)), "shards are of one size"),
+        (make_problem("ring(5)", "allgather"), "the file has 4 ranks, ring(5) has 5"),
+        (make_problem("ring(4)", "allreduce"), "it is for allgather, asked for is allreduce"),
+        (make_problem("ring(4)", "allgather", weights=(1, 2, 1, 1)), "shards are of one size"),
     ):
-        placed = place_schedule(path, problem)
+        placed = route_schedule(path, problem)
         assert placed.report.n_violations == 1
         assert words in placed.report.violations[0].message
         with pytest.raises(ScheduleError, match=r"schedule\.json: "):
@@ -204,7 +204,7 @@ def test_what_does_not_fit_is_one_violation(tmp_path: Path) -> None:
 
 def test_a_program_of_another_collective_keeps_its_name(tmp_path: Path) -> None:
     program = planning.program_of(planning.solve("ring(4)", "allgather", algorithm="ring").plan, 2**20)
-    placed = place_schedule(program, pose("ring(4)", "allreduce"), name="theirs")
+    placed = route_schedule(program, make_problem("ring(4)", "allreduce"), name="theirs")
     assert (placed.name, placed.form) == ("theirs", "Program")
     assert [str(one) for one in placed.report.violations] == [
         "text: it is for allgather, asked for is allreduce"
@@ -218,7 +218,7 @@ def test_a_send_that_cannot_be_placed_is_one_violation(tmp_path: Path) -> None:
         builder.compute(str(number))
     for number in range(3):
         builder.duplex(str(number), str(number + 1), 1)
-    placed = place_file(text(tmp_path, foreign_files.taccl_ring_allgather(4)), builder.build())
+    placed = route_file(text(tmp_path, foreign_files.taccl_ring_allgather(4)), builder.build())
     (violation,) = placed.report.violations
     assert "rank 3 sends to rank 0 (3 messages), and no way leads" in violation.message
 
@@ -227,40 +227,40 @@ def test_plans_and_values_stand_beside_texts(tmp_path: Path) -> None:
     found = planning.solve("dgx_a100(1)", "allgather")
     path = tmp_path / "mine.plan"
     save_plan(path, found.plan)
-    problem = pose("dgx_a100(1)", "allgather")
+    problem = make_problem("dgx_a100(1)", "allgather")
     for source in (found.plan, found.plan.entries[0].schedule, path, str(path)):
-        placed = place_schedule(source, problem)
+        placed = route_schedule(source, problem)
         assert placed.report.violations == ()
         assert placed.algbw == found.algbw
         assert placed.trees == found.plan.entries[0].schedule.total_units
-    assert not place_schedule(path, pose("dgx_a100(1)", "reduce-scatter")).report.is_ok
-    assert not place_schedule(path, pose("dgx_a100(2)", "allgather")).report.is_ok
-    assert not place_schedule(path, pose("ring(8)", "allgather")).report.is_ok
+    assert not route_schedule(path, make_problem("dgx_a100(1)", "reduce-scatter")).report.is_ok
+    assert not route_schedule(path, make_problem("dgx_a100(2)", "allgather")).report.is_ok
+    assert not route_schedule(path, make_problem("ring(8)", "allgather")).report.is_ok
 
 
 def test_a_plan_is_held_against_the_fabric_that_is_asked_about(tmp_path: Path) -> None:
     """Other bandwidths: what it claims is of its own fabric, the schedule is judged on this one."""
     plan = planning.solve("ring(4)", "allgather").plan
-    placed = place_schedule(plan, pose('ring(4, bandwidth="500MB/s")', "allgather"))
+    placed = route_schedule(plan, make_problem('ring(4, bandwidth="500MB/s")', "allgather"))
     assert placed.report.is_ok
     assert placed.algbw == 500 * 10**6 * plan.algbw
     assert placed.notes == ("the plan was made for ring(4); its claims are left aside",)
-    assert not place_schedule(plan, pose("path(4)", "allgather")).report.is_ok  # which lacks a link
+    assert not route_schedule(plan, make_problem("path(4)", "allgather")).report.is_ok  # which lacks a link
 
 
 def test_a_plan_with_a_false_claim_about_the_fabric_is_refused() -> None:
     plan = planning.solve("ring(4)", "allgather").plan
     false = replace(plan, algbw=2 * plan.algbw)
-    assert not place_schedule(false, pose("ring(4)", "allgather")).report.is_ok
+    assert not route_schedule(false, make_problem("ring(4)", "allgather")).report.is_ok
 
 
 def test_files_of_no_known_format_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("hello")
     with pytest.raises(FormatError, match="neither a plan nor a schedule of a known format"):
-        place_schedule(path, pose("ring(4)", "allgather"))
+        route_schedule(path, make_problem("ring(4)", "allgather"))
     with pytest.raises(FormatError, match="No such file"):
-        place_schedule(tmp_path / "none", pose("ring(4)", "allgather"))
+        route_schedule(tmp_path / "none", make_problem("ring(4)", "allgather"))
     assert {record.name for record in schedule_sources()} == {
         "forestcoll-xml",
         "msccl-xml",
@@ -272,7 +272,7 @@ def test_files_of_no_known_format_are_refused(tmp_path: Path) -> None:
 
 
 def test_congestion_names_the_links_that_bind(tmp_path: Path) -> None:
-    placed: PlacedSchedule = place_file(text(tmp_path, foreign_files.taccl_ring_allgather(4)), "ring(4)")
+    placed: PlacedSchedule = route_file(text(tmp_path, foreign_files.taccl_ring_allgather(4)), "ring(4)")
     found = congestion(placed.topology, placed.program, Fraction(8, 3))
     assert (found.n_links, found.times_optimum) == (4, 2)
     assert found.links == ("n0->n1", "n1->n2")
@@ -283,19 +283,19 @@ def test_switches_asked_by_ranks_are_refused(tmp_path: Path) -> None:
     lowered = planning.lower(found.plan, to="mscclpp-json")
     path = tmp_path / "nvls.json"
     path.write_bytes(lowered.files[0][1])
-    placed = place_file(path, "dgx_h100(1)")
+    placed = route_file(path, "dgx_h100(1)")
     (violation,) = placed.report.violations
     assert "asks a switch" in violation.message
 
 
 def test_python_values_stand_beside_files() -> None:
-    problem = pose("hypercube(2)", "allgather")
+    problem = make_problem("hypercube(2)", "allgather")
     found = planning.solve("hypercube(2)", "allgather", algorithm="bfb")
     program = planning.program_of(found.plan, 2**20)
     pathless = replace(program, path=np.full(program.n_operations, -1, dtype=np.int32))
     rates = set()
     for value in (found, found.plan, program, pathless):
-        placed = place_schedule(value, problem)
+        placed = route_schedule(value, problem)
         assert placed.report.violations == ()
         rates.add(simulate(placed, [2**20], auto_slices=False).rows[0].time)
     assert len(rates) == 1
@@ -304,11 +304,11 @@ def test_python_values_stand_beside_files() -> None:
     alone = planning.compare("hypercube(2)", "allgather", algorithms=["ring"], beside=found).rows
     assert len(alone) == 2
     with pytest.raises(TreadleError, match="expected a Plan"):
-        place_schedule(17, problem)  # type: ignore[arg-type]
+        route_schedule(17, problem)  # type: ignore[arg-type]
 
 
 def test_programs_are_judged_by_a_run_on_data() -> None:
-    problem = pose("hypercube(2)", "allgather")
+    problem = make_problem("hypercube(2)", "allgather")
     program = planning.program_of(planning.solve("hypercube(2)", "allgather", algorithm="bfb").plan, 2**20)
     target = program.target.copy()
     target[np.flatnonzero(program.operation_kind == OperationKind.RECEIVE)[-1]] = Buffer.SCRATCH
@@ -316,11 +316,11 @@ def test_programs_are_judged_by_a_run_on_data() -> None:
         (replace(program, target=target), "elements are wrong after a run on data"),
         (replace(program, path_links=program.path_links[::-1].copy()), "takes a path from|links that follow"),
     ):
-        placed = place_schedule(wrong, problem)
+        placed = route_schedule(wrong, problem)
         assert not placed.report.is_ok
         assert re.search(words, placed.report.violations[0].message), placed.report.violations[0].message
-    for other in (pose("hypercube(2)", "allreduce"), pose("hypercube(3)", "allgather")):
-        assert place_schedule(program, other).report.n_violations == 1
+    for other in (make_problem("hypercube(2)", "allreduce"), make_problem("hypercube(3)", "allgather")):
+        assert route_schedule(program, other).report.n_violations == 1
 
 
 def graph_of(*chains: str, cards: bool = True) -> str:
@@ -355,7 +355,7 @@ def test_rings_of_nccl(
 ) -> None:
     path = tmp_path / "dump.xml"
     path.write_text(graph_of(*chains), encoding="utf-8")
-    placed = place_schedule(path, pose(fabric, kind))
+    placed = route_schedule(path, make_problem(fabric, kind))
     assert placed.form == "nccl-graph"
     assert placed.report.algbw == algbw
     assert placed.report.is_ok == (algbw is not None)
@@ -375,17 +375,19 @@ def test_rings_of_nccl_in_several_boxes(tmp_path: Path) -> None:
             builder.duplex(f"box{box}.gpu{number}", "ib", 10)
     fabric, path = builder.build(), tmp_path / "dump.xml"
     path.write_text(graph_of("10"), encoding="utf-8")
-    placed = place_schedule(path, pose(fabric, "allgather"))
+    placed = route_schedule(path, make_problem(fabric, "allgather"))
     assert placed.algbw == Fraction(40, 3)  # three shards of four pass a card of 10 between boxes
     assert [note.split(":")[0] for note in placed.notes] == [
         "every box is taken to have the file's rings; NCCL joins the 2 boxes in order",
         "network cards of the file are left aside",
     ]
-    rails = place_schedule(path, pose("dgx_a100(2, 2)", "allgather"))  # GPU 0 meets GPU 1 of the next box
+    rails = route_schedule(
+        path, make_problem("dgx_a100(2, 2)", "allgather")
+    )  # GPU 0 meets GPU 1 of the next box
     assert rails.notes[2] == "ways over another GPU of a box (PXN), which NCCL uses on rails, are not placed"
-    assert "no way leads through switches" in violation_text(rails.report.violations[0])
+    assert "no way leads through switches" in format_violations(rails.report.violations[0])
     path.write_text(graph_of("012"), encoding="utf-8")
-    (wrong,) = place_schedule(path, pose(fabric, "allgather")).report.violations
-    assert violation_text(wrong) == "the file is of boxes of 3 GPUs, the fabric has boxes of 2"
+    (wrong,) = route_schedule(path, make_problem(fabric, "allgather")).report.violations
+    assert format_violations(wrong) == "the file is of boxes of 3 GPUs, the fabric has boxes of 2"
     with pytest.raises(FormatError, match="nccl-graph: names no collective; use treadle compare"):
-        place_file(path, fabric)
+        route_file(path, fabric)

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from treadle.inputs.problem import Problem, pose
+from treadle.inputs.problem import Problem, make_problem
 from treadle.program.foreign.traffic import NamedTree, NamedTrees
 from treadle.schedulers.third_party.foreign_trees import forest_of_trees
 from treadle.schedules.trees.forest import ForestSchedule
@@ -67,7 +67,7 @@ def judged(found: NamedTrees, problem: Problem) -> Fraction | None:
 def test_trees_serve_collectives_as_they_are_or_turned_round(
     kind: str, root: int | None, algbw: Fraction
 ) -> None:
-    found = judged(ALL, pose(path(), kind, root=root))
+    found = judged(ALL, make_problem(path(), kind, root=root))
     assert found == algbw
 
 
@@ -79,8 +79,8 @@ def test_units_are_shares_of_a_shard() -> None:
         builder.duplex(names[one], names[other], 1)
     fabric = builder.build()
     both = trees(tree(0, {1: 0, 2: 1}, units=2), tree(0, {2: 0, 1: 2}, units=1))
-    assert judged(both, pose(fabric, "broadcast", root=0)) == Fraction(3, 2)
-    assert judged(both, pose(fabric, "reduce", root=0)) == Fraction(3, 2)
+    assert judged(both, make_problem(fabric, "broadcast", root=0)) == Fraction(3, 2)
+    assert judged(both, make_problem(fabric, "reduce", root=0)) == Fraction(3, 2)
 
 
 @pytest.mark.parametrize(
@@ -92,14 +92,14 @@ def test_units_are_shares_of_a_shard() -> None:
     ],
 )
 def test_trees_that_serve_something_else(kind: str, root: int | None, faults: tuple[str, ...]) -> None:
-    found = forest_of_trees(trees(tree(0, FROM[0])), pose(path(), kind, root=root))
+    found = forest_of_trees(trees(tree(0, FROM[0])), make_problem(path(), kind, root=root))
     assert not isinstance(found, tuple)
     assert found.faults == faults
 
 
 def test_links_that_are_not_there() -> None:
     """A tree of direct edges from a to c, where only b joins them."""
-    found = forest_of_trees(trees(tree(0, {1: 0, 2: 0})), pose(path(), "broadcast", root=0))
+    found = forest_of_trees(trees(tree(0, {1: 0, 2: 0})), make_problem(path(), "broadcast", root=0))
     assert not isinstance(found, tuple)
     assert found.faults == (
         "rank 0 sends to rank 2 (1 messages), and no way leads through switches from a to c of path",

@@ -11,7 +11,7 @@ import pytest
 import places
 from treadle.cli.main import main
 from treadle.errors import FormatError
-from treadle.inputs.texts import read_text, verify_text
+from treadle.inputs.runtime_files import read_runtime_file, verify_runtime_file
 
 GOLDEN = places.GOLDEN
 SAMPLES = places.FOREIGN_SAMPLES
@@ -115,7 +115,7 @@ def test_a_text_of_msccl_tools_is_verified(capsys: pytest.CaptureFixture[str], t
     assert f"note         {values['notes'][1]}" in capsys.readouterr().out
     assert main(["verify", str(path), "--profile", "azure"]) == 2
     assert "lacks the attribute minBytes" in capsys.readouterr().err
-    assert verify_text(text).notes == ()
+    assert verify_runtime_file(text).notes == ()
     # 65 steps are too many for two of the runtimes
     step = '<step s="{}" type="nop" srcbuf="i" srcoff="-1" dstbuf="o" dstoff="-1" cnt="0" '
     step += 'depid="-1" deps="-1" hasdep="0"/>'
@@ -123,24 +123,24 @@ def test_a_text_of_msccl_tools_is_verified(capsys: pytest.CaptureFixture[str], t
     number = text.split("</gpu>")[0].count("<tb ")
     long = text.replace("</gpu>", block.replace('id="9"', f'id="{number}"'), 1)
     long = re.sub('maxBytes="[0-9]+"', f'maxBytes="{2**30}"', long)
-    assert verify_text(long).notes == (
+    assert verify_runtime_file(long).notes == (
         f"not supported by azure, rccl: rank 0 tb {number}: 65 steps, the limit is 64",
     )
 
 
 def test_the_profile_is_the_first_whose_limits_hold() -> None:
     text = (GOLDEN / "allreduce_chain3.xml").read_text(encoding="utf-8")
-    assert verify_text(text, profile="legacy").format == "msccl-xml (legacy)"
+    assert verify_runtime_file(text, profile="legacy").format == "msccl-xml (legacy)"
     spelt = text.replace('coll="allreduce"', 'coll="reduce_scatter"')
-    found = verify_text(spelt)
+    found = verify_runtime_file(spelt)
     assert found.format == "msccl-xml (legacy)"
     assert found.violations
     with pytest.raises(FormatError, match="neither a plan nor a runtime file"):
-        verify_text("hello")
+        verify_runtime_file("hello")
     with pytest.raises(FormatError, match="coll="):
-        verify_text(text.replace('coll="allreduce"', 'coll="gossip"'))
-    assert read_text(GOLDEN / "ring_version1.plan") is None
-    assert read_text(GOLDEN) is None
+        verify_runtime_file(text.replace('coll="allreduce"', 'coll="gossip"'))
+    assert read_runtime_file(GOLDEN / "ring_version1.plan") is None
+    assert read_runtime_file(GOLDEN) is None
 
 
 @pytest.mark.skipif(not SAMPLES.is_dir(), reason="the folder of public MSCCL samples is absent")

@@ -80,10 +80,10 @@ def test_sums_have_a_speed_where_there_are_any() -> None:
 
 def test_figures_stay_in_their_range() -> None:
     found = figures([point(LinkClass.BOX, adds=True)], "simple")
-    assert found.shown("x.efficiency", log(0.25)) == pytest.approx(0.25)
-    assert found.shown("x.efficiency", 1.0) == 1.0
-    assert found.shown("x.alpha_ns", 1.0) == pytest.approx(exp(1))
-    assert found.shown("x.alpha_ns", 99.0) == exp(60)
+    assert found.exp_value("x.efficiency", log(0.25)) == pytest.approx(0.25)
+    assert found.exp_value("x.efficiency", 1.0) == 1.0
+    assert found.exp_value("x.alpha_ns", 1.0) == pytest.approx(exp(1))
+    assert found.exp_value("x.alpha_ns", 99.0) == exp(60)
     large = found.model(np.full(5, 59.0), "a", "b")
     assert large.protocols[0].launch_ns == 10**11
     assert large.protocols[0].box == ClassCost(10**11, 10**11, 0, Fraction(1))

@@ -13,7 +13,7 @@ from samples.logs.nccl_logs import curve, info, ranks, rows, system_tree, table
 from treadle.api.diagnose import diagnose
 from treadle.context import TimeLimitError
 from treadle.diagnosis.diagnosed import Diagnosis
-from treadle.diagnosis.yardstick_words import BindingPlace
+from treadle.diagnosis.limit_position import LimitPosition
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies import Topology, dgx_h100, gb200_nvl72, mi300x, rail_optimized
 
@@ -78,7 +78,7 @@ def test_four_v100_boxes_with_one_edr_card_each(tmp_path: Path) -> None:
     found = examined(tmp_path, log, v100_boxes(4))
     assert shares(found) == {"ring": (12.5, 98), "optimum": (16.15, 76)}
     assert names(found) == []
-    assert found.judgements[0].yardsticks[0].place is BindingPlace.NICS
+    assert found.judgements[0].yardsticks[0].place is LimitPosition.NICS
     slow = [*ranks(4, 8, V100), direct()[0], info("Channel 00/0 : 7[7] -> 8[0] [send] via NET/IB/0")]
     found = examined(tmp_path, [*slow, *table(ALLREDUCE, 32, curve(6))], v100_boxes(4))
     assert shares(found)["ring"] == (12.5, 48)
@@ -126,7 +126,7 @@ def test_one_gpu_with_four_cards(tmp_path: Path) -> None:
     log = [*ranks(2, 1, H100), direct(4)[0], *table(ALLREDUCE, 2, curve(50))]
     found = examined(tmp_path, log, lone_gpus())
     assert shares(found) == {"ring": (63, 79), "optimum": (63, 79)}
-    assert found.judgements[0].yardsticks[0].place is BindingPlace.PCIE
+    assert found.judgements[0].yardsticks[0].place is LimitPosition.PCIE
     assert names(found) == ["pcie"]
     assert "63.0 GB/s for 4 NICs" in found.suspects[0].text
 

@@ -20,8 +20,8 @@ from treadle.diagnosis.log_fabric import (
     _tree,
 )
 from treadle.errors import FormatError
-from treadle.refusal import Refusal
 from treadle.topologies.readers.imported import ImportOptions
+from treadle.unsupported import Unsupported
 
 
 def made_up(**values: Any) -> Any:
@@ -92,7 +92,7 @@ def test_how_many_boxes_there_are(values: dict[str, Any], gpus: int, count: int)
 def test_logs_that_do_not_tell(values: dict[str, Any], said: str) -> None:
     found = _count(log(**values), 2)
     if said:
-        assert found == Refusal(said)
+        assert found == Unsupported(said)
     else:
         assert found == 2, "as many hosts as that makes boxes"
 
@@ -114,7 +114,7 @@ def test_hosts_in_words() -> None:
 
 
 def test_reasons_say_what_helps() -> None:
-    assert _refused(" so ") == Refusal("so; give --topology, a catalogue name or a file")
+    assert _refused(" so ") == Unsupported("so; give --topology, a catalogue name or a file")
     assert FORMAT == "nccl-log"
 
 
@@ -131,10 +131,10 @@ def test_the_tree_of_the_first_rank_if_it_is_whole() -> None:
     assert found(tree("a"), tree("b"), ranks=ranks) == tree("b")
     assert found(tree("a"), tree("b", whole=False), tree("c"), ranks=ranks) == tree("a")
     assert found(tree("c"), tree("a")) == tree("c")
-    assert found(tree("a", whole=False)) == Refusal(
+    assert found(tree("a", whole=False)) == Unsupported(
         "the system tree in the log is cut off; give --topology, a catalogue name or a file"
     )
-    assert found() == Refusal(
+    assert found() == Unsupported(
         "the log has no system tree (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH prints it); give "
         "--topology, a catalogue name or a file"
     )
@@ -169,7 +169,7 @@ def test_a_box_of_its_own_needs_as_many_gpus_and_rails(
     monkeypatch.setattr(log_fabric, "read_system", read)
     monkeypatch.setattr(log_fabric, "_measures", lambda box: box.name)
     monkeypatch.setattr(
-        log_fabric, "_joined", lambda _, box, __: Refusal("no") if box.name == "d" else f"like {box.name}"
+        log_fabric, "_joined", lambda _, box, __: Unsupported("no") if box.name == "d" else f"like {box.name}"
     )
     trees = [
         made_up(host=host, is_whole=host != "g", lines=[(made_up(number=7), host)]) for host in "abcdefg"
@@ -195,7 +195,7 @@ def test_all_cards_are_tried_where_the_chosen_ones_make_no_fabric(monkeypatch: p
 
     monkeypatch.setattr(log_fabric, "fabric_of", fabric_of)
     given: Any = (log(source="x"), "box", ImportOptions(nics="2", boxes=5))
-    assert log_fabric._joined(*given) == Refusal(
+    assert log_fabric._joined(*given) == Unsupported(
         "the log does not show the whole fabric: no card 2; give --topology, a catalogue name or a file"
     )
     assert asked == [("", "x", "box", nics, 5, "nccl-log") for nics in ("2", "all")]

@@ -7,7 +7,7 @@ from pathlib import Path
 from samples.logs.nccl_logs import curve, info, ranks, system_tree, table
 from treadle.api.diagnose import diagnose
 from treadle.diagnosis.diagnosed import Diagnosis
-from treadle.diagnosis.yardstick_words import BindingPlace
+from treadle.diagnosis.limit_position import LimitPosition
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies import dgx1_v100
 
@@ -87,7 +87,7 @@ def test_one_gpu_with_cards_all_over_the_box(tmp_path: Path) -> None:
     log = [*ranks(2, 1, "NVIDIA H100"), named, *trees, *table(ALLREDUCE, 2, curve(50))]
     found = examined(tmp_path, log)
     assert shares(found) == {"ring": (63, 79), "optimum": (63, 79)}
-    assert found.judgements[0].yardsticks[0].place is BindingPlace.PCIE
+    assert found.judgements[0].yardsticks[0].place is LimitPosition.PCIE
     assert [one.name for one in found.suspects] == ["pcie"]
     assert found.fabric_nics == 3
 

@@ -62,7 +62,7 @@ def test_groups_have_their_part_of_the_machine() -> None:
 def test_ranks_as_groups_of_a_mesh() -> None:
     """Ranks in two levels are a group over two axes; ranks without a mesh are priced while others idle."""
     levels = treadle.price("dgx_h100:2", [9, 8, 1, 0], "allreduce", "8MB")
-    assert (levels.group.mesh.text, levels.group.axes) == ("1,2,4,2,1", ("1", "3"))
+    assert (levels.group.mesh.notation, levels.group.axes) == ("1,2,4,2,1", ("1", "3"))
     same = treadle.price("dgx_h100:2", "2,4,2:0,2", "allreduce", "8MB")
     assert (levels.time_s, levels.optimum) == (same.time_s, same.optimum)
     for ranks in ([0, 1, 9], [0, 1, 2]):

@@ -15,9 +15,9 @@ from treadle import planning
 from treadle.api import run as execution
 from treadle.api.run import RunResult, _after, _check_device_options, _check_memory
 from treadle.errors import FormatError, MemoryLimitError, ScheduleError
-from treadle.planning import RuntimeName, pose, run, simulate, solve
+from treadle.planning import RuntimeName, make_problem, run, simulate, solve
 from treadle.runtime.measured_sizes import SweepRow
-from treadle.simulation.calibration.referee import _MOST_BYTES, RefereedRow
+from treadle.simulation.calibration.cross_check import _MOST_BYTES, CrossCheckRow
 from treadle.simulation.costs.cost_model import ClassCost, Protocol
 from treadle.simulation.simulated_plans import SimulatedSubject, SimulationRun, _formula, _row
 from treadle.simulation.simulation_options import SimulationOptions
@@ -110,9 +110,9 @@ def test_busbw_of_runs_is_that_of_a_group() -> None:
 
 
 def test_referees_beside_ours() -> None:
-    assert RefereedRow(8, 2.0, 3.0, 0, 5).difference == 0.5
-    assert RefereedRow(8, 2.0, 1.5, 0, 5).difference == -0.25
-    assert RefereedRow(8, 0.0, 0.0, 0, 5).difference == 0.0
+    assert CrossCheckRow(8, 2.0, 3.0, 0, 5).difference == 0.5
+    assert CrossCheckRow(8, 2.0, 1.5, 0, 5).difference == -0.25
+    assert CrossCheckRow(8, 0.0, 0.0, 0, 5).difference == 0.0
     assert _MOST_BYTES == 2**30
 
 
@@ -129,7 +129,7 @@ def row_of(**values: Any) -> Any:
         "graph": SimpleNamespace(resource_name=lambda place: f"link {place}"),
     }
     simulation = SimpleNamespace(**{**base, **values})
-    subject: Any = SimpleNamespace(problem=pose("ring:4", "allgather"))
+    subject: Any = SimpleNamespace(problem=make_problem("ring:4", "allgather"))
     sized: Any = SimpleNamespace(simulation=simulation, limit=None)
     return subject, sized
 
@@ -171,7 +171,7 @@ def test_rows_of_simulations() -> None:
 
 def test_formulas_count_a_launch_once() -> None:
     """A ring of three at 1 GB/s: a message of alpha and two thirds over two links; the launch beside it."""
-    problem = pose("ring(3, bandwidth='1GB/s')", "allgather")
+    problem = make_problem("ring(3, bandwidth='1GB/s')", "allgather")
     schedule = solve(problem.topology, problem.collective).plan.entries[0].schedule
     subject = SimulatedSubject(problem, cast(Any, None), schedule)
     alpha = _formula(subject, SimulationOptions(alpha_ns=5000))

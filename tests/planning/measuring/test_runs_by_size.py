@@ -36,4 +36,4 @@ def test_every_size_runs_by_the_schedule_of_its_range(monkeypatch: pytest.Monkey
         for entry in plan.entries:
             meant = lower_groups(plan.topology, plan.collective, entry.schedule, in_place=in_place)
             for size in sizes:
-                assert (moved[size] == meant) == entry.serves(size)
+                assert (moved[size] == meant) == entry.supports(size)

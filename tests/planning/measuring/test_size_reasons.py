@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from treadle.inputs.problem import pose
+from treadle.inputs.problem import make_problem
 from treadle.schedulers.bounds import find_bound
-from treadle.schedules.witness import CutWitness
+from treadle.schedules.certificate import BottleneckCut
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
 from treadle.simulation.simulation_options import SimulationOptions
 from treadle.simulation.size_bounds.problem_bounds import (
@@ -20,28 +20,28 @@ from treadle.simulation.size_bounds.problem_bounds import (
     size_bounds_summary,
     size_reasons,
 )
-from treadle.simulation.size_bounds.size_witness import (
-    CrossingWitness,
-    DirectWitness,
-    GatheredWitness,
+from treadle.simulation.size_bounds.size_certificate import (
+    CrossingCertificate,
+    DirectCertificate,
+    GatheredCertificate,
+    GrowthCertificate,
     GrowthClass,
-    GrowthWitness,
-    PairWitness,
-    ReachWitness,
-    RelayedWitness,
+    PairCertificate,
+    ReachCertificate,
+    RelayedCertificate,
     SizeBound,
     SizeProof,
 )
 
 FAR = GrowthClass(1, 2, (3,))
 WITNESSES: tuple[Any, ...] = (
-    RelayedWitness(Fraction(3, 2)),
-    GatheredWitness((0, 2)),
-    DirectWitness(1, 2500),
-    GrowthWitness(1, None, FAR, None),
-    ReachWitness(2, 3, 1, None, None),
-    PairWitness(3, 1),
-    CrossingWitness(CutWitness((0, 1, 2))),
+    RelayedCertificate(Fraction(3, 2)),
+    GatheredCertificate((0, 2)),
+    DirectCertificate(1, 2500),
+    GrowthCertificate(1, None, FAR, None),
+    ReachCertificate(2, 3, 1, None, None),
+    PairCertificate(3, 1),
+    CrossingCertificate(BottleneckCut((0, 1, 2))),
 )
 
 
@@ -52,7 +52,7 @@ def bound(size: int, *witnesses: Any, protocol: str = "") -> SizeBound:
 
 
 def test_reasons_in_a_line_each_in_the_order_of_their_kinds() -> None:
-    problem = pose("ring:4", "allgather")
+    problem = make_problem("ring:4", "allgather")
     told = list(size_reasons(problem.topology, problem.collective, [bound(8, *WITNESSES)]))
     assert told == [
         ("crossing", "data must leave or enter n3"),
@@ -64,11 +64,11 @@ def test_reasons_in_a_line_each_in_the_order_of_their_kinds() -> None:
         ("relayed", "one message or two bring each contribution, and take their bytes of links"),
     ]
     assert tuple(kind for kind, _ in told) == PROOF_KINDS
-    later = [bound(8, PairWitness(0, 1)), bound(16, PairWitness(2, 3)), bound(32)]
+    later = [bound(8, PairCertificate(0, 1)), bound(16, PairCertificate(2, 3)), bound(32)]
     last = [("distance", "n3 needs data of n2")]
     assert list(size_reasons(problem.topology, problem.collective, later)) == last
-    some = pose("path:4", "allgather", ranks="2,3", forward=True)
-    assert list(size_reasons(some.topology, some.collective, [bound(8, PairWitness(0, 1))])) == last
+    some = make_problem("path:4", "allgather", ranks="2,3", forward=True)
+    assert list(size_reasons(some.topology, some.collective, [bound(8, PairCertificate(0, 1))])) == last
 
 
 @pytest.mark.parametrize(
@@ -80,16 +80,19 @@ def test_reasons_in_a_line_each_in_the_order_of_their_kinds() -> None:
     ],
 )
 def test_the_smaller_side_is_told(nodes: tuple[int, ...], words: str) -> None:
-    assert _set_words(pose("ring:4", "allgather").topology, nodes) == words
-    assert _set_words(pose("ring:6", "allgather").topology, (0, 1, 2, 3, 4)) == "data must leave or enter n5"
+    assert _set_words(make_problem("ring:4", "allgather").topology, nodes) == words
+    assert (
+        _set_words(make_problem("ring:6", "allgather").topology, (0, 1, 2, 3, 4))
+        == "data must leave or enter n5"
+    )
 
 
 def test_bounds_as_json() -> None:
-    shared = CutWitness((1,))
-    pair = PairWitness(0, 1)
+    shared = BottleneckCut((1,))
+    pair = PairCertificate(0, 1)
     bounds = [
-        bound(8, CrossingWitness(shared), pair, protocol="ll"),
-        bound(16, pair, CrossingWitness(shared)),
+        bound(8, CrossingCertificate(shared), pair, protocol="ll"),
+        bound(16, pair, CrossingCertificate(shared)),
     ]
     model = CostModel("m", "s", (Protocol("ll"),))
     told = size_bounds_summary(bounds, model)
@@ -117,7 +120,7 @@ def test_bounds_as_json() -> None:
                 ],
             },
         ],
-        "size_witnesses": [CrossingWitness(shared).to_json(), pair.to_json()],
+        "size_witnesses": [CrossingCertificate(shared).to_json(), pair.to_json()],
     }
     assert size_bounds_summary([], model) == {}
     assert "cost_model" not in size_bounds_summary(bounds, None)
@@ -127,7 +130,7 @@ def test_bounds_as_json() -> None:
 
 def test_times_before_which_nothing_ends() -> None:
     """A ring of three at 1 GB/s each way: two shards come over two links, and a message takes alpha."""
-    problem = pose("ring(3, bandwidth='1GB/s')", "allgather")
+    problem = make_problem("ring(3, bandwidth='1GB/s')", "allgather")
     witness = find_bound(problem).witness
     size = 3 * 2**30
     hop = ClassCost(alpha_ns=7000)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from treadle.diagnosis.diagnosed import Yardstick
+from treadle.diagnosis.diagnosed import ReferenceBandwidth
 from treadle.diagnosis.examination import _above, _is_low
-from treadle.diagnosis.yardstick_words import BindingPlace, pcie_limit, place_of
-from treadle.diagnosis.yardsticks import (
+from treadle.diagnosis.limit_position import LimitPosition, limit_position_of, pcie_limit
+from treadle.diagnosis.reference_bandwidths import (
     Limit,
     _between_boxes,
     _cut,
@@ -20,18 +20,18 @@ from treadle.diagnosis.yardsticks import (
     _part,
     _restricted,
     _shape,
+    egress_links,
     has_fast_links,
     least_cut,
     least_nics,
     optimum,
     ring_limit,
-    ways_out,
     with_nics,
     with_sums,
     without_sums,
 )
+from treadle.schedules.certificate import BottleneckCut
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.witness import CutWitness
 from treadle.topologies import Topology, TopologyBuilder, parse
 from treadle.topologies.named_boxes import Boxes, find_boxes, rank_boxes
 
@@ -68,13 +68,13 @@ def lopsided(*, fast: int = 100 * GB, nic: int = 10 * GB) -> Topology:
 def test_ways_out_are_switches_that_reach_the_network_over_switches() -> None:
     fabric = lopsided()
     boxes = boxes_of(fabric)
-    found = [fabric.node_names[node] for node in np.flatnonzero(ways_out(fabric, boxes))]
+    found = [fabric.node_names[node] for node in np.flatnonzero(egress_links(fabric, boxes))]
     assert found == ["box0.pcie", "box1.pcie", "box0.nic0", "box1.nic0", "box1.nic1"]
     none = np.zeros(fabric.n_links, dtype=np.bool_)
-    assert not ways_out(fabric, boxes, none).any()
+    assert not egress_links(fabric, boxes, none).any()
     some = np.ones(fabric.n_links, dtype=np.bool_)
     some[list(links_of(fabric, "box1.nic0->ib", "box1.nic1->ib"))] = False
-    found = [fabric.node_names[node] for node in np.flatnonzero(ways_out(fabric, boxes, some))]
+    found = [fabric.node_names[node] for node in np.flatnonzero(egress_links(fabric, boxes, some))]
     assert found == ["box0.pcie", "box0.nic0"]
 
 
@@ -89,11 +89,11 @@ def test_rings_between_unequal_boxes() -> None:
     assert set(limit.links) <= set(
         links_of(fabric, "box0.nic0->ib", "ib->box0.nic0", "box0.pcie->box0.nic0", "box0.nic0->box0.pcie")
     )
-    assert place_of(fabric, boxes, limit) is BindingPlace.NICS
+    assert limit_position_of(fabric, boxes, limit) is LimitPosition.NICS
     slow = lopsided(fast=9 * GB)
     inside = ring_limit(slow, boxes_of(slow))
     assert inside.busbw == 9 * GB
-    assert place_of(slow, boxes_of(slow), inside) is BindingPlace.BOX
+    assert limit_position_of(slow, boxes_of(slow), inside) is LimitPosition.BOX
 
 
 def test_the_first_cards_of_each_box() -> None:
@@ -135,9 +135,9 @@ def test_links_of_cuts() -> None:
         (CollectiveKind.BROADCAST, ("a->b",), 2),
         (CollectiveKind.REDUCE, ("c->a", "b->a"), 5),
     ):
-        found = _cut(fabric, Collective(kind, ranks, root=0), CutWitness((0,)), Fraction(9))
+        found = _cut(fabric, Collective(kind, ranks, root=0), BottleneckCut((0,)), Fraction(9))
         assert found == Limit(Fraction(9), links_of(fabric, *names), capacity)
-    two = _cut(fabric, Collective(CollectiveKind.ALLGATHER, ranks), CutWitness((0, 1)), Fraction(9))
+    two = _cut(fabric, Collective(CollectiveKind.ALLGATHER, ranks), BottleneckCut((0, 1)), Fraction(9))
     assert (two.links, two.capacity) == (links_of(fabric, "b->c"), 3)
 
 
@@ -255,26 +255,26 @@ def test_cards_that_could_carry_much_more(capacity: int, is_much: bool) -> None:
 def test_places_without_a_cut() -> None:
     fabric = lopsided()
     boxes = boxes_of(fabric)
-    assert place_of(fabric, boxes, Limit(Fraction(1), (0,), is_priced=True)) is BindingPlace.PRICES
-    assert place_of(fabric, boxes, Limit(Fraction(1))) is BindingPlace.SEVERAL
+    assert limit_position_of(fabric, boxes, Limit(Fraction(1), (0,), is_priced=True)) is LimitPosition.PRICES
+    assert limit_position_of(fabric, boxes, Limit(Fraction(1))) is LimitPosition.SEVERAL
     for names, place in (
-        (("box0.nic0->ib",), BindingPlace.NICS),
-        (("box0.gpu0->box0.pcie", "box0.gpu0->box0.nvswitch"), BindingPlace.GPU),
-        (("box0.gpu0->box0.nvswitch",), BindingPlace.BOX),
-        (("box0.gpu0->box0.pcie",), BindingPlace.PCIE),
-        (("box0.pcie->box0.nic0",), BindingPlace.NICS),
-        (("box0.pcie->box0.nic0", "box1.nic0->ib"), BindingPlace.NICS),
+        (("box0.nic0->ib",), LimitPosition.NICS),
+        (("box0.gpu0->box0.pcie", "box0.gpu0->box0.nvswitch"), LimitPosition.GPU),
+        (("box0.gpu0->box0.nvswitch",), LimitPosition.BOX),
+        (("box0.gpu0->box0.pcie",), LimitPosition.PCIE),
+        (("box0.pcie->box0.nic0",), LimitPosition.NICS),
+        (("box0.pcie->box0.nic0", "box1.nic0->ib"), LimitPosition.NICS),
     ):
-        assert place_of(fabric, boxes, Limit(Fraction(1), links_of(fabric, *names))) is place, names
+        assert limit_position_of(fabric, boxes, Limit(Fraction(1), links_of(fabric, *names))) is place, names
     fast = lopsided(nic=21 * GB)
     slow = Limit(Fraction(1), links_of(fast, "box0.pcie->box0.nic0"))
-    assert place_of(fast, boxes_of(fast), slow) is BindingPlace.PCIE, "its port is faster"
+    assert limit_position_of(fast, boxes_of(fast), slow) is LimitPosition.PCIE, "its port is faster"
 
 
 def yard(
-    name: str, share: float, place: BindingPlace = BindingPlace.NICS, *, whole: bool = False
-) -> Yardstick:
-    return Yardstick(name, Limit(Fraction(1)), share, place, whole)
+    name: str, share: float, place: LimitPosition = LimitPosition.NICS, *, whole: bool = False
+) -> ReferenceBandwidth:
+    return ReferenceBandwidth(name, Limit(Fraction(1)), share, place, whole)
 
 
 @pytest.mark.parametrize(
@@ -282,10 +282,10 @@ def yard(
     [
         ([yard("ring", 0.85)], False),
         ([yard("ring", 0.849)], True),
-        ([yard("ring", 0.849, BindingPlace.PCIE)], True),
-        ([yard("ring", 0.85, BindingPlace.NETWORK)], False),
-        ([yard("ring", 0.75, BindingPlace.BOX)], False),
-        ([yard("ring", 0.749, BindingPlace.GPU)], True),
+        ([yard("ring", 0.849, LimitPosition.PCIE)], True),
+        ([yard("ring", 0.85, LimitPosition.NETWORK)], False),
+        ([yard("ring", 0.75, LimitPosition.BOX)], False),
+        ([yard("ring", 0.749, LimitPosition.GPU)], True),
         ([yard("ring", 0.1), yard("optimum", 1.0)], False),
         ([yard("ring", 0.1), yard("optimum", 0.99)], True),
         ([yard("ring", 0.1), yard("in-network", 0.6)], False),
@@ -295,7 +295,7 @@ def yard(
         ([yard("ring", 0.1), yard("ring", 2.0, whole=True)], True),
     ],
 )
-def test_what_a_healthy_system_reaches(yardsticks: list[Yardstick], is_low: bool) -> None:
+def test_what_a_healthy_system_reaches(yardsticks: list[ReferenceBandwidth], is_low: bool) -> None:
     assert _is_low(yardsticks) is is_low
 
 
@@ -316,6 +316,6 @@ def test_what_a_healthy_system_reaches(yardsticks: list[Yardstick], is_low: bool
         ([yard("optimum", 0.5), yard("optimum", 3.0, whole=True)], ""),
     ],
 )
-def test_figures_above_the_optimum(yardsticks: list[Yardstick], told: str) -> None:
+def test_figures_above_the_optimum(yardsticks: list[ReferenceBandwidth], told: str) -> None:
     found: Any = _above(yardsticks)
     assert found == told

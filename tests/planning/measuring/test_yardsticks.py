@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from samples.logs.gpu_boxes import GB, lone_gpus, nvswitch_boxes, v100_boxes
-from treadle.diagnosis.yardstick_words import BindingPlace, pcie_limit, place_of
-from treadle.diagnosis.yardsticks import (
+from treadle.diagnosis.limit_position import LimitPosition, limit_position_of, pcie_limit
+from treadle.diagnosis.reference_bandwidths import (
     has_fast_links,
     least_cut,
     least_nics,
@@ -183,15 +183,15 @@ def test_sums_in_switches(topology: Topology, nvls: bool, sharp: bool, bound: in
 
 def test_places_in_words() -> None:
     for topology, place in (
-        (v100_boxes(2), BindingPlace.NICS),
-        (lone_gpus(), BindingPlace.PCIE),
-        (dgx_h100(1), BindingPlace.BOX),
-        (dgx_a100(2), BindingPlace.NICS),
-        (nvswitch_boxes(2, pcie=5 * GB), BindingPlace.PCIE),
+        (v100_boxes(2), LimitPosition.NICS),
+        (lone_gpus(), LimitPosition.PCIE),
+        (dgx_h100(1), LimitPosition.BOX),
+        (dgx_a100(2), LimitPosition.NICS),
+        (nvswitch_boxes(2, pcie=5 * GB), LimitPosition.PCIE),
     ):
         boxes = find_boxes(topology, rank_boxes(topology))
         limit = ring_limit(topology, boxes)
-        assert place_of(topology, boxes, limit) is place, topology.name
+        assert limit_position_of(topology, boxes, limit) is place, topology.name
         assert sum(int(topology.bandwidths[link]) for link in limit.links) == limit.capacity
     limit = ring_limit(lone_gpus(), boxes := find_boxes(lone_gpus(), (0, 1)))
     found = pcie_limit(lone_gpus(), boxes, limit)
@@ -199,5 +199,5 @@ def test_places_in_words() -> None:
     assert (found.bandwidth, found.nics, found.n_nics) == (63 * GB, 200 * GB, 4)
     spine = parse("pods(2, 2, oversubscription=8)")
     boxes = find_boxes(spine, rank_boxes(spine))
-    assert place_of(spine, boxes, ring_limit(spine, boxes)) is BindingPlace.NETWORK
+    assert limit_position_of(spine, boxes, ring_limit(spine, boxes)) is LimitPosition.NETWORK
     assert ring_limit(spine, boxes).busbw == Fraction(100 * GB)

@@ -10,10 +10,10 @@ from tests.parallelism.plan.small_models import small_model
 
 from treadle.parallelism.problem.refining import JoinedCosts, refined
 from treadle.parallelism.searching.mesh_choices import joined_meshes
+from treadle.parallelism.searching.mesh_problem import MeshProblem, MeshResult
 from treadle.parallelism.searching.mesh_search import Look
 from treadle.parallelism.searching.parallel_options import parallel_request
 from treadle.parallelism.searching.plan_search import PlanSearch
-from treadle.parallelism.searching.posed_mesh import MeshFound, PosedMesh
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import AlphaBetaCosts
@@ -36,16 +36,16 @@ def plans() -> PlanSearch:
 
 
 @pytest.fixture(scope="module")
-def fine(plans: PlanSearch) -> PosedMesh:
-    return plans.pose(FINE, COSTS)
+def fine(plans: PlanSearch) -> MeshProblem:
+    return plans.make_problem(FINE, COSTS)
 
 
 def test_a_plan_of_the_coarser_mesh_costs_the_same_on_the_finer_one(
-    plans: PlanSearch, fine: PosedMesh
+    plans: PlanSearch, fine: MeshProblem
 ) -> None:
     """By the evaluator, which knows nothing of the search's tables; routes through parts may be cheaper."""
     *_, (mesh, parts) = joined_meshes(FINE)
-    coarse = plans.pose(mesh, JoinedCosts(COSTS, parts))
+    coarse = plans.make_problem(mesh, JoinedCosts(COSTS, parts))
     for name, labels in coarse.named.items():
         before = plans.estimated(coarse.problem.decode(labels), coarse.costs)
         lifted = refined(coarse.problem, fine.problem, parts, labels)
@@ -61,20 +61,20 @@ def test_a_plan_of_the_coarser_mesh_costs_the_same_on_the_finer_one(
         assert finer.parameters[path].dims == expected, path
 
 
-def lifted_fsdp(coarse: PosedMesh, fine: PosedMesh, parts: dict[str, tuple[str, ...]]) -> tuple[int, ...]:
+def lifted_fsdp(coarse: MeshProblem, fine: MeshProblem, parts: dict[str, tuple[str, ...]]) -> tuple[int, ...]:
     found = refined(coarse.problem, fine.problem, parts, coarse.named["FSDP"])
     assert found is not None
     return found
 
 
 def test_a_search_takes_what_coarser_meshes_know_and_no_more_where_that_is_enough(
-    plans: PlanSearch, fine: PosedMesh
+    plans: PlanSearch, fine: MeshProblem
 ) -> None:
     known = plans.coarser_plans(fine)
     assert known
     rows = [plans.priced("", fine.problem.decode(fine.problem.tidied(one)), COSTS) for one in known]
     best = min(rows, key=lambda row: row.seconds)
-    first = Look(inf, best.seconds * 0.95, MeshFound(fine, None))
+    first = Look(inf, best.seconds * 0.95, MeshResult(fine, None))
     taken = plans.search(first, known=known)
     assert taken.found.plan == known[rows.index(best)]
     assert taken.seconds == pytest.approx(best.seconds)

@@ -90,7 +90,7 @@ def test_a_reduce_scatter_is_a_gather_where_links_are_paired() -> None:
 
 def test_what_large_costs_leave_as_it_is() -> None:
     costs = large(Mesh((2, 3), ("x", "y")))
-    assert (costs.words, costs.is_bound) == ("told", True)
+    assert (costs.summary, costs.is_bound) == ("told", True)
     assert costs.send_s("y", 7) == cast(Any, ("y", 7))
     assert costs.slowdowns(((GATHER, ("x",)), (SUM, ("y",)))) == (0, 1)
     assert costs.time_s(CollectiveKind.BROADCAST, ("y",), 3) == cast(

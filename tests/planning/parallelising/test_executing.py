@@ -15,7 +15,7 @@ from parallelism.exporting.layouts import laid_out
 from parallelism.exporting.small_model import make
 from treadle import planning
 from treadle.errors import FormatError, TreadleError
-from treadle.parallelism.plan.plan_json import plan_text
+from treadle.parallelism.plan.plan_json import format_plan_json
 from treadle.planning import ModelGraph
 from treadle.schedules.mesh import Mesh
 
@@ -31,7 +31,7 @@ def model() -> ModelGraph:
 def file(model: ModelGraph, tmp_path_factory: pytest.TempPathFactory) -> Path:
     plan = laid_out(model, MESH, {"dp": "c", "tp": "ehaqd"}, sharded=("dp",), recompute="selective")
     path = tmp_path_factory.mktemp("plan") / "plan.json"
-    path.write_text(plan_text(plan))
+    path.write_text(format_plan_json(plan))
     return path
 
 

@@ -18,11 +18,11 @@ from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.search.branching import SearchEffort
 from treadle.parallelism.searching import fabric_run
 from treadle.parallelism.searching.fabric_run import FabricRun
+from treadle.parallelism.searching.mesh_problem import MeshResult
 from treadle.parallelism.searching.mesh_search import Look
 from treadle.parallelism.searching.parallel_options import parallel_request
 from treadle.parallelism.searching.parallel_result import PricedPlan
 from treadle.parallelism.searching.plan_search import PlanSearch
-from treadle.parallelism.searching.posed_mesh import MeshFound
 from treadle.schedules.mesh import Mesh
 from treadle.topologies.catalogue.graphs import ring
 
@@ -75,10 +75,10 @@ class Searches:
         problem = SimpleNamespace(tidied=lambda labels: labels, decode=lambda labels: labels)
         return SimpleNamespace(problem=problem, named={}, costs=costs)
 
-    def look(self, posed: Any) -> Look[MeshFound]:
-        return Look(1.0, 0.5, MeshFound(posed, (1,)))
+    def look(self, posed: Any) -> Look[MeshResult]:
+        return Look(1.0, 0.5, MeshResult(posed, (1,)))
 
-    def search(self, before: Look[MeshFound], *, effort: SearchEffort | None = None) -> Look[MeshFound]:
+    def search(self, before: Look[MeshResult], *, effort: SearchEffort | None = None) -> Look[MeshResult]:
         if self.limit == LIMIT:
             return before
         assert effort is not None
@@ -86,7 +86,7 @@ class Searches:
         plan = next(
             (SEARCHED[least] for least in sorted(SEARCHED, reverse=True) if least <= self.limit), None
         )
-        return Look(inf, -inf, MeshFound(before.found.posed, plan))
+        return Look(inf, -inf, MeshResult(before.found.posed, plan))
 
 
 def fitting(
@@ -152,7 +152,7 @@ def test_a_search_that_has_enough_ends_early_with_a_plan_that_is_good_enough(tmp
     model, layers = as_model_graph(tmp_path / "tiny.json", tokens=1024, sequence=None, notes=[])
     plans = PlanSearch(model, request, layers)
     run = FabricRun(resolve_topology('complete(4, bandwidth="25GB/s")'), plans, {})
-    start = Look(inf, -inf, MeshFound(plans.pose(MESH, run.costs(MESH)), None))
+    start = Look(inf, -inf, MeshResult(plans.make_problem(MESH, run.costs(MESH)), None))
     fresh = plans.search(start)
     enough_s = fresh.seconds * 1.05
     early = plans.search(start, effort=SearchEffort(gap=0.2, enough=enough_s))

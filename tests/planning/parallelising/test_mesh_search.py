@@ -25,7 +25,7 @@ def run(
 
     def look(mesh: Mesh) -> Look[str]:
         if mesh.shape not in truth:
-            raise InfeasibleError(f"mesh {mesh.text}: cut off")
+            raise InfeasibleError(f"mesh {mesh.notation}: cut off")
         return Look(truth[mesh.shape][0], truth[mesh.shape][1], "named")
 
     def search(mesh: Mesh, before: Look[str]) -> Look[str]:
@@ -79,11 +79,11 @@ def test_meshes_that_cut_groups_off_are_skipped() -> None:
 
 
 def _refused(mesh: Mesh) -> Look[str]:
-    raise InfeasibleError(f"{mesh.text} is cut off")
+    raise InfeasibleError(f"{mesh.notation} is cut off")
 
 
 def _never(mesh: Mesh, look: Look[str]) -> Look[str]:
-    raise AssertionError(f"{mesh.text} {look.seconds}")
+    raise AssertionError(f"{mesh.notation} {look.seconds}")
 
 
 def test_late_searches_say_what_they_know() -> None:
@@ -111,8 +111,8 @@ def test_a_mesh_that_stands_twice_is_looked_at_once_and_the_rest_as_well() -> No
     looked: list[str] = []
 
     def look(mesh: Mesh) -> Look[str]:
-        looked.append(mesh.text)
-        if mesh.text == "2,4":
+        looked.append(mesh.notation)
+        if mesh.notation == "2,4":
             raise InfeasibleError("cut off")
         return one(float(mesh.shape[0]))
 

@@ -22,7 +22,7 @@ from treadle.parallelism.searching.parallel_options import (
     as_count,
     as_overlap,
     parallel_request,
-    read_pins,
+    read_constraints,
 )
 from treadle.parallelism.searching.plan_search import STAGES
 from treadle.schedules.collective import CollectiveKind
@@ -127,16 +127,16 @@ def test_overlaps_are_known_by_name() -> None:
 
 
 def test_pins_are_read_at_their_first_sign() -> None:
-    assert read_pins([]) == {}
-    assert read_pins([" wq = k:1/h:0 ", "w=a=b"]) == {"wq": "k:1/h:0", "w": "a=b"}
+    assert read_constraints([]) == {}
+    assert read_constraints([" wq = k:1/h:0 ", "w=a=b"]) == {"wq": "k:1/h:0", "w": "a=b"}
     with pytest.raises(FormatError, match=r"^--pin: 'wq' stands twice$"):
-        read_pins(["wq=whole", "wv=whole", "wq=k:1"])
+        read_constraints(["wq=whole", "wv=whole", "wq=k:1"])
 
 
 @pytest.mark.parametrize("text", ["wq", "=whole", "wq=", " = "])
 def test_pins_need_a_tensor_and_a_state(text: str) -> None:
     with pytest.raises(FormatError, match=f"^--pin {text!r}: expected TENSOR=STATE, as wq=k:1/h:0"):
-        read_pins([text])
+        read_constraints([text])
 
 
 def test_a_graph_is_taken_with_its_own_tokens() -> None:
@@ -263,7 +263,7 @@ def test_even_prices_differ_by_kind_alone() -> None:
         for kind in CollectiveKind:
             passes = 2 if kind is CollectiveKind.ALLREDUCE else 1
             assert costs.time_s(kind, axes, 10**10) == pytest.approx(passes + 1e-6)
-    assert costs.words == "even prices"
+    assert costs.summary == "even prices"
 
 
 @pytest.mark.parametrize("missing", [0, 1])

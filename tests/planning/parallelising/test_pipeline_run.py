@@ -69,7 +69,7 @@ def test_no_estimate_in_stages_is_below_the_bound(
 ) -> None:
     run, form = posed_run(tmp_path, CONFIG, {"gap": 0.02, "overlap": overlap}), PipelineForm(2, 4, interleave)
     plans, costs, layers = run.plans, run.costs(MESH), run.plans.model.layers
-    posed = plans.pose(inner_mesh(MESH), costs, form)
+    posed = plans.make_problem(inner_mesh(MESH), costs, form)
     cuts = [
         tuple(end - start for start, end in pairwise((0, *ends, layers)))
         for ends in combinations(range(1, layers), 2 * interleave - 1)
@@ -95,7 +95,7 @@ def test_layers_of_several_kinds_are_cut(tmp_path: Path) -> None:
     run, form = posed_run(tmp_path, EXPERTS, {"gap": 0.5}), PipelineForm(2, 4)
     plans, model, costs = run.plans, run.plans.model, run.costs(MESH)
     assert sum(part.repeats > 1 for part in model.parts) == 2
-    look = plans.look(plans.pose(inner_mesh(MESH), costs, form))
+    look = plans.look(plans.make_problem(inner_mesh(MESH), costs, form))
     best, _, _, bound_s = search_staged(plans, MESH, costs, form, look)
     pipeline = best.plan.pipeline
     assert pipeline is not None

@@ -15,15 +15,15 @@ from treadle.options.keywords import ParallelizeKeywords
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.search.branching import SearchEffort
 from treadle.parallelism.searching import pipeline_run
+from treadle.parallelism.searching.mesh_problem import MeshProblem
 from treadle.parallelism.searching.parallel_options import parallel_request
 from treadle.parallelism.searching.pipeline_run import inner_mesh, search_staged, staged
 from treadle.parallelism.searching.plan_search import STAGES, PipelineForm, PlanSearch
-from treadle.parallelism.searching.posed_mesh import PosedMesh
 from treadle.parallelism.state.sharding import Sharding
-from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import AlphaBetaCosts
+from treadle.unsupported import Unsupported
 
 MODEL = small_model(t=48, h=24, f=36)
 MESH = Mesh((2, 3), ("a", "b"))
@@ -44,8 +44,8 @@ def free() -> PlanSearch:
 
 
 @pytest.fixture(scope="module")
-def posed(free: PlanSearch) -> PosedMesh:
-    return free.pose(MESH, COSTS)
+def posed(free: PlanSearch) -> MeshProblem:
+    return free.make_problem(MESH, COSTS)
 
 
 def plans_of(**options: Any) -> PlanSearch:
@@ -53,18 +53,18 @@ def plans_of(**options: Any) -> PlanSearch:
     return PlanSearch(MODEL, parallel_request("a100", 48, asked))
 
 
-def pinned(plans: PlanSearch, posed: PosedMesh) -> PosedMesh:
+def pinned(plans: PlanSearch, posed: MeshProblem) -> MeshProblem:
     """The problem itself does not depend on pins."""
     return replace(posed, within=plans._within(posed.problem))
 
 
-def found_plan(plans: PlanSearch, posed: PosedMesh) -> ParallelPlan:
+def found_plan(plans: PlanSearch, posed: MeshProblem) -> ParallelPlan:
     found = plans.search(plans.look(posed), effort=SearchEffort(gap=0.2, n_parts=1))
     assert found.found.plan is not None
     return posed.problem.decode(found.found.plan)
 
 
-def test_a_pinned_parameter_is_stored_so(free: PlanSearch, posed: PosedMesh) -> None:
+def test_a_pinned_parameter_is_stored_so(free: PlanSearch, posed: MeshProblem) -> None:
     plans = plans_of(pins={"up": "f:b", "w": "whole"})
     within = pinned(plans, posed)
     plan = found_plan(plans, within)
@@ -77,7 +77,7 @@ def test_a_pinned_parameter_is_stored_so(free: PlanSearch, posed: PosedMesh) -> 
     assert free.allowed(posed) == list(posed.named.values())
 
 
-def test_a_pinned_result_is_made_so(posed: PosedMesh) -> None:
+def test_a_pinned_result_is_made_so(posed: MeshProblem) -> None:
     plans = plans_of(pins={"block/u": "t:a/f:b"})
     plan = found_plan(plans, pinned(plans, posed))
     (made,) = plan.parts["block"][0].operators["u"].outputs
@@ -95,12 +95,12 @@ def test_a_pinned_result_is_made_so(posed: PosedMesh) -> None:
         ({"upp": "h:a"}, "small has no tensor 'upp'"),
     ],
 )
-def test_pins_that_name_nothing(pins: dict[str, str], message: str, posed: PosedMesh) -> None:
+def test_pins_that_name_nothing(pins: dict[str, str], message: str, posed: MeshProblem) -> None:
     with pytest.raises(FormatError, match=f"^{re.escape(message)}"):
         pinned(plans_of(pins=pins), posed)
 
 
-def test_without_memory_there_is_a_shortage_and_no_plan(posed: PosedMesh) -> None:
+def test_without_memory_there_is_a_shortage_and_no_plan(posed: MeshProblem) -> None:
     plans = plans_of(memory_bytes=1)
     look = plans.look(posed)
     assert (look.seconds, look.found.plan) == (inf, None)
@@ -121,22 +121,22 @@ def test_without_memory_there_is_a_shortage_and_no_plan(posed: PosedMesh) -> Non
     assert row.fits == (row.memory_bytes <= shortage.least_bytes)
 
 
-def test_what_is_proven_is_below_what_is_found(free: PlanSearch, posed: PosedMesh) -> None:
+def test_what_is_proven_is_below_what_is_found(free: PlanSearch, posed: MeshProblem) -> None:
     plans, look = free, free.look(posed)
     found = plans.search(look, effort=SearchEffort(gap=0.2, n_parts=1))
     assert look.bound_s <= found.bound_s <= found.seconds <= look.seconds
     assert 0 < plans.checked_bound(found.found) <= found.seconds * (1 + 1e-9)
     assert not found.found.is_late
-    told = plans.retimed(posed.problem.decode(found.found.plan or ()), COSTS)
-    assert isinstance(told, Refusal)
+    told = plans.resimulated(posed.problem.decode(found.found.plan or ()), COSTS)
+    assert isinstance(told, Unsupported)
     assert str(told.reason) == "a captured graph has no table of layers"
 
 
 def test_pinned_problems_have_no_coarser_plans() -> None:
-    assert plans_of(pins={"w": "whole"}).coarser_plans(cast(PosedMesh, None)) == []
+    assert plans_of(pins={"w": "whole"}).coarser_plans(cast(MeshProblem, None)) == []
 
 
-def test_layers_are_cut_into_stages(free: PlanSearch, posed: PosedMesh) -> None:
+def test_layers_are_cut_into_stages(free: PlanSearch, posed: MeshProblem) -> None:
     """Three blocks of two matrices and a small head: two blocks, then one with the head."""
     plans, plan = free, posed.problem.decode(posed.named["DP"])
     mesh = Mesh((2, 2, 3), (STAGES, "a", "b"))
@@ -160,7 +160,7 @@ def test_layers_are_cut_into_stages(free: PlanSearch, posed: PosedMesh) -> None:
 
 def test_stages_that_do_not_fit_say_what_is_least() -> None:
     mesh, form, plans = Mesh((2, 2), (STAGES, "a")), PipelineForm(2, 5), plans_of(memory_bytes=1000)
-    look = plans.look(plans.pose(inner_mesh(mesh), COSTS, form))
+    look = plans.look(plans.make_problem(inner_mesh(mesh), COSTS, form))
     with pytest.raises(InfeasibleError) as error:
         search_staged(plans, mesh, COSTS, form, look)
     assert re.fullmatch(
@@ -175,7 +175,7 @@ def test_each_preset_is_estimated_before_nothing_is_said_to_fit(
 ) -> None:
     """The limit is what the smallest of the presets takes in its own cut, and no other plan is tried."""
     mesh, form = Mesh((2, 2), (STAGES, "a")), PipelineForm(2, 5)
-    posed = free.pose(inner_mesh(mesh), COSTS, form)
+    posed = free.make_problem(inner_mesh(mesh), COSTS, form)
     cuts = [staged(free, posed.problem.decode(one), mesh, COSTS, form) for one in posed.named.values()]
     least = min(free.estimated(one, COSTS).peak_bytes for one in cuts)
     monkeypatch.setattr(pipeline_run, "_MOST_PRESETS", 0)

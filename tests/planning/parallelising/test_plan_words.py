@@ -14,7 +14,7 @@ from tests.parallelism.plan.small_models import small_model
 from treadle import planning
 from treadle.api import capture
 from treadle.errors import FormatError, InfeasibleError
-from treadle.parallelism.explaining import ask_plan
+from treadle.parallelism.explaining import explain_plan
 from treadle.parallelism.plan.plan_json import read_plan
 from treadle.parallelism.search.one_plan import MemoryShortage
 from treadle.parallelism.searching import fabric_run
@@ -125,7 +125,7 @@ def test_stored_states_that_a_plan_could_have_had(
     found: ParallelizeResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All but its own; pinned to one of them no plan is quicker than what is proven of that."""
-    monkeypatch.setattr(ask_plan, "_MOST_ALTERNATIVES", 1000)
+    monkeypatch.setattr(explain_plan, "_MOST_ALTERNATIVES", 1000)
     (told,) = planning.explain_tensor(found, "w")
     own = next(leg.state for leg in told.story.legs if leg.what == "stored")
     states = [other.state for other in told.alternatives if other.what == "stored"]
@@ -136,14 +136,14 @@ def test_stored_states_that_a_plan_could_have_had(
     search = found.searches[0]
     pinned = replace(found.request, pins={"w": other.state})
     plans = PlanSearch(MODEL, pinned)
-    assert plans.look(plans.pose(search.mesh, search.costs_on(search.mesh))).bound_s <= other.seconds * (
-        1 + 1e-9
-    )
+    assert plans.look(
+        plans.make_problem(search.mesh, search.costs_on(search.mesh))
+    ).bound_s <= other.seconds * (1 + 1e-9)
 
 
 def test_a_plan_s_file_says_what_it_was_made_for(found: ParallelizeResult, tmp_path: Any) -> None:
     path = tmp_path / "plan.json"
-    path.write_text(planning.parallel_plan_text(found))
+    path.write_text(planning.explain_parallel_plan(found))
     again = read_plan(str(path))
     assert again == found.plan
     assert again.setting is not None

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.errors import FormatError
-from treadle.parallelism.explaining.state_words import found_tensors, letters_of, read_state, spelled_state
+from treadle.parallelism.explaining.state_format import dims_of, matching_tensors, read_state, spelled_state
 from treadle.parallelism.graph.blocks.transformer_graph import model_graph
 from treadle.parallelism.state.sharding import Sharding
 from treadle.training.models.zoo import zoo_model
@@ -40,24 +40,24 @@ def test_other_texts_are_refused(text: str, message: str) -> None:
 
 
 def test_names_of_tensors() -> None:
-    ((part, tensor),) = found_tensors(MODEL, "wq")
-    assert (part, letters_of(MODEL.part(part), tensor)) == ("block", tuple("kgdh"))
-    assert found_tensors(MODEL, "attention.wq.weight") == [(part, tensor)]
-    assert found_tensors(MODEL, "block/wq") == [(part, tensor)]
-    assert [name for name, _ in found_tensors(MODEL, "x")] == ["block", "head"]
+    ((part, tensor),) = matching_tensors(MODEL, "wq")
+    assert (part, dims_of(MODEL.part(part), tensor)) == ("block", tuple("kgdh"))
+    assert matching_tensors(MODEL, "attention.wq.weight") == [(part, tensor)]
+    assert matching_tensors(MODEL, "block/wq") == [(part, tensor)]
+    assert [name for name, _ in matching_tensors(MODEL, "x")] == ["block", "head"]
     with pytest.raises(FormatError, match="has no tensor 'head/wq'"):
-        found_tensors(MODEL, "head/wq")
+        matching_tensors(MODEL, "head/wq")
     with pytest.raises(FormatError, match="did you mean"):
-        found_tensors(MODEL, "querry")
+        matching_tensors(MODEL, "querry")
 
 
 def test_a_module_s_name_means_its_weight() -> None:
     model = model_graph(zoo_model("gpt2"), batch=8, sequence=128)
-    ((part, tensor),) = found_tensors(model, "wq")
+    ((part, tensor),) = matching_tensors(model, "wq")
     assert model.part(part).graph.nodes[tensor.node].path == "layers.*.attention.wq.weight"
-    ((part, tensor),) = found_tensors(model, "attention.wq.bias")
+    ((part, tensor),) = matching_tensors(model, "attention.wq.bias")
     assert model.part(part).graph.nodes[tensor.node].path == "layers.*.attention.wq.bias"
-    assert found_tensors(model, "block/attention.wq") == found_tensors(model, "wq")
+    assert matching_tensors(model, "block/attention.wq") == matching_tensors(model, "wq")
 
 
 @pytest.mark.parametrize(
@@ -105,10 +105,10 @@ def test_what_is_wrong_with_a_state_is_told_in_full(text: str, message: str) -> 
 
 
 def test_a_name_in_several_parts_is_found_in_the_one_that_is_named() -> None:
-    found = found_tensors(MODEL, "x")
-    assert found_tensors(MODEL, "head/x") == found[1:]
-    assert found_tensors(MODEL, "block/x") == found[:1]
+    found = matching_tensors(MODEL, "x")
+    assert matching_tensors(MODEL, "head/x") == found[1:]
+    assert matching_tensors(MODEL, "block/x") == found[:1]
     with pytest.raises(FormatError) as error:
-        found_tensors(MODEL, "block/querry")
+        matching_tensors(MODEL, "block/querry")
     assert str(error.value).startswith("llama-3-8b has no tensor 'block/querry'; did you mean query")
     assert str(error.value).endswith("; its graph names them all (treadle capture llama-3-8b)")

@@ -9,7 +9,7 @@ from tests.parallelism.plan.small_models import small_model
 
 from treadle.errors import FormatError
 from treadle.parallelism.explaining.plan_changes import Change, changes_between
-from treadle.parallelism.explaining.state_words import found_tensors
+from treadle.parallelism.explaining.state_format import matching_tensors
 from treadle.parallelism.explaining.tensor_story import tensor_story
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
 from treadle.parallelism.searching.parallel_options import parallel_request
@@ -37,12 +37,12 @@ Told = tuple[str, str, str, int]
 
 @pytest.fixture(scope="module")
 def plans() -> dict[str, ParallelPlan]:
-    posed = PlanSearch(MODEL, parallel_request("a100", 48, {"gap": 0.1})).pose(MESH, COSTS)
+    posed = PlanSearch(MODEL, parallel_request("a100", 48, {"gap": 0.1})).make_problem(MESH, COSTS)
     return {name: posed.problem.decode(posed.problem.tidied(posed.named[name])) for name in NAMES}
 
 
 def told(plan: ParallelPlan, name: str, part: str = "block") -> list[Told]:
-    tensors = dict(found_tensors(MODEL, name))
+    tensors = dict(matching_tensors(MODEL, name))
     story = tensor_story(plan, MODEL.part(part), tensors[part], MESH, COSTS)
     assert (story.part, story.name) == (part, name)
     return [(leg.when, leg.what, leg.state, leg.local_bytes) for leg in story.legs]
@@ -51,7 +51,7 @@ def told(plan: ParallelPlan, name: str, part: str = "block") -> list[Told]:
 def test_a_sharded_parameter_is_gathered_twice_and_its_gradient_scattered(
     plans: dict[str, ParallelPlan],
 ) -> None:
-    ((part, tensor),) = found_tensors(MODEL, "up")
+    ((part, tensor),) = matching_tensors(MODEL, "up")
     story = tensor_story(plans["FSDP"], MODEL.part(part), tensor, MESH, COSTS)
     assert (story.part, story.name, story.kind) == ("block", "up", "parameter")
     assert (story.letters, story.whole_bytes) == ("hf", 1728)
@@ -94,7 +94,7 @@ def test_what_runs_once_more_reads_in_both_passes(plans: dict[str, ParallelPlan]
         ("gradient", "dup makes", "f:a, sum over b", 864),
         ("gradient", "stored", "f:a", 864),
     ]
-    ((_, tensor),) = found_tensors(MODEL, "up")
+    ((_, tensor),) = matching_tensors(MODEL, "up")
     *_, last = tensor_story(plan, MODEL.part("block"), tensor, MESH, COSTS).legs
     assert [(step.kind, step.axes, step.size_bytes) for step in last.steps] == [(SUM, ("b",), 864)]
     assert told(plan, "u") == [
@@ -136,7 +136,7 @@ def test_what_is_kept_is_told_between_the_passes(plans: dict[str, ParallelPlan])
         ("forward", "kept", "t:a,b", 576),
         ("backward", "ddown takes", "t:a,b", 576),
     ]
-    ((_, tensor),) = found_tensors(MODEL, "a")
+    ((_, tensor),) = matching_tensors(MODEL, "a")
     story = tensor_story(plans["FSDP"], MODEL.part("block"), tensor, MESH, COSTS)
     assert (story.kind, story.letters, story.whole_bytes) == ("elementwise", "tf", 48 * 36 * 2)
 

@@ -14,13 +14,13 @@ from reference.optimum import optimal_algbw
 from treadle.errors import FormatError, InfeasibleError, ScheduleError, TopologyError
 from treadle.planning import Form, RepairResult, SizeRequest, bound, repair, solve, verify
 from treadle.schedulers import forestcoll
-from treadle.schedulers.asked_options import asked_options
+from treadle.schedulers.given_options import given_options
+from treadle.schedules.certificate import BottleneckCut
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import load_plan, save_plan
 from treadle.schedules.steps.steps import StepSchedule
-from treadle.schedules.witness import CutWitness
 from treadle.topologies import are_ranks_connected, with_failed_links, with_failed_nodes
 
 GB = 10**9
@@ -50,7 +50,7 @@ def test_a_failed_network_link_costs_what_the_cuts_say() -> None:
     assert result.solved.is_optimal
     assert result.optimum_loss == result.throughput_loss == Fraction(1, 13)
     assert (result.lost_links, result.lost_ranks) == (2, ())
-    assert isinstance(result.new.witness, CutWitness)
+    assert isinstance(result.new.witness, BottleneckCut)
     outside = set(range(result.new.topology.n_nodes)) - set(result.new.witness.nodes)
     assert {result.new.topology.node_names[node] for node in outside} == {"box0.gpu0"}
     assert {"failures", "verify", "total"} <= set(result.seconds)
@@ -110,7 +110,7 @@ def test_steps_stay_steps() -> None:
     old = solve("torus:3,3", "allgather", algorithm="bfb", chunks=2).plan
     result = checked(repair(old, links=["n0_0->n0_1"]))
     assert isinstance(result.new.entries[0].schedule, StepSchedule)
-    assert asked_options(result.new) == asked_options(old) == {"chunks": 2}
+    assert given_options(result.new) == given_options(old) == {"chunks": 2}
     [entry] = result.new.entries
     assert entry.schedule.broadcast is not None
     assert entry.schedule.broadcast.n_chunks <= 2
@@ -131,25 +131,25 @@ def _demands(rows: list[list[int]]) -> object:
 
 def test_options_come_from_the_plan(tmp_path: Path) -> None:
     old = solve("dgx_a100_flat:2", "allgather", max_trees=2, form="factored").plan
-    assert asked_options(old) == {"max_trees": 2, "form": "factored"}
+    assert given_options(old) == {"max_trees": 2, "form": "factored"}
     save_plan(tmp_path / "old.plan", old)
     result = checked(repair(load_plan(tmp_path / "old.plan"), links=["box1.gpu2--ib0"]))
     assert isinstance(result.new.entries[0].schedule, FactoredSchedule)
     assert result.solved.trees_per_root is not None
     assert result.solved.trees_per_root <= 2
-    assert result.piece_kinds[0] is not None
+    assert result.subproblem_classes[0] is not None
     explicit = checked(repair(old, links=["box1.gpu2--ib0"], form=Form.EXPLICIT))
-    assert explicit.piece_kinds[1] is None
+    assert explicit.subproblem_classes[1] is None
     ring = checked(repair(old, links=["box1.gpu2--ib0"], algorithm="ring"))
     assert ring.new.algorithm == "ring"
-    assert asked_options(ring.new) == {}
+    assert given_options(ring.new) == {}
 
 
 def test_a_form_that_was_asked_for_gives_way() -> None:
     old = solve("dgx_a100_flat(2, gpus_per_box=4)", "allgather", form="factored").plan
     failed = {"nodes": [f"box1.gpu{i}" for i in range(4)]}  # one box is left, which nothing divides
     result = checked(repair(old, **failed))
-    assert result.piece_kinds[1] is None
+    assert result.subproblem_classes[1] is None
     assert result.solved.is_optimal
     assert any("no factored forest" in note for note in result.solved.notes)
     with pytest.raises(InfeasibleError, match="no factored forest"):
@@ -158,20 +158,20 @@ def test_a_form_that_was_asked_for_gives_way() -> None:
 
 def test_every_option_survives_a_plan() -> None:
     asked = {"exact": True, "packer": "growth", "trim": True, "multicast": True}
-    assert asked_options(solve("dgx_h100(1, nvls=True)", "allgather", **asked).plan) == {
+    assert given_options(solve("dgx_h100(1, nvls=True)", "allgather", **asked).plan) == {
         **asked,
         "form": "explicit",
     }
     asked = {"size": SizeRequest(2**20, 1e-05), "chunks": 3}
     found = solve("ring:4", "alltoall", algorithm="pipelined", **asked).plan
-    assert asked_options(found) == asked
+    assert given_options(found) == asked
     limits = {"max_layers": 4, "max_routes": 2, "max_flows": 3, "seed": 5}
-    assert asked_options(solve("torus:2,3", "alltoall", algorithm="routes", **limits).plan) == limits
+    assert given_options(solve("torus:2,3", "alltoall", algorithm="routes", **limits).plan) == limits
     rounds = {"chunks": 1, "rounds": (1, 1, 1)}
     plain = solve("ring:4", "allgather").plan
     stored = dataclasses.replace(plain, provenance={"asked_chunks": 1, "asked_rounds": "1,1,1"})
-    assert asked_options(stored) == rounds
-    assert asked_options(plain) == {}
+    assert given_options(stored) == rounds
+    assert given_options(plain) == {}
 
 
 def test_one_direction_needs_trimming() -> None:
@@ -180,7 +180,7 @@ def test_one_direction_needs_trimming() -> None:
         repair(old, links=["box0.gpu0->ib0"])
     result = checked(repair(old, links=["box0.gpu0->ib0"], trim=True))
     assert result.lost_links == 1
-    assert asked_options(result.new) == {"trim": True}
+    assert given_options(result.new) == {"trim": True}
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_large_fabrics_stay_in_pieces() -> None:
     old = solve("dgx_a100_flat(64)", "allgather").plan
     result = checked(repair(old, links=["box9.gpu5--ib0"], nodes=["box11.gpu2"]))
     assert isinstance(result.new.entries[0].schedule, FactoredSchedule)
-    before, after = result.piece_kinds
+    before, after = result.subproblem_classes
     assert before == 2
     assert after is not None
     assert after > before

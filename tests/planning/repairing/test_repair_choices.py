@@ -18,9 +18,9 @@ from treadle.api.solve import solve
 from treadle.context import context
 from treadle.errors import ScheduleError, TopologyError
 from treadle.schedulers.repairing import repair_candidates
-from treadle.schedulers.repairing.repair_candidates import JUDGED_AT, Contender, best_for
+from treadle.schedulers.repairing.repair_candidates import JUDGED_AT, Candidate, best_for
+from treadle.schedules.certificate import BottleneckCut
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.witness import CutWitness
 from treadle.synthesis.scheduler_options import Form
 from treadle.topologies import parse
 
@@ -143,7 +143,7 @@ def test_the_lone_rank_beyond_a_dear_bottleneck(
     nodes: tuple[int, ...], optimum: int, lone: str | None
 ) -> None:
     """A quarter of 20 is dear."""
-    found = repaired(side(16, 20), side(10, optimum, witness=CutWitness(nodes)))
+    found = repaired(side(16, 20), side(10, optimum, witness=BottleneckCut(nodes)))
     assert found.lone_bottleneck == lone
 
 
@@ -221,10 +221,10 @@ def test_the_quickest_at_the_size_is_taken(monkeypatch: pytest.MonkeyPatch) -> N
     assert found.plan == Made("forestcoll", 2.0, {JUDGED_AT: 10})
     assert (told.size_bytes, told.old_seconds) == (10, 70.0)
     assert told.contenders == (
-        Contender("forestcoll --trees 1", 20.0, Fraction(12)),
-        Contender("bfb", 30.0, Fraction(3)),
-        Contender("forestcoll", 40.0, Fraction(10)),
-        Contender("exact", reason="not ready within 10 s"),
+        Candidate("forestcoll --trees 1", 20.0, Fraction(12)),
+        Candidate("bfb", 30.0, Fraction(3)),
+        Candidate("forestcoll", 40.0, Fraction(10)),
+        Candidate("exact", reason="not ready within 10 s"),
     )
     expected = {"bfb": 60.0, "forestcoll 1": 60.0, "forestcoll": 60.0, "exact": 10.0}
     assert limits == pytest.approx(expected, abs=1)

@@ -14,7 +14,7 @@ from treadle import planning
 from treadle.api.report import report
 from treadle.cli.main import main
 from treadle.drawing.pages.design_page import design_page
-from treadle.finder.designing.design_flow import AlltoallFigures
+from treadle.finder.designing.design_flow import AlltoallRates
 from treadle.finder.designing.known_fabrics import is_beaten, known_fabrics
 from treadle.finder.workload import Network, allreduce_of
 from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
@@ -31,7 +31,7 @@ def designed(nodes: int, degree: int) -> planning.DesignResult:
         degree,
         network=NETWORK,
         workload=allreduce_of(2**20),
-        alltoall=AlltoallFigures.BOUND,
+        alltoall=AlltoallRates.BOUND,
         use_cache=False,
     )
 

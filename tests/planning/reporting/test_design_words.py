@@ -10,8 +10,8 @@ import pytest
 
 from treadle import planning
 from treadle.drawing.pages import design_page
-from treadle.finder.building.built_fabric import BuiltFabric
-from treadle.finder.designing.design_flow import AlltoallFigures
+from treadle.finder.building.installed_fabric import InstalledFabric
+from treadle.finder.designing.design_flow import AlltoallRates
 from treadle.finder.designing.design_result import DesignResult
 from treadle.finder.designing.known_fabrics import known_fabrics
 from treadle.finder.workload import Network, allreduce_of
@@ -28,13 +28,13 @@ def result() -> DesignResult:
         4,
         network=NETWORK,
         workload=allreduce_of(2**20),
-        alltoall=AlltoallFigures.BOUND,
+        alltoall=AlltoallRates.BOUND,
         use_cache=False,
     )
 
 
 @pytest.fixture(scope="module")
-def built(result: DesignResult) -> BuiltFabric:
+def built(result: DesignResult) -> InstalledFabric:
     return planning.cabling(result.topology(), rack_size=4)
 
 
@@ -42,7 +42,7 @@ def allreduce_s(steps: int, t_b: Fraction, size: int) -> float:
     return 2 * steps * 1e-6 + 2 * float(t_b) * size / 12.5e9
 
 
-def test_tiles_say_what_is_the_least(result: DesignResult, built: BuiltFabric) -> None:
+def test_tiles_say_what_is_the_least(result: DesignResult, built: InstalledFabric) -> None:
     assert built.totals is not None
     metres = f"{float(built.totals.metres):,.0f} m"
     assert design_page._tiles(result, result.best, built) == [
@@ -125,7 +125,7 @@ def test_curves_of_all_that_are_timed(result: DesignResult) -> None:
     )
 
 
-def test_tables_of_fabrics_and_cables(result: DesignResult, built: BuiltFabric) -> None:
+def test_tables_of_fabrics_and_cables(result: DesignResult, built: InstalledFabric) -> None:
     points = design_page._points(result)
     table: Any = design_page._fabrics(points)
     assert table["rows"][0] == [
@@ -164,7 +164,7 @@ def test_tables_of_fabrics_and_cables(result: DesignResult, built: BuiltFabric) 
     assert {medium for _, medium in counts} == {"copper", "optical"}
 
 
-def test_facts_of_a_design(result: DesignResult, built: BuiltFabric) -> None:
+def test_facts_of_a_design(result: DesignResult, built: InstalledFabric) -> None:
     assert design_page._facts(result, result.best, built) == [
         ["Chosen", result.best.option.expression],
         ["Network", "1.00 us a step, 12.5 GB/s out of and into a node"],

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from treadle.drawing.pages import design_page, plan_page, task_lanes
+from treadle.drawing.pages import design_page, plan_page, task_tracks
 from treadle.drawing.pages import design_page as ring_module
 from treadle.drawing.pages.design_page import ChartPoint, cable_ring, pareto_chart
 from treadle.drawing.pages.drawn_fabric import DrawnFabric
@@ -200,11 +200,11 @@ def bar(begin: int, end: int, name: int = 0, kind: int = 0, count: int = 1) -> l
 )
 def test_short_bars_are_drawn_as_one(bars: list[list[int]], of_a_kind: bool, joined: list[list[int]]) -> None:
     """Shorter than ten each, less than ten apart, and less than twenty together."""
-    assert task_lanes._joined(bars, 10, of_a_kind=of_a_kind) == joined
+    assert task_tracks._joined(bars, 10, of_a_kind=of_a_kind) == joined
 
 
 def test_bars_in_little_room() -> None:
-    assert task_lanes._packed([bar(3, 5, 1), bar(5, 9, 2)]) == [3, 2, 1, 0, 7, 1, 0, 4, 2, 0, 7, 1]
+    assert task_tracks._packed([bar(3, 5, 1), bar(5, 9, 2)]) == [3, 2, 1, 0, 7, 1, 0, 4, 2, 0, 7, 1]
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_bars_in_little_room() -> None:
     ],
 )
 def test_what_is_left_out_is_said(left: tuple[int, int, int, float], words: str) -> None:
-    assert task_lanes._left_out(*left) == words
+    assert task_tracks._left_out(*left) == words
 
 
 def stepped(devices: int = 2) -> Timeline:
@@ -236,7 +236,7 @@ def stepped(devices: int = 2) -> Timeline:
 
 
 def test_lanes_of_timelines() -> None:
-    found: Any = task_lanes.task_lanes([("one", stepped()), ("two", stepped(1))])
+    found: Any = task_tracks.task_tracks([("one", stepped()), ("two", stepped(1))])
     assert [choice["name"] for choice in found["choices"]] == ["one", "two"]
     assert (found["names"], found["details"]) == (["a", "b0", "b1"], ["allreduce along dp, 8B"])
     kinds = [words for words, *_ in found["kinds"]]
@@ -254,8 +254,8 @@ def test_lanes_of_timelines() -> None:
 
 
 def test_lanes_that_have_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_lanes, "_MOST_LANES", 3)
-    found: Any = task_lanes.task_lanes([("one", stepped())])
+    monkeypatch.setattr(task_tracks, "_MOST_LANES", 3)
+    found: Any = task_tracks.task_tracks([("one", stepped())])
     assert [name for name, _ in found["choices"][0]["lanes"]] == ["0: compute", "0: moves", "1: compute"]
     assert found["choices"][0]["leftOut"] == "The first 3 of 4 streams are shown."
     assert found["names"] == ["a", "b0"]
@@ -329,8 +329,8 @@ def test_sizes_of_curves() -> None:
         return SimpleNamespace(collective=SimpleNamespace(n_ranks=ranks))
 
     every = tuple(4**power for power in range(5, 16))
-    assert plan_page.shown_sizes(plan(64)) == every
-    assert plan_page.shown_sizes(plan(65)) == every[::2]
+    assert plan_page.display_sizes(plan(64)) == every
+    assert plan_page.display_sizes(plan(65)) == every[::2]
     assert (every[0], every[-1]) == (2**10, 2**30)
 
 
@@ -388,7 +388,7 @@ def test_names_of_plans_are_told_apart() -> None:
         return SimpleNamespace(algorithm=algorithm, topology=SimpleNamespace(name=fabric))
 
     plans = [plan("ring", "a"), plan("ring", "b"), plan("tree", "a"), plan("ring", "b"), plan("ring", "a")]
-    assert plan_page.shown_names(plans[0], plans[1:]) == [
+    assert plan_page.display_names(plans[0], plans[1:]) == [
         "ring",
         "ring on b",
         "tree",

@@ -12,19 +12,19 @@ import pytest
 from tests.parallelism.plan.small_models import small_model
 
 from treadle.drawing.pages import parallel_page, step_page
-from treadle.drawing.pages.parallel_page import ToldPlan, evaluated
+from treadle.drawing.pages.parallel_page import ReportedPlan, evaluated
 from treadle.drawing.pages.parallel_plan_file import is_parallel_plan
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
 from treadle.parallelism.searching.parallel_options import parallel_request
 from treadle.parallelism.searching.parallel_result import FabricMatrix, MeshTrial, PricedPlan
 from treadle.parallelism.searching.plan_search import PlanSearch, ordered
-from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import AlphaBetaCosts
 from treadle.training.device_memory import MemoryParts
 from treadle.training.timeline.task import COMPUTE_STREAM, Category, Task
 from treadle.training.timeline.timeline import Timeline
+from treadle.unsupported import Unsupported
 
 MODEL = small_model(t=48, h=24, f=36)
 MESH = Mesh((2, 3), ("a", "b"))
@@ -41,7 +41,7 @@ REQUEST = parallel_request("a100", 48, {"gap": 0.1})
 
 @pytest.fixture(scope="module")
 def plans() -> dict[str, ParallelPlan]:
-    posed = PlanSearch(MODEL, REQUEST).pose(MESH, COSTS)
+    posed = PlanSearch(MODEL, REQUEST).make_problem(MESH, COSTS)
     return {
         name: posed.problem.decode(posed.problem.tidied(posed.named[name]))
         for name in ("FSDP", "TP", "TP a x DP b, full recompute")
@@ -57,8 +57,8 @@ def row(
 
 def told(
     *rows: PricedPlan, bound_s: float = 0.0, fabric: str = "here", evaluation: Any = None, **fields: Any
-) -> ToldPlan:
-    return ToldPlan(fabric, rows, evaluation, Refusal("none", "why"), bound_s, **fields)
+) -> ReportedPlan:
+    return ReportedPlan(fabric, rows, evaluation, Unsupported("none", "why"), bound_s, **fields)
 
 
 def test_tiles_of_a_plan_that_shards() -> None:

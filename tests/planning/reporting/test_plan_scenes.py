@@ -19,7 +19,7 @@ from treadle.errors import FormatError
 from treadle.planning import solve
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
-from treadle.units import format_share
+from treadle.units import format_fraction
 
 BOXES = "leaf_spine(2, 1, gpus_per_leaf=2)"
 
@@ -78,7 +78,7 @@ def test_all_that_needs_no_simulation(boxes: Plan) -> None:
 
 def test_less_is_said_of_what_is_not_known(boxes: Plan) -> None:
     half = replace(boxes, algbw=boxes.algbw * 3 / 4)
-    assert plan_page.tiles(half)[1] == [format_share(Fraction(3, 4)), "of the proved bound", ""]
+    assert plan_page.tiles(half)[1] == [format_fraction(Fraction(3, 4)), "of the proved bound", ""]
     bare = replace(boxes, optimal_algbw=None, witness=None)
     assert plan_page.tiles(bare)[1] == ["no bound", "nothing is proved of the best", ""]
     assert plan_page._cut(bare) is None
@@ -207,8 +207,8 @@ def test_others_are_of_the_same_collective(boxes: Plan, ring: Plan) -> None:
     with pytest.raises(
         FormatError, match=r"^report: another plan has collective allreduce, expected allgather as the first$"
     ):
-        plan_page.check_alike(boxes, ring)
-    plan_page.check_alike(boxes, boxes)
+        plan_page.check_same_problem(boxes, ring)
+    plan_page.check_same_problem(boxes, boxes)
     assert boxes.collective.kind is CollectiveKind.ALLGATHER
 
 

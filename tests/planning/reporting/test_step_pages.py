@@ -12,9 +12,9 @@ import pytest
 
 from treadle import planning
 from treadle.api.report import report
-from treadle.drawing.pages import task_lanes as lanes_module
+from treadle.drawing.pages import task_tracks as lanes_module
 from treadle.drawing.pages.parallel_plan_file import is_parallel_plan, report_parallel_plan
-from treadle.drawing.pages.task_lanes import task_lanes
+from treadle.drawing.pages.task_tracks import task_tracks
 from treadle.errors import FormatError
 from treadle.training.timeline.task import COMPUTE_STREAM, Category, Task
 from treadle.training.timeline.timeline import Timeline
@@ -104,7 +104,7 @@ def test_many_tasks_are_joined_and_none_is_lost(
 ) -> None:
     monkeypatch.setattr(lanes_module, "MOST_BARS", 400)
     timeline = timeline_of(5000, categories)
-    lanes: Any = task_lanes([("one", timeline)])
+    lanes: Any = task_tracks([("one", timeline)])
     (lane,) = bars(lanes)
     assert len(lane) <= 400
     assert sum(bar[5] for bar in lane) == 5000
@@ -116,7 +116,7 @@ def test_many_tasks_are_joined_and_none_is_lost(
 
 def test_what_does_not_fit_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes_module, "MOST_BARS", 6)
-    lanes: Any = task_lanes([("one", timeline_of(1000, [Category.FORWARD]))])
+    lanes: Any = task_tracks([("one", timeline_of(1000, [Category.FORWARD]))])
     (lane,) = bars(lanes)
     assert len(lane) <= 6
     assert f"The first {lane[-1][1] / (1.1e-6 * 1e9 * 1000):.0%}"[:-3] in lanes["choices"][0]["leftOut"]
@@ -150,7 +150,7 @@ def test_a_plan_that_shards_tells_what_the_evaluator_says(
     assert report(sharded) == report(sharded)
 
     path = tmp_path / "plan.json"
-    path.write_text(planning.parallel_plan_text(sharded))
+    path.write_text(planning.explain_parallel_plan(sharded))
     assert is_parallel_plan(path)
     again = values_of(report_parallel_plan(path))
     for name in ("parts", "collectives", "memory", "parameters", "operators"):

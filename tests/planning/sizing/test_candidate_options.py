@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from treadle.inputs.problem import pose
+from treadle.inputs.problem import make_problem
 from treadle.schedulers.schedulers import find_scheduler
 from treadle.schedulers.sizes import candidate_options
 from treadle.schedulers.sizes.candidate_options import (
@@ -14,8 +14,8 @@ from treadle.schedulers.sizes.candidate_options import (
     _splits,
     entrants,
     factorings,
+    format_options,
     left_out,
-    options_in_words,
 )
 from treadle.synthesis.scheduler import Comparing
 from treadle.synthesis.scheduler_options import SizeRequest, StepOptions, TreeOptions
@@ -84,24 +84,24 @@ def test_digits(number: int, radix: int, digits: int) -> None:
 def test_factors_within_boxes_and_between_them(
     fabric: str, kind: str, factors: list[tuple[int, ...]]
 ) -> None:
-    assert factorings(pose(fabric, kind)) == factors
+    assert factorings(make_problem(fabric, kind)) == factors
 
 
 def test_boxes_of_unequal_size_count_as_one() -> None:
-    assert factorings(pose("dgx_a100(2, 4)", "allreduce", ranks="0-4,5")) == [(6,), (2, 3), (3, 2)]
+    assert factorings(make_problem("dgx_a100(2, 4)", "allreduce", ranks="0-4,5")) == [(6,), (2, 3), (3, 2)]
 
 
 def test_options_in_words() -> None:
-    assert options_in_words(TreeOptions()) == ""
-    assert options_in_words(TreeOptions(trees=3, multicast=True)) == "trees=3 multicast=1"
-    words = options_in_words(StepOptions(factors=(2, 3), exchanged=(), size=SizeRequest(4096, 1e-6)))
+    assert format_options(TreeOptions()) == ""
+    assert format_options(TreeOptions(trees=3, multicast=True)) == "trees=3 multicast=1"
+    words = format_options(StepOptions(factors=(2, 3), exchanged=(), size=SizeRequest(4096, 1e-6)))
     assert words == "factors=2,3 exchanged=none size_bytes=4096"
 
 
 def titles(fabric: str, kind: str, *names: str) -> list[str]:
     chosen = [find_scheduler(name) for name in names]
-    found = entrants(pose(fabric, kind), 1e-6, chosen)
-    return [f"{one.name} {options_in_words(options)}".strip() for one, options in found]
+    found = entrants(make_problem(fabric, kind), 1e-6, chosen)
+    return [f"{one.name} {format_options(options)}".strip() for one, options in found]
 
 
 def test_the_defaults_first_and_then_what_else_may_pay() -> None:
@@ -133,7 +133,7 @@ def test_sizes_that_schedules_are_made_for() -> None:
     """Seconds of a message go with each size."""
     takers = [
         (one, options)
-        for one, options in entrants(pose("ring:5", "allgather"), 3e-6)
+        for one, options in entrants(make_problem("ring:5", "allgather"), 3e-6)
         if getattr(options, "size", None) is not None
     ]
     by_name: dict[str, list[SizeRequest]] = {}
@@ -145,7 +145,7 @@ def test_sizes_that_schedules_are_made_for() -> None:
 
 
 def names(fabric: str, kind: str) -> set[str]:
-    return {one.name for one, _ in entrants(pose(fabric, kind), 1e-6)}
+    return {one.name for one, _ in entrants(make_problem(fabric, kind), 1e-6)}
 
 
 def test_slow_schedulers_are_tried_on_few_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,8 +170,8 @@ def test_textbooks_are_tried_on_few_ranks(monkeypatch: pytest.MonkeyPatch) -> No
     assert {name for name in many if find_scheduler(name).is_baseline}, "common practice stays"
     assert titles("ring:6", "allgather", "forestcoll") == ["forestcoll"]
     assert len(titles("ring:5", "allgather", "forestcoll")) > 1
-    assert left_out(pose("ring:5", "allgather")) == []
-    told = left_out(pose("ring:6", "allgather"))
+    assert left_out(make_problem("ring:5", "allgather")) == []
+    told = left_out(make_problem("ring:6", "allgather"))
     assert told == sorted(told)
     assert set(told) >= {name for name in few if is_textbook(name)}
     assert "forestcoll" not in told

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from treadle.inputs.problem import Problem, pose
+from treadle.inputs.problem import Problem, make_problem
 from treadle.schedulers.sizes import fitting as module
 from treadle.schedulers.sizes.fitting import fitting
 from treadle.schedules.collective import CollectiveKind
@@ -54,7 +54,7 @@ ALL = [record(one.name.lower(), one, in_groups=True) for one in Comparing]
 def test_when_a_scheduler_is_compared(
     fabric: str, options: dict[str, Any], sizes: bool, names: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    problem = pose(fabric, "allgather", **options)
+    problem = make_problem(fabric, "allgather", **options)
     assert set(chosen(monkeypatch, ALL, problem, sizes=sizes)) == names
 
 
@@ -64,8 +64,11 @@ def test_exchanges_and_the_others_are_apart(monkeypatch: pytest.MonkeyPatch) -> 
         record("exchange", Comparing.ALWAYS, kinds=(EXCHANGE,)),
         record("both", Comparing.ALWAYS, kinds=(GATHER, EXCHANGE)),
     ]
-    assert chosen(monkeypatch, records, pose("ring:4", "allgather"), sizes=False) == ["gather"]
-    assert chosen(monkeypatch, records, pose("ring:4", "alltoall"), sizes=False) == ["exchange", "both"]
+    assert chosen(monkeypatch, records, make_problem("ring:4", "allgather"), sizes=False) == ["gather"]
+    assert chosen(monkeypatch, records, make_problem("ring:4", "alltoall"), sizes=False) == [
+        "exchange",
+        "both",
+    ]
 
 
 def test_those_without_switches_are_left_out_where_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +83,7 @@ def test_those_without_switches_are_left_out_where_there_are_some(monkeypatch: p
         record("unable", Comparing.ABLE, refusal=refuses),
         record("able", Comparing.ABLE),
     ]
-    box, ring = pose("dgx_a100:1", "allgather"), pose("ring:4", "allgather")
+    box, ring = make_problem("dgx_a100:1", "allgather"), make_problem("ring:4", "allgather")
     assert chosen(monkeypatch, records, box, sizes=False) == ["refuses", "able"]
     assert chosen(monkeypatch, records, ring, sizes=False) == ["direct", "refuses", "able"]
 
@@ -98,5 +101,5 @@ def test_groups_are_served_at_once_or_the_first_by_itself(monkeypatch: pytest.Mo
         record("neither", Comparing.ALWAYS, refusal=whole),
         record("never", Comparing.ALWAYS, in_groups=True, refusal=never),
     ]
-    problem = pose("ring:4", "allgather", mesh="2,2", axes="1")
+    problem = make_problem("ring:4", "allgather", mesh="2,2", axes="1")
     assert chosen(monkeypatch, records, problem, sizes=False) == ["at once", "one by one"]

@@ -9,16 +9,16 @@ from typing import cast
 
 import pytest
 
-from treadle.inputs.problem import pose
-from treadle.schedulers.sizes.model_corners import (
-    Doubt,
+from treadle.inputs.problem import make_problem
+from treadle.schedulers.sizes.cost_ranges import (
+    UncertainChoice,
     _figure,
     _group_of,
     _moved,
-    doubts_of,
-    model_corners,
+    cost_range,
+    uncertain_choices,
 )
-from treadle.schedulers.sizes.race import Racer, RaceRules, TimedSize
+from treadle.schedulers.sizes.selection import SelectionRules, SizeCandidate, TimedSize
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
 
 BOX, FAR, HOP = ClassCost(10, 20, 30, Fraction(1, 2)), ClassCost(40, 50, 60), ClassCost(70, 80, 90)
@@ -112,7 +112,7 @@ def test_figures_stay_in_their_range(name: str, value: float, figure: Fraction) 
 
 def test_corners_are_the_ends_of_each_group_and_of_all() -> None:
     banded = replace(MODEL, bands=BANDS)
-    found = dict(model_corners(banded))
+    found = dict(cost_range(banded))
     words = ("latencies in the box", "latencies of the network", "launches", "rates", "all")
     assert list(found) == [f"{name} {end}" for name in words for end in ("lowest", "highest")]
     groups = {
@@ -126,7 +126,7 @@ def test_corners_are_the_ends_of_each_group_and_of_all() -> None:
         for place, end in enumerate(("lowest", "highest")):
             assert found[f"{name} {end}"] == _moved(MODEL, {path: BANDS[path][place] for path in paths})
     few = replace(MODEL, bands={"ll.launch_ns": (4, 14)})
-    assert [name for name, _ in model_corners(few)] == ["launches lowest", "launches highest"]
+    assert [name for name, _ in cost_range(few)] == ["launches lowest", "launches highest"]
 
 
 @dataclass
@@ -144,7 +144,7 @@ class MadeUp:
     cost_model: CostModel = MODEL
     asked: list[int] = field(default_factory=list)
 
-    def under(self, rules: RaceRules) -> MadeUp:
+    def under(self, rules: SelectionRules) -> MadeUp:
         return MadeUp(self.title, self.slope, rules.cost_model, self.asked)
 
     def time(self, size_bytes: int) -> TimedSize:
@@ -152,10 +152,12 @@ class MadeUp:
         return TimedSize(10 + self.slope * self.cost_model.protocols[0].launch_ns, 1, "ll", False)
 
 
-def doubts(racers: Sequence[MadeUp], rows: Sequence[Row], bands: tuple[float, float]) -> tuple[Doubt, ...]:
+def doubts(
+    racers: Sequence[MadeUp], rows: Sequence[Row], bands: tuple[float, float]
+) -> tuple[UncertainChoice, ...]:
     model = replace(MODEL, bands={"ll.launch_ns": bands, "simple.launch_ns": (1, 1)})
-    rules = RaceRules(pose("ring:3", "allgather"), model)
-    return doubts_of(rules, cast(list[Racer], racers), rows)
+    rules = SelectionRules(make_problem("ring:3", "allgather"), model)
+    return uncertain_choices(rules, cast(list[SizeCandidate], racers), rows)
 
 
 def test_a_doubt_is_the_most_that_another_schedule_saves() -> None:
@@ -164,8 +166,8 @@ def test_a_doubt_is_the_most_that_another_schedule_saves() -> None:
     rows = [Row(30, "a"), Row(10, "b"), Row(20, "c")]
     found = doubts(racers, rows, (2, 4))
     assert found == (
-        Doubt(10, "b", "c", 1 - 2 / 10, "launches highest"),
-        Doubt(30, "a", "c", 1 - 2 / 14, "launches highest"),
+        UncertainChoice(10, "b", "c", 1 - 2 / 10, "launches highest"),
+        UncertainChoice(30, "a", "c", 1 - 2 / 14, "launches highest"),
     )
     assert not racers[3].asked
 
@@ -182,5 +184,12 @@ def test_times_that_are_equal_are_no_doubt() -> None:
     racers = [MadeUp("a", 1), MadeUp("b", 0)]
     rows = [Row(1, "a"), Row(2, "b")]
     assert doubts(racers, rows, (0, 0)) == ()
-    assert doubts(racers, rows, (0, 1)) == (Doubt(1, "a", "b", 1 - 10 / 11, "launches highest"),)
-    assert doubts_of(RaceRules(pose("ring:3", "allgather"), MODEL), cast(list[Racer], racers), rows) == ()
+    assert doubts(racers, rows, (0, 1)) == (UncertainChoice(1, "a", "b", 1 - 10 / 11, "launches highest"),)
+    assert (
+        uncertain_choices(
+            SelectionRules(make_problem("ring:3", "allgather"), MODEL),
+            cast(list[SizeCandidate], racers),
+            rows,
+        )
+        == ()
+    )

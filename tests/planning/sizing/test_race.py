@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from treadle.inputs.problem import pose
+from treadle.inputs.problem import make_problem
 from treadle.planning import as_cost_model
 from treadle.schedulers.bounds import find_bound
 from treadle.schedulers.sizes.candidate_options import entrants
-from treadle.schedulers.sizes.race import Racer, RaceRules, best_baseline, race, winners
+from treadle.schedulers.sizes.selection import SelectionRules, SizeCandidate, best_baseline, select, winners
 from treadle.schedulers.sizes.size_sets import verified_racers
 from treadle.simulation.simulate import simulate_graph
 from treadle.simulation.slice_limits import MAX_AUTO_SLICES, slices_at_most
@@ -18,9 +18,9 @@ from treadle.simulation.slice_limits import MAX_AUTO_SLICES, slices_at_most
 SIZES = (2**10, 2**14, 2**18, 2**22, 2**26, 2**30)
 
 
-def racers_of(fabric: str, collective: str, most_tasks: int = 2**13) -> list[Racer]:
-    problem = pose(fabric, collective)
-    rules = RaceRules(problem, as_cost_model("reference"), most_tasks)
+def racers_of(fabric: str, collective: str, most_tasks: int = 2**13) -> list[SizeCandidate]:
+    problem = make_problem(fabric, collective)
+    rules = SelectionRules(problem, as_cost_model("reference"), most_tasks)
     bound = find_bound(problem, cards_forward=True)
     found, _ = verified_racers(rules, entrants(problem, rules.least_alpha_s), bound)
     return found
@@ -37,7 +37,7 @@ def racers_of(fabric: str, collective: str, most_tasks: int = 2**13) -> list[Rac
 )
 def test_who_is_left_out_could_not_win(fabric: str, collective: str) -> None:
     raced, whole = racers_of(fabric, collective), racers_of(fabric, collective)
-    race(raced, SIZES)
+    select(raced, SIZES)
     for racer in whole:
         for size in SIZES if racer.is_able() else ():
             racer.time(size)

@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import pytest
 
-from treadle.inputs.problem import pose
-from treadle.schedulers.sizes.race import (
+from treadle.inputs.problem import make_problem
+from treadle.schedulers.sizes.selection import (
     MOST_TASKS,
-    Racer,
-    RaceRules,
+    SelectionRules,
+    SizeCandidate,
     TimedSize,
     _around,
     _by_halves,
@@ -22,7 +22,7 @@ from treadle.schedulers.sizes.race import (
     _Lead,
     _race_at,
     best_baseline,
-    race,
+    select,
     winners,
 )
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
@@ -88,7 +88,7 @@ class MadeUp:
 
 
 def raced(*racers: MadeUp, size: int = 7) -> None:
-    _race_at(cast(list[Racer], racers), size)
+    _race_at(cast(list[SizeCandidate], racers), size)
 
 
 def test_who_cannot_win_is_not_timed() -> None:
@@ -102,7 +102,7 @@ def test_who_cannot_win_is_not_timed() -> None:
     fast = MadeUp("fast", {7: 2.0}, least=1.0)
     raced(first, fast)
     assert first.limits == [nextafter(2.0, inf)]
-    assert winners(cast(list[Racer], [first, fast]), [7])[7].title == "equal but first"
+    assert winners(cast(list[SizeCandidate], [first, fast]), [7])[7].title == "equal but first"
 
 
 def test_baselines_have_a_lead_of_their_own() -> None:
@@ -118,9 +118,9 @@ def test_baselines_have_a_lead_of_their_own() -> None:
         [nextafter(4.0, inf)],
         [1.0],
     )
-    assert best_baseline(cast(list[Racer], [ours, slow, quick, late]), 7) == ("quick base", 4.0)
-    assert best_baseline(cast(list[Racer], [ours, late]), 7) is None
-    assert best_baseline(cast(list[Racer], [quick]), 8) is None
+    assert best_baseline(cast(list[SizeCandidate], [ours, slow, quick, late]), 7) == ("quick base", 4.0)
+    assert best_baseline(cast(list[SizeCandidate], [ours, late]), 7) is None
+    assert best_baseline(cast(list[SizeCandidate], [quick]), 8) is None
 
 
 def test_a_baseline_may_lead_all() -> None:
@@ -132,19 +132,19 @@ def test_a_baseline_may_lead_all() -> None:
 
 def test_all_sizes_are_raced() -> None:
     racers = [MadeUp("a", {1: 1.0, 2: 3.0, 3: 3.0}), MadeUp("b", {1: 2.0, 2: 2.0, 3: 3.0})]
-    race(cast(list[Racer], racers), [1, 2, 3])
-    best = winners(cast(list[Racer], racers), [1, 2, 3, 4])
+    select(cast(list[SizeCandidate], racers), [1, 2, 3])
+    best = winners(cast(list[SizeCandidate], racers), [1, 2, 3, 4])
     assert {size: one.title for size, one in best.items()} == {1: "a", 2: "b", 3: "a"}
 
 
 def test_guesses_are_means_of_the_times_around() -> None:
     known = {2: TimedSize(4.0, 1, "", False), 8: TimedSize(9.0, 1, "", False)}
-    racer = cast(Racer, MadeUp("a", {}, least=1.0, times=known))
+    racer = cast(SizeCandidate, MadeUp("a", {}, least=1.0, times=known))
     assert _guess(racer, 4) == 6.0
     assert _guess(racer, 2) == 4.0
     assert _guess(racer, 8) == 9.0
     assert _guess(racer, 1) == _guess(racer, 9) == 1.0
-    assert _guess(cast(Racer, MadeUp("a", {}, least=7.0, times=known)), 4) == 7.0
+    assert _guess(cast(SizeCandidate, MadeUp("a", {}, least=7.0, times=known)), 4) == 7.0
 
 
 def model(*protocols: Protocol) -> CostModel:
@@ -155,20 +155,20 @@ def test_the_least_that_a_message_takes() -> None:
     """Of the classes of links that are there, and of all protocols."""
     near, far, hop = ClassCost(3000, 500), ClassCost(2000, 1000, 77), ClassCost(100, 50)
     dear = Protocol("simple", ClassCost(9000), ClassCost(9000), ClassCost(9000), launch_ns=1)
-    boxes = pose("dgx_a100(2, 2)", "allgather")
-    ring = pose("ring:3", "allgather")
-    assert RaceRules(boxes, model(Protocol("ll", near, far, hop), dear)).least_alpha_s == 3000 / 1e9
-    assert RaceRules(boxes, model(Protocol("ll", near, near, hop), dear)).least_alpha_s == 3500 / 1e9
-    assert RaceRules(ring, model(Protocol("ll", near, far, hop), dear)).least_alpha_s == 150 / 1e9
-    assert RaceRules(ring, model(dear)).least_alpha_s == 9000 / 1e9
-    assert RaceRules(ring, model(dear)).most_tasks == MOST_TASKS == 2**19
+    boxes = make_problem("dgx_a100(2, 2)", "allgather")
+    ring = make_problem("ring:3", "allgather")
+    assert SelectionRules(boxes, model(Protocol("ll", near, far, hop), dear)).least_alpha_s == 3000 / 1e9
+    assert SelectionRules(boxes, model(Protocol("ll", near, near, hop), dear)).least_alpha_s == 3500 / 1e9
+    assert SelectionRules(ring, model(Protocol("ll", near, far, hop), dear)).least_alpha_s == 150 / 1e9
+    assert SelectionRules(ring, model(dear)).least_alpha_s == 9000 / 1e9
+    assert SelectionRules(ring, model(dear)).most_tasks == MOST_TASKS == 2**19
 
 
-def racer(algbw: Fraction | None, height: int | None) -> Racer:
+def racer(algbw: Fraction | None, height: int | None) -> SizeCandidate:
     hop = ClassCost(100, 50)
-    rules = RaceRules(pose("ring:3", "allgather"), model(Protocol("ll", hop, hop, hop)))
+    rules = SelectionRules(make_problem("ring:3", "allgather"), model(Protocol("ll", hop, hop, hop)))
     report = SimpleNamespace(algbw=algbw, height_max=height)
-    return Racer(rules, "trees", "", cast(Any, None), cast(Any, report))
+    return SizeCandidate(rules, "trees", "", cast(Any, None), cast(Any, report))
 
 
 def test_what_depth_and_throughput_tell() -> None:

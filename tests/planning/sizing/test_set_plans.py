@@ -18,8 +18,8 @@ from treadle.planning import solve, solve_sizes
 from treadle.schedulers.bounds import find_bound
 from treadle.schedulers.schedulers import find_scheduler
 from treadle.schedulers.sizes import size_sets
-from treadle.schedulers.sizes.model_corners import Doubt
-from treadle.schedulers.sizes.race import Racer, RaceRules, TimedSize
+from treadle.schedulers.sizes.cost_ranges import UncertainChoice
+from treadle.schedulers.sizes.selection import SelectionRules, SizeCandidate, TimedSize
 from treadle.schedulers.sizes.size_sets import (
     SizedChoice,
     SizeSet,
@@ -45,11 +45,11 @@ def solved() -> SolveResult:
 
 
 @pytest.fixture(scope="module")
-def rules(solved: SolveResult) -> RaceRules:
-    return RaceRules(Problem(solved.plan.topology, solved.plan.collective), MODEL)
+def rules(solved: SolveResult) -> SelectionRules:
+    return SelectionRules(Problem(solved.plan.topology, solved.plan.collective), MODEL)
 
 
-def test_no_candidate_is_refused_with_the_first_reason(rules: RaceRules) -> None:
+def test_no_candidate_is_refused_with_the_first_reason(rules: SelectionRules) -> None:
     bound = find_bound(rules.problem)
     with pytest.raises(ScheduleError, match="no candidate at any size; no scheduler serves it"):
         verified_racers(rules, [], bound)
@@ -100,14 +100,14 @@ def racer(solved: SolveResult, name: str, seconds: dict[int, float], **values: A
     return MadeUp(name, times, solved.plan.entries[0].schedule, solved.report, **values)
 
 
-def test_ranges_meet_where_times_cross(solved: SolveResult, rules: RaceRules) -> None:
+def test_ranges_meet_where_times_cross(solved: SolveResult, rules: SelectionRules) -> None:
     """At sizes of 100 and 400 one is twice as slow and then twice as fast: from 200 on it serves.
 
     That is 256 where the other takes less than 1% longer there.
     """
     a = racer(solved, "a", {50: 1.0, 100: 1.0, 400: 4.0}, options="trees=3", least=0.1)
     b = racer(solved, "b", {50: 5.0, 100: 2.0, 400: 2.0, 900: 3.0})
-    able = cast(list[Racer], [a, b])
+    able = cast(list[SizeCandidate], [a, b])
     sizes = [50, 100, 400, 900]
     a.times[100] = TimedSize(1.0, 4, "ll", False)
     b.times[900] = TimedSize(3.0, 1, "simple", False)
@@ -135,7 +135,7 @@ def test_a_crossover_passes_sizes_of_a_range(solved: SolveResult) -> None:
     a = racer(solved, "a", {700: 1.0, 1024: 2.0, 1500: 3.02, 3000: 9.0})
     b = racer(solved, "b", {700: 1.5, 1024: 2.01, 1500: 3.0, 3000: 6.0}, hidden={2048: 4.0})
     a.hidden = {2048: 5.0}
-    sizes, able = [700, 1024, 1500, 3000], cast(list[Racer], [a, b])
+    sizes, able = [700, 1024, 1500, 3000], cast(list[SizeCandidate], [a, b])
     ranges = _ranges(able, sizes, None)
     assert [(one.first, one.last) for one in ranges] == [(0, 1), (2, 3)]
     assert _parts(able, sizes, ranges) == [(0, a, [700]), (1024, b, [1024, 1500, 3000])]
@@ -143,9 +143,9 @@ def test_a_crossover_passes_sizes_of_a_range(solved: SolveResult) -> None:
     assert (start, served) == (0, [1024])
 
 
-def test_equal_cuts_are_told_once(solved: SolveResult, rules: RaceRules) -> None:
+def test_equal_cuts_are_told_once(solved: SolveResult, rules: SelectionRules) -> None:
     a = racer(solved, "a", {1: 1.0, 2: 1.0, 3: 1.0})
-    able, sizes = cast(list[Racer], [a]), [1, 2, 3]
+    able, sizes = cast(list[SizeCandidate], [a]), [1, 2, 3]
     plan = _plan(rules, _parts(able, sizes, _ranges(able, sizes, None)), solved.bound)
     (only,) = plan.entries
     assert (only.min_bytes, only.max_bytes) == (0, None)
@@ -159,17 +159,19 @@ def test_what_is_not_known_is_found_out_before_it_stands(solved: SolveResult) ->
     """One range: by its floor the second would do at 20, but it takes 9 there."""
     a = racer(solved, "a", {10: 1.0, 20: 3.0})
     b = racer(solved, "b", {10: 1.5}, least=0.5, hidden={20: 9.0})
-    ranges = _ranges(cast(list[Racer], [a, b]), [10, 20], 1)
+    ranges = _ranges(cast(list[SizeCandidate], [a, b]), [10, 20], 1)
     assert [(one.schedule, one.first, one.last) for one in ranges] == [(0, 0, 1)]
     assert b.times[20].seconds == 9.0
 
 
-def test_rows_have_the_fastest_of_all_and_the_fastest_baseline(solved: SolveResult, rules: RaceRules) -> None:
+def test_rows_have_the_fastest_of_all_and_the_fastest_baseline(
+    solved: SolveResult, rules: SelectionRules
+) -> None:
     a = racer(solved, "a", {10: 1.0, 20: 3.0, 30: 3.0})
     b = racer(solved, "b", {10: 9.0, 20: 2.0, 30: 8.0}, baseline="b k=2")
     c = racer(solved, "c", {10: 4.0}, baseline="c")
     sizes = [10, 20, 30, 40]
-    racers = cast(Sequence[Racer], [a, b, c])
+    racers = cast(Sequence[SizeCandidate], [a, b, c])
     plan, reports, rows = size_set(rules, racers, sizes, None, 1)
     assert len(plan.entries) == len(reports) == 1
     assert [replace(row, bound=None) for row in rows] == [
@@ -178,12 +180,12 @@ def test_rows_have_the_fastest_of_all_and_the_fastest_baseline(solved: SolveResu
         SizedChoice(30, "a", 1, "ll", 3.0, 3.0, "b k=2", 8.0),
     ]
     assert [row.bound.size_bytes for row in rows if row.bound] == [10, 20, 30]
-    _, _, rows = size_set(rules, cast(Sequence[Racer], [a]), [10], solved.bound)
+    _, _, rows = size_set(rules, cast(Sequence[SizeCandidate], [a]), [10], solved.bound)
     assert (rows[0].baseline, rows[0].baseline_seconds) == ("", None)
 
 
 def test_a_set_that_does_not_verify_is_rejected(
-    solved: SolveResult, rules: RaceRules, monkeypatch: pytest.MonkeyPatch
+    solved: SolveResult, rules: SelectionRules, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good, bad = (
         SimpleNamespace(is_ok=is_ok, violations=(f"ok: {is_ok}",), n_violations=2) for is_ok in (True, False)
@@ -191,15 +193,15 @@ def test_a_set_that_does_not_verify_is_rejected(
     monkeypatch.setattr(size_sets, "verify_plan", lambda _: (good, bad, good))
     one = racer(solved, "a", {10: 1.0})
     with pytest.raises(RejectedError) as caught:
-        size_set(rules, cast(Sequence[Racer], [one]), [10], None)
+        size_set(rules, cast(Sequence[SizeCandidate], [one]), [10], None)
     assert "fails verification (violations: 2; first: ok: False" in str(caught.value)
 
 
-def test_nobody_was_timed(solved: SolveResult, rules: RaceRules) -> None:
+def test_nobody_was_timed(solved: SolveResult, rules: SelectionRules) -> None:
     able, refused = racer(solved, "a", {}), racer(solved, "b", {}, refusal="too large")
     for racers, told in (([able], ""), ([able, refused], "; b: too large")):
         with pytest.raises(ScheduleError) as caught:
-            size_set(rules, cast(Sequence[Racer], racers), [1], None)
+            size_set(rules, cast(Sequence[SizeCandidate], racers), [1], None)
         assert str(caught.value) == f"ring(3): no candidate was timed at any size{told}"
 
 
@@ -212,7 +214,7 @@ def choices() -> tuple[SizedChoice, ...]:
 
 
 def made(solved: SolveResult) -> SizeSet:
-    doubt = Doubt(8, "a", "b", 0.25, "launches lowest")
+    doubt = UncertainChoice(8, "a", "b", 0.25, "launches lowest")
     return SizeSet(
         solved.plan,
         (solved.report, solved.report),

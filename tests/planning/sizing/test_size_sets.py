@@ -11,10 +11,10 @@ import pytest
 
 from treadle.cli.main import main
 from treadle.errors import ScheduleError
-from treadle.inputs.problem import pose
+from treadle.inputs.problem import make_problem
 from treadle.planning import Protocol, as_cost_model, compare, simulate, solve_sizes
 from treadle.schedulers.sizes.candidate_options import entrants, factorings
-from treadle.schedulers.sizes.model_corners import model_corners
+from treadle.schedulers.sizes.cost_ranges import cost_range
 from treadle.schedulers.sizes.size_sets import SET_ALGORITHM, SizeSet, half_octaves
 from treadle.schedules.plan_files.archive import load_plan, save_plan
 from treadle.simulation.costs.cost_model import ClassCost, CostModel
@@ -33,7 +33,7 @@ def test_no_scheduler_is_faster_at_any_size(found: SizeSet) -> None:
     rows = compare(FABRIC, "allreduce", sizes=SIZES, cost_model="reference").rows
     others: dict[int, float] = {}
     baselines: dict[int, float] = {}
-    marked = {one.name: one.is_baseline for one, _ in entrants(pose(FABRIC, "allreduce"), 0.0)}
+    marked = {one.name: one.is_baseline for one, _ in entrants(make_problem(FABRIC, "allreduce"), 0.0)}
     for row in rows:
         for at in row.measured.sizes if row.measured else ():
             seconds = float(at.time)
@@ -111,7 +111,7 @@ def test_doubts_are_choices_that_fall_otherwise_in_the_band() -> None:
     assert loose.plan == replace(sure.plan, provenance=loose.plan.provenance)
     assert loose.doubts
     doubt = loose.doubts[0]
-    ((_, moved),) = [one for one in model_corners(banded(100, 20_000)) if one[0] == doubt.corner]
+    ((_, moved),) = [one for one in cost_range(banded(100, 20_000)) if one[0] == doubt.corner]
     again = solve_sizes(FABRIC, "allreduce", (doubt.size_bytes,), cost_model=moved, **few)
     assert again.rows[0].title != doubt.chosen
 
@@ -121,11 +121,11 @@ def test_half_octaves_stand_between_sizes_that_double() -> None:
 
 
 def test_factorings_multiply_to_the_ranks_or_are_bruck_s() -> None:
-    boxes = factorings(pose("dgx_a100:4", "allreduce"))
+    boxes = factorings(make_problem("dgx_a100:4", "allreduce"))
     assert (32,) in boxes
     assert (8, 4) in boxes
     assert (8, 2, 2) in boxes
-    assert (2, 2, 2, 2) in factorings(pose("ring:16", "alltoall"))
+    assert (2, 2, 2, 2) in factorings(make_problem("ring:16", "alltoall"))
 
 
 def test_one_group_only() -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from treadle.errors import FormatError
-from treadle.schedulers.asked_options import asked_options, record_asked
+from treadle.schedulers.given_options import given_options, record_given
 from treadle.schedules.plan import Plan
 from treadle.synthesis.scheduler_options import RouteOptions, SizeRequest, StepOptions, TreeOptions
 
@@ -43,11 +43,11 @@ def plan(**provenance: Any) -> Plan:
     ],
 )
 def test_what_is_written_is_read_back(options: Any, written: dict[str, Any]) -> None:
-    found = record_asked(options)
+    found = record_given(options)
     assert found == {f"asked_{name}": value for name, value in written.items()}
     assert list(found) == [f"asked_{name}" for name in written]
     assert not [value for value in found.values() if isinstance(value, bool)]
-    read = asked_options(plan(**found, version="1", trees_per_root=9))
+    read = given_options(plan(**found, version="1", trees_per_root=9))
     assert type(options)(**cast(Any, read)).asked() == options.asked()
 
 
@@ -86,13 +86,13 @@ def test_what_is_written_is_read_back(options: Any, written: dict[str, Any]) -> 
 )
 def test_what_plans_must_not_say(key: str, value: Any, said: str) -> None:
     with pytest.raises(FormatError) as caught:
-        asked_options(plan(**{key: value}))
+        given_options(plan(**{key: value}))
     assert str(caught.value) == said
 
 
 def test_numbers_at_their_limits() -> None:
-    found = cast(Any, asked_options(plan(asked_rounds=",".join("1" * 1000), asked_factors="123456789")))
+    found = cast(Any, given_options(plan(asked_rounds=",".join("1" * 1000), asked_factors="123456789")))
     assert found["rounds"] == (1,) * 1000
     assert found["factors"] == (123_456_789,)
-    assert asked_options(plan(asked_size_bytes=8, asked_alpha_s=1)) == {"size": SizeRequest(8, 1.0)}
-    assert asked_options(plan(asked_alpha_s=0.5)) == {}
+    assert given_options(plan(asked_size_bytes=8, asked_alpha_s=1)) == {"size": SizeRequest(8, 1.0)}
+    assert given_options(plan(asked_alpha_s=0.5)) == {}

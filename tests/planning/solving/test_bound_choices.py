@@ -13,8 +13,7 @@ import pytest
 from treadle.context import Context, context
 from treadle.errors import FormatError
 from treadle.inputs.problem import Problem
-from treadle.planning import pose, schedulers
-from treadle.refusal import Refusal
+from treadle.planning import make_problem, schedulers
 from treadle.render.comparing import schedulers_rows
 from treadle.render.rows import values
 from treadle.schedulers import alltoall_candidates, bounds, route_candidates
@@ -31,12 +30,13 @@ from treadle.schedulers.schedulers import (
     find_scheduler,
     is_scheduler,
 )
-from treadle.schedules.witness import CutWitness
+from treadle.schedules.certificate import BottleneckCut
 from treadle.synthesis.alltoall.steps.hop_steps import MAX_CHUNKS
 from treadle.synthesis.result import Bound
 from treadle.synthesis.scheduler_options import RouteOptions
+from treadle.unsupported import Unsupported
 
-CUT = CutWitness((0,))
+CUT = BottleneckCut((0,))
 COSTLY = Bound(Fraction(1), CUT, True, "groups")
 
 
@@ -55,8 +55,8 @@ def test_the_limits_of_ranks() -> None:
 
 
 def test_bounds_as_they_are_told() -> None:
-    switched = pose("dgx_h100(1, nvls=True)", "allgather")
-    plain, whole = pose("ring:4", "allgather"), pose("ring:4", "allreduce")
+    switched = make_problem("dgx_h100(1, nvls=True)", "allgather")
+    plain, whole = make_problem("ring:4", "allgather"), make_problem("ring:4", "allreduce")
     model = "without in-network multicast and aggregation"
     assert bound_of_groups(plain, group_optimum()) == Bound(Fraction(7), CUT, True, "")
     assert bound_of_groups(whole, group_optimum(lower=6)).model == f"allreduce {model}"
@@ -65,7 +65,7 @@ def test_bounds_as_they_are_told() -> None:
     for attained, is_tight in ((True, True), (False, False), (None, False)):
         found: Any = made_up(algbw=Fraction(3), witness=CUT, is_attained=attained)
         assert bound_of_allreduce(whole, found) == Bound(Fraction(3), CUT, is_tight, f"allreduce {model}")
-    exchange = pose("ring:4", "alltoall").collective
+    exchange = make_problem("ring:4", "alltoall").collective
     rate: Any = made_up(collective=exchange, upper=Fraction(1, 3), witness=CUT, exact=None)
     units = exchange.pair_demands.buffer_units
     assert bound_of_alltoall(rate) == Bound(units * Fraction(1, 3), CUT, False)
@@ -101,7 +101,7 @@ def test_who_bounds_an_allreduce(small: pytest.MonkeyPatch) -> None:
 
     def found(ranks: int, fabric: str = "ring") -> Bound | None:
         asked.clear()
-        return large_allreduce(pose(f"{fabric}:{ranks}", "allreduce"))
+        return large_allreduce(make_problem(f"{fabric}:{ranks}", "allreduce"))
 
     assert (found(4), asked) == (None, [])
     assert found(5) is not None
@@ -122,19 +122,19 @@ def test_who_bounds_an_allreduce(small: pytest.MonkeyPatch) -> None:
     assert (found(5), asked) == (None, ["group"])
     tight[0] = True
     for able in ("multicast", "aggregation"):
-        box = pose("dgx_a100:1", "allreduce")
+        box = make_problem("dgx_a100:1", "allreduce")
         capable = replace(box.topology, **{able: ~box.topology.is_compute})
         assert large_allreduce(replace(box, topology=capable)) is None
-    capped = pose("ring:7", "allreduce")
+    capped = make_problem("ring:7", "allreduce")
     caps = np.array([0, 1, 0, 0, 0, 0, 0])
     limited = replace(capped, topology=replace(capped.topology, injection_bytes_per_s=caps))
     assert large_allreduce(limited) is None
 
 
 def test_pieces_bound_where_they_attain(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = pose("ring:4", "allreduce")
+    problem = make_problem("ring:4", "allreduce")
     answers: list[Any] = [
-        Refusal("no"),
+        Unsupported("no"),
         made_up(bound=Fraction(3), witness=CUT, found=made_up(algbw=Fraction(2))),
         made_up(bound=Fraction(3), witness=CUT, found=made_up(algbw=Fraction(3))),
     ]
@@ -151,32 +151,32 @@ def test_optima_of_many_ranks_are_those_of_forests_that_attain_them(small: pytes
     answer: list[Any] = [made_up(algbw=Fraction(5), optimum=own)]
     small.setattr(bounds.forestcoll, "decompose", lambda *given: answer[0])
     small.setattr(bounds.forestcoll, "optimum", lambda *given: by_flow)
-    assert bounds._optimum(pose("ring:6", "allgather")) is by_flow
-    assert bounds._optimum(pose("ring:7", "allgather")) is own
+    assert bounds._optimum(make_problem("ring:6", "allgather")) is by_flow
+    assert bounds._optimum(make_problem("ring:7", "allgather")) is own
     answer[0] = made_up(algbw=Fraction(4), optimum=own)
-    assert bounds._optimum(pose("ring:7", "allgather")) is by_flow
-    answer[0] = Refusal("no")
-    assert bounds._optimum(pose("ring:7", "allgather")) is by_flow
+    assert bounds._optimum(make_problem("ring:7", "allgather")) is by_flow
+    answer[0] = Unsupported("no")
+    assert bounds._optimum(make_problem("ring:7", "allgather")) is by_flow
 
 
 def test_one_group_of_many_ranks_is_no_group(small: pytest.MonkeyPatch) -> None:
     small.setattr(bounds, "groups_optimum", lambda problem: group_optimum(upper=99))
 
     def one_group(ranks: int) -> Problem:
-        found = pose(f"ring:{ranks}", "allgather")
+        found = make_problem(f"ring:{ranks}", "allgather")
         return replace(found, collective=replace(found.collective, groups=(tuple(range(ranks)),)))
 
     assert find_bound(one_group(6)).algbw == 99
     assert find_bound(one_group(7)).algbw == Fraction(7, 3)
-    assert find_bound(pose("ring:8", "allgather", mesh="2,4", axes="1")).algbw == 99
+    assert find_bound(make_problem("ring:8", "allgather", mesh="2,4", axes="1")).algbw == 99
 
 
 def test_where_switches_lose(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless groups say the same, theirs is the bound; nobody knows where switches do more."""
-    by_cuts = Bound(Fraction(7), CutWitness((1,)))
+    by_cuts = Bound(Fraction(7), BottleneckCut((1,)))
     answer = [group_optimum()]
     monkeypatch.setattr(bounds, "groups_optimum", lambda problem: answer[0])
-    problem = pose("ring:4", "allgather")
+    problem = make_problem("ring:4", "allgather")
     assert bounds._where_switches_lose(problem, by_cuts) is by_cuts
     for upper, lower, algbw, is_tight in ((6, 6, 6, True), (6, 5, 6, False)):
         answer[0] = group_optimum(upper=upper, lower=lower)
@@ -188,7 +188,7 @@ def test_where_switches_lose(monkeypatch: pytest.MonkeyPatch) -> None:
         assert bounds._where_switches_lose(problem, by_cuts) == replace(by_cuts, is_tight=False)
     answer[0] = group_optimum(upper=9, lower=7)
     assert bounds._where_switches_lose(problem, by_cuts) is by_cuts
-    box = pose("dgx_a100:1", "allgather")
+    box = make_problem("dgx_a100:1", "allgather")
     able = ~box.topology.is_compute
     for changed in ({"multicast": able}, {"aggregation": able}, {"injection_bytes_per_s": 9 * ~able}):
         capable = Problem(replace(box.topology, **changed), box.collective)
@@ -217,7 +217,7 @@ def routes_built(
 
 
 def test_what_routes_are_told_to_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = pose("ring:4", "alltoall")
+    problem = make_problem("ring:4", "alltoall")
     given = problem.topology, problem.collective
     told = routes_built(monkeypatch)
     found = best_routes(*given)
@@ -245,7 +245,7 @@ def test_what_routes_are_told_to_cost(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_limits_that_only_a_search_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = pose("ring:4", "alltoall")
+    problem = make_problem("ring:4", "alltoall")
     routes_built(monkeypatch)
     asked: list[Any] = []
     monkeypatch.setattr(
@@ -271,7 +271,7 @@ def test_limits_that_only_a_search_keeps(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_how_far_searched_routes_are_below_the_bound(
     layers: int, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    problem = pose("ring:4", "alltoall")
+    problem = make_problem("ring:4", "alltoall")
     schedule = made_up(n_layers=layers)
     found = made_up(schedule=schedule, unlayered_algbw=Fraction(3), layer_rates={}, is_late=True)
     asked: list[Any] = []
@@ -282,7 +282,7 @@ def test_how_far_searched_routes_are_below_the_bound(
 
     bound = Bound(Fraction(4), CUT)
     monkeypatch.setattr(route_candidates, "searched_routes", search)
-    monkeypatch.setattr(route_candidates, "rate_beside_routes", lambda *given: given)
+    monkeypatch.setattr(route_candidates, "rate_with_routes", lambda *given: given)
     monkeypatch.setattr(
         route_candidates, "bound_of_alltoall", lambda rate: bound if rate[2] is schedule else None
     )
@@ -292,7 +292,7 @@ def test_how_far_searched_routes_are_below_the_bound(
     built = route_candidates._searched(*given, options)
     assert (built.schedule, built.bound, built.is_late) == (schedule, bound, True)
     assert built.notes == (f"below the bound: without layers 25.00%, in {words} 50.00%",)
-    assert asked == [(given, options.asked())]
+    assert asked == [(given, options.given())]
 
 
 @pytest.mark.parametrize("late", [(False, False), (True, False), (False, True)])
@@ -300,7 +300,7 @@ def test_a_search_is_late_where_one_of_its_halves_is(
     late: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two fifths of the time are for paths, another fifth for steps."""
-    problem = pose("ring:4", "alltoall")
+    problem = make_problem("ring:4", "alltoall")
     halves = dict(zip((0.4, 0.6), late, strict=True))
     part = alltoall_candidates
     ends = {share: Context(None, -share if halves[share] else 1e9 + share) for share in halves}
@@ -326,10 +326,10 @@ def test_a_search_is_late_where_one_of_its_halves_is(
 
 
 def test_what_is_used_where_nothing_is_asked_for() -> None:
-    assert default_algorithm(pose("ring:4", "allreduce")) == "forestcoll"
-    assert default_algorithm(pose("dgx_a100:1", "allgather")) == "forestcoll"
-    assert default_algorithm(pose("ring:4", "alltoall")) == "pipelined"
-    assert default_algorithm(pose("dgx_a100:1", "alltoall")) == "routes"
+    assert default_algorithm(make_problem("ring:4", "allreduce")) == "forestcoll"
+    assert default_algorithm(make_problem("dgx_a100:1", "allgather")) == "forestcoll"
+    assert default_algorithm(make_problem("ring:4", "alltoall")) == "pipelined"
+    assert default_algorithm(make_problem("dgx_a100:1", "alltoall")) == "routes"
 
 
 def test_schedulers_by_name() -> None:
@@ -343,8 +343,8 @@ def test_schedulers_by_name() -> None:
         "name": "few-trees",
         "form": "trees",
         "collectives": ["allgather", "reduce-scatter", "allreduce"],
-        "needs": list(find_scheduler("few-trees").needs_in_words),
-        "options": list(find_scheduler("few-trees").heeded),
+        "needs": list(find_scheduler("few-trees").format_requirements),
+        "options": list(find_scheduler("few-trees").supported_options),
         "flags": told["flags"],
         "comparing": "at sizes",
         "peer": False,

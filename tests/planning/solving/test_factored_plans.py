@@ -10,9 +10,9 @@ import pytest
 from harness.summaries import plan_summary, solve_summary
 from reference.cpu_parts import interpret_cpu_parts
 from treadle.errors import InfeasibleError, ScheduleError, TreadleError
-from treadle.formats.chakra.judge import interpret_chakra
-from treadle.formats.cpu.judge_parts import interpret_cpu_part
-from treadle.inputs.texts import verify_text
+from treadle.formats.chakra.interpreter import interpret_chakra
+from treadle.formats.cpu.interpreter_parts import interpret_cpu_part
+from treadle.inputs.runtime_files import verify_runtime_file
 from treadle.planning import Form, SolveResult, TargetFormat, lower, run, simulate, solve, verify
 from treadle.schedulers import factored_candidates
 from treadle.schedulers.factored_candidates import MAX_EXPLICIT_RANKS
@@ -123,7 +123,7 @@ def test_parts_of_all_ranks_are_one_text(collective: str, in_place: bool, instan
     seen = interpret_cpu_parts([part.text for part in parts])
     assert seen.violations == ()
     assert (seen.collective, seen.n_ranks) == (collective, 12)
-    told = verify_text(parts[5].text)
+    told = verify_runtime_file(parts[5].text)
     assert (told.format, told.violations) == ("cpu-xml, part of rank 5 of 12", ())
     traces = [lower(plan, to="chakra", rank=rank, size_bytes=12000, **options) for rank in range(12)]
     assert interpret_chakra([trace.files[0][1] for trace in traces]).violations == ()

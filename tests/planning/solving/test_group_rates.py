@@ -10,7 +10,7 @@ import pytest
 
 from treadle import planning
 from treadle.errors import InfeasibleError
-from treadle.planning import CutOffGroupError, bound, pose
+from treadle.planning import CutOffGroupError, bound, make_problem
 from treadle.schedulers.group_rates import find_cut_off
 from treadle.topologies import parse
 
@@ -29,7 +29,7 @@ CASES = [
 def test_each_group_alone_is_a_problem_of_its_own(
     fabric: str, mesh: str, forward: bool, without: str, axis: str, kind: str
 ) -> None:
-    left = pose(fabric, "allgather", without=without or None).topology
+    left = make_problem(fabric, "allgather", without=without or None).topology
     found = bound(left, kind, mesh=mesh, axes=axis, forward=forward)
     groups = found.collective.groups
     assert groups is not None
@@ -44,7 +44,7 @@ def test_each_group_alone_is_a_problem_of_its_own(
 
 
 def test_a_collective_in_groups_is_taken_as_a_value() -> None:
-    posed = pose("rail_optimized:4", "allgather", mesh="4,8", axes="0", without="box2.gpu3--rail3")
+    posed = make_problem("rail_optimized:4", "allgather", mesh="4,8", axes="0", without="box2.gpu3--rail3")
     with pytest.raises(CutOffGroupError) as caught:
         bound(posed.topology, posed.collective)
     error = caught.value
@@ -74,7 +74,7 @@ def test_a_collective_in_groups_is_taken_as_a_value() -> None:
     ],
 )
 def test_who_must_reach_whom_is_the_kinds(kind: str, without: str, group: int | None) -> None:
-    found = find_cut_off(pose("path:6", kind, mesh="2,3", axes="1", without=without))
+    found = find_cut_off(make_problem("path:6", kind, mesh="2,3", axes="1", without=without))
     assert (None if found is None else found[0]) == group
 
 

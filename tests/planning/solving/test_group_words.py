@@ -13,7 +13,7 @@ import treadle
 from treadle.context import Context, TimeLimitError, under
 from treadle.errors import InfeasibleError
 from treadle.inputs.problem import Problem
-from treadle.planning import CutOffGroupError, pose
+from treadle.planning import CutOffGroupError, make_problem
 from treadle.schedulers import group_rates
 from treadle.schedulers.alone_rates import AloneRate, alone_rates
 from treadle.schedulers.bound_results import _words
@@ -60,7 +60,7 @@ def test_groups_that_are_alike_are_solved_once() -> None:
 
     told: list[str] = []
     watch = Context(lambda *words: told.append(words[0]))
-    problem = pose("ring:4", "allgather")
+    problem = make_problem("ring:4", "allgather")
     with under(watch):
         found = alone_rates(problem, [0, 0, 2, 3, 2], alone)
     assert asked == [0, 2, 3]
@@ -125,23 +125,23 @@ def line(n: int, *, missing: tuple[tuple[int, int], ...] = ()) -> Topology:
     ],
 )
 def test_groups_that_are_cut_off(fabric: Topology, kind: str, words: Any, found: Any) -> None:
-    assert find_cut_off(pose(fabric, kind, **words)) == found
+    assert find_cut_off(make_problem(fabric, kind, **words)) == found
 
 
 def test_many_ranks_of_a_group_are_not_all_told() -> None:
     shown = group_rates._SHOWN
-    told = find_cut_off(pose(line(2 * shown + 2), "allgather", mesh=f"{shown + 1},2", axes="0"))
+    told = find_cut_off(make_problem(line(2 * shown + 2), "allgather", mesh=f"{shown + 1},2", axes="0"))
     assert told is not None
     names = ", ".join(f"n{2 * place}" for place in range(shown))
     assert told[1].startswith(f"group 0 ({names}, ...): ")
-    told = find_cut_off(pose(line(2 * shown), "allgather", mesh=f"{shown},2", axes="0"))
+    told = find_cut_off(make_problem(line(2 * shown), "allgather", mesh=f"{shown},2", axes="0"))
     assert told is not None
     assert told[1].startswith(f"group 0 ({names}): ")
 
 
 def test_what_is_said_of_a_group_that_is_cut_off() -> None:
-    apart = pose("ring:4", "allgather", mesh="2,2", axes="0")
-    forward = pose("ring:4", "allgather", mesh="2,2", axes="0", forward=True)
+    apart = make_problem("ring:4", "allgather", mesh="2,2", axes="0")
+    forward = make_problem("ring:4", "allgather", mesh="2,2", axes="0", forward=True)
     assert _words(apart, "so", None) == (
         "ring(4): so, and would not if other compute nodes forwarded; connect them"
     )
@@ -159,11 +159,11 @@ def test_what_is_said_of_a_group_that_is_cut_off() -> None:
 
 
 def test_a_group_has_its_own_fabric() -> None:
-    apart = pose("path:4", "allgather", mesh="2,2", axes="1")
+    apart = make_problem("path:4", "allgather", mesh="2,2", axes="1")
     own, member = own_fabric(apart, 1)
     assert own.node_names == ("n2", "n3")
     assert (member.ranks, member.groups) == ((0, 1), None)
-    forward = pose("path:4", "allgather", mesh="2,2", axes="1", forward=True)
+    forward = make_problem("path:4", "allgather", mesh="2,2", axes="1", forward=True)
     own, member = own_fabric(forward, 1)
     assert own.node_names == ("n0", "n1", "n2", "n3")
     assert member.ranks == (2, 3)
@@ -177,13 +177,13 @@ def test_switches_only_pass_on_in_groups() -> None:
     plain = builder.build()
     for field in ("multicast", "aggregation"):
         star = replace(plain, **{field: ~plain.is_compute})
-        own, _ = own_fabric(pose(star, "allgather", mesh="2,2", axes="1"), 0)
+        own, _ = own_fabric(make_problem(star, "allgather", mesh="2,2", axes="1"), 0)
         assert not (own.multicast | own.aggregation).any()
         assert getattr(star, field).any()
 
 
 def grouped(kind: str, **words: Any) -> Problem:
-    found = pose("ring:4", kind, **words)
+    found = make_problem("ring:4", kind, **words)
     return replace(found, collective=replace(found.collective, groups=((0, 1, 2, 3),)))
 
 
@@ -192,15 +192,15 @@ def test_one_group_of_all_ranks_is_no_group() -> None:
         plain = as_no_group(grouped(kind))
         assert plain is not None
         assert (plain.collective.groups, plain.collective.ranks_forward) == (None, False)
-        assert plain == pose("ring:4", kind)
+        assert plain == make_problem("ring:4", kind)
     assert as_no_group(grouped("allreduce")) is None
-    assert as_no_group(pose("ring:4", "allgather")) is None
-    assert as_no_group(pose("ring:4", "allgather", mesh="2,2", axes="1")) is None
+    assert as_no_group(make_problem("ring:4", "allgather")) is None
+    assert as_no_group(make_problem("ring:4", "allgather", mesh="2,2", axes="1")) is None
     turned = grouped("allgather")
     order = replace(turned, collective=replace(turned.collective, groups=((0, 2, 1, 3),)))
     assert as_no_group(order) is None
     for field in ("multicast", "aggregation"):
-        box = pose("dgx_a100:1", "allgather")
+        box = make_problem("dgx_a100:1", "allgather")
         able = ~box.topology.is_compute
         one = replace(box.collective, groups=(tuple(range(8)),))
         copying = Problem(replace(box.topology, **{field: able}), one)
@@ -218,10 +218,10 @@ def test_phases_of_allreduces_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         return optimum(len(asked))
 
     monkeypatch.setattr(group_rates, "groups_optimum", found)
-    problem = pose("ring:4", "allreduce", mesh="2,2", axes="1")
+    problem = make_problem("ring:4", "allreduce", mesh="2,2", axes="1")
     phases = phase_optima(problem)
     assert phases is not None
     assert [one.lower for one in phases] == [1, 2]
     assert asked == [CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER]
     assert phase_optima(problem) is None
-    assert phase_optima(pose("ring:4", "allgather", mesh="2,2", axes="1")) is None
+    assert phase_optima(make_problem("ring:4", "allgather", mesh="2,2", axes="1")) is None

@@ -11,7 +11,7 @@ from treadle import planning
 from treadle.errors import InfeasibleError
 from treadle.schedulers.bounds import equal_length_bound, large_allreduce, regular_allreduce
 from treadle.schedules.factored import FactoredSchedule
-from treadle.schedules.group_witness import GroupLengthWitness
+from treadle.schedules.group_certificate import GroupDualCertificate
 from treadle.synthesis.class_optima import ClassProblem
 from treadle.synthesis.trees.allreduce import allreduce_bound
 
@@ -19,9 +19,9 @@ from treadle.synthesis.trees.allreduce import allreduce_bound
 @pytest.mark.parametrize("fabric", ["dgx_a100:32", "leaf_spine:4,2,gpus_per_leaf=36"])
 def test_both_ways_find_the_same_optimum(fabric: str) -> None:
     found = planning.bound(fabric, "allreduce")
-    assert isinstance(found.bound.witness, GroupLengthWitness)
+    assert isinstance(found.bound.witness, GroupDualCertificate)
     assert found.bound.is_tight
-    posed = planning.pose(fabric, "allreduce")
+    posed = planning.make_problem(fabric, "allreduce")
     by_cuts = allreduce_bound(posed.topology, posed.collective)
     assert by_cuts.is_attained
     assert found.algbw == by_cuts.algbw == found.bound.witness.bound(posed.topology, posed.collective)
@@ -56,10 +56,10 @@ def test_beyond_a_thousand_ranks_pieces_come_first(monkeypatch: pytest.MonkeyPat
 
 def test_fabrics_of_few_ranks_or_few_links_alike_keep_the_program_by_cuts() -> None:
     few = planning.bound("dgx_a100:2", "allreduce")
-    assert not isinstance(few.bound.witness, GroupLengthWitness)
+    assert not isinstance(few.bound.witness, GroupDualCertificate)
     # all but the mirror images of a link differ: 155 classes
     many = planning.bound("torus:12,12", "allreduce", without="n0_0--n0_1")
-    assert not isinstance(many.bound.witness, GroupLengthWitness)
+    assert not isinstance(many.bound.witness, GroupDualCertificate)
     assert many.algbw == Fraction(287, 143)
 
 
@@ -67,9 +67,9 @@ def test_a_single_capped_host_keeps_the_program_by_cuts() -> None:
     ring = treadle.parse("ring:130")
     caps = np.zeros(130, dtype=np.int64)
     caps[7] = 1
-    problem = planning.pose(replace(ring, injection_bytes_per_s=caps), "allreduce")
+    problem = planning.make_problem(replace(ring, injection_bytes_per_s=caps), "allreduce")
     assert large_allreduce(problem) is None
-    assert large_allreduce(planning.pose(ring, "allreduce")) is not None
+    assert large_allreduce(planning.make_problem(ring, "allreduce")) is not None
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_boxes_that_lost_cards_are_roots_of_more(
     assert found.report.is_ok
     assert found.is_optimal
     assert found.bound is not None
-    assert isinstance(found.bound.witness, GroupLengthWitness)
+    assert isinstance(found.bound.witness, GroupDualCertificate)
     assert found.bound.witness.bound(found.plan.topology, found.plan.collective) == found.plan.algbw
     multiplicity = schedule.root_multiplicity
     assert multiplicity.min() < multiplicity.max()
@@ -129,7 +129,7 @@ def test_a_number_of_trees_is_for_equal_shards() -> None:
 def test_beyond_8192_ranks_forests_attain_what_bounds_them() -> None:
     found = planning.bound("dgx_h100:1025", "allreduce", without="box0.gpu0--ib0")
     assert found.bound.is_tight
-    assert isinstance(found.bound.witness, GroupLengthWitness)
+    assert isinstance(found.bound.witness, GroupDualCertificate)
     assert found.algbw == Fraction(50 * 10**9 * (8200 - 1), 2 * 1024)
 
 
@@ -168,12 +168,12 @@ def test_equal_lengths_are_the_optimum_only_where_allgathers_attain_it() -> None
                     builder.duplex(names[i], names[(i + step) % 70], 1)
     for i in range(2):
         builder.duplex(f"a{i}", f"b{i}", 1)
-    problem = planning.pose(builder.build(), "allreduce")
+    problem = planning.make_problem(builder.build(), "allreduce")
     rough = equal_length_bound(problem)
     assert rough is not None
     assert (rough.algbw, rough.is_tight) == (Fraction(280, 139), False)
     assert regular_allreduce(problem) is None
-    torus = regular_allreduce(planning.pose("torus:12,12", "allreduce"))
+    torus = regular_allreduce(planning.make_problem("torus:12,12", "allreduce"))
     assert torus is not None
     assert (torus.algbw, torus.is_tight) == (Fraction(288, 143), True)
 
@@ -184,7 +184,7 @@ def test_lengths_of_classes_are_the_optimum_only_where_allgathers_attain_them(
     expected = planning.bound("dgx_h100:130", "allreduce").algbw
     found = ClassProblem.allreduce_bound
 
-    def twice(problem: ClassProblem) -> tuple[Fraction, GroupLengthWitness] | None:
+    def twice(problem: ClassProblem) -> tuple[Fraction, GroupDualCertificate] | None:
         proved = found(problem)
         return None if proved is None else (2 * proved[0], proved[1])
 

@@ -10,7 +10,7 @@ import pytest
 
 from shortcuts.group_plans import solved_alone
 from treadle.errors import FormatError
-from treadle.inputs.problem import pose
+from treadle.inputs.problem import make_problem
 from treadle.planning import solve, verify
 from treadle.schedulers import plan_directory
 from treadle.schedulers.plan_directory import find_group_plans, find_plans, has_gap, index_plans
@@ -43,7 +43,7 @@ def test_plans_are_found_by_fabric_collective_and_root(tmp_path: Path, ring_plan
         ("ring:4", "broadcast", 1, []),
         ("complete:4", "allgather", None, []),
     ):
-        problem = pose(fabric, kind, root=root)
+        problem = make_problem(fabric, kind, root=root)
         found = find_plans(index, problem.topology, problem.collective)
         assert [path.name for path, _ in found.plans] == names, (fabric, kind, root)
         assert found.problems == ()
@@ -52,13 +52,13 @@ def test_plans_are_found_by_fabric_collective_and_root(tmp_path: Path, ring_plan
 def test_other_weights_or_ranks_are_another_question(tmp_path: Path) -> None:
     save_plan(tmp_path / "weights.plan", solve("ring:4", "allgather", weights=[1, 2, 1, 2]).plan)
     save_plan(tmp_path / "part.plan", solve("ring:4", "allgather", ranks=[0, 1, 2], forward=True).plan)
-    problem = pose("ring:4", "allgather")
+    problem = make_problem("ring:4", "allgather")
     assert find_plans(index_plans(tmp_path), problem.topology, problem.collective).plans == ()
 
 
 def test_a_plan_that_claims_too_much_is_left_out(tmp_path: Path, ring_plan: Plan) -> None:
     save_plan(tmp_path / "false.plan", replace(ring_plan, algbw=ring_plan.algbw * Fraction(2)))
-    problem = pose("ring:4", "allgather")
+    problem = make_problem("ring:4", "allgather")
     found = find_plans(index_plans(tmp_path), problem.topology, problem.collective)
     assert found.plans == ()
     assert len(found.problems) == 1
@@ -68,7 +68,7 @@ def test_a_plan_that_claims_too_much_is_left_out(tmp_path: Path, ring_plan: Plan
 def test_a_listing_is_no_more_than_a_claim(tmp_path: Path, ring_plan: Plan) -> None:
     """A manifest that says another collective than the arrays hold."""
     save_plan(tmp_path / "plan.plan", ring_plan)
-    problem = pose("ring:4", "reduce-scatter")
+    problem = make_problem("ring:4", "reduce-scatter")
     listing = replace(index_plans(tmp_path).listings[0], kind=CollectiveKind.REDUCE_SCATTER)
     index = plan_directory.PlanIndex((listing,), ())
     assert find_plans(index, problem.topology, problem.collective).plans == ()

@@ -7,7 +7,7 @@ import pytest
 
 from samples import greedy_steps as samples
 from treadle.errors import ScheduleError
-from treadle.planning import pose, solve
+from treadle.planning import make_problem, solve
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
 from treadle.schedules.steps.steps import Steps
 from treadle.schedules.transfer import _link_numbers, transfer_collective, transfer_schedule
@@ -96,7 +96,7 @@ def test_schedules_of_every_form_are_true_on_a_fabric_in_another_order(
 ) -> None:
     """Links there are those of the same ends; links that are given by number are taken so."""
     posed = {name: value for name, value in words.items() if name in ("mesh", "axes", "root")}
-    problem = pose("hypercube:3", kind, **posed)  # type: ignore[arg-type]
+    problem = make_problem("hypercube:3", kind, **posed)  # type: ignore[arg-type]
     source = problem.topology
     plan = solve("hypercube:3", kind, algorithm=algorithm, **words).plan  # type: ignore[arg-type]
     order = np.random.default_rng(5).permutation(source.n_links)

@@ -23,7 +23,7 @@ from treadle.planning import (
     repair,
     solve,
 )
-from treadle.schedulers.asked_options import asked_options
+from treadle.schedulers.given_options import given_options
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.synthesis.trees.baselines.ring import ring
@@ -45,7 +45,7 @@ def test_options_as_a_value_are_those_by_keyword(
 ) -> None:
     found = solve("torus:3,3", kind, algorithm=algorithm, options=options)
     assert found.plan == solve("torus:3,3", kind, algorithm=algorithm, **keywords).plan
-    assert asked_options(found.plan) == keywords
+    assert given_options(found.plan) == keywords
 
 
 def test_options_of_another_form_are_refused() -> None:
@@ -71,12 +71,12 @@ def test_defaults_ask_for_nothing() -> None:
     plain = solve("ring:4", "allgather", algorithm="ring").plan
     spelt = solve("ring:4", "allgather", algorithm="ring", trees=None, exact=False, form=Form.AUTO).plan
     assert spelt == plain
-    assert asked_options(plain) == {}
+    assert given_options(plain) == {}
 
 
 def test_pruned_baselines_record_what_they_heed() -> None:
     plan = solve("dgx_h100(1, nvls=True)", "allreduce", algorithm="ring", multicast=True).plan
-    assert asked_options(plan) == {"multicast": True}
+    assert given_options(plan) == {"multicast": True}
 
 
 def test_plans_of_before_may_record_what_nobody_heeded() -> None:
@@ -85,7 +85,7 @@ def test_plans_of_before_may_record_what_nobody_heeded() -> None:
     old = replace(plan, provenance={**plan.provenance, "asked_max_trees": 3, "asked_seed": 4})
     found = repair(old, links=["n0->n1"])
     assert found.new.algorithm == "ring"
-    assert asked_options(found.new) == {"seed": 4}
+    assert given_options(found.new) == {"seed": 4}
 
 
 def test_asked_options_come_to_the_function_and_into_the_plan() -> None:
@@ -97,9 +97,9 @@ def test_asked_options_come_to_the_function_and_into_the_plan() -> None:
             got.append(trees)
             return ring(topology, collective)
 
-        assert asked_options(solve("ring:4", "allgather", algorithm="counting", trees=2).plan) == {"trees": 2}
+        assert given_options(solve("ring:4", "allgather", algorithm="counting", trees=2).plan) == {"trees": 2}
         again = solve("ring:4", "allgather", algorithm="counting").plan
-        assert asked_options(again) == {}
+        assert given_options(again) == {}
         with pytest.raises(ScheduleError, match="counting: --exact is for --algorithm forestcoll or rs-ag"):
             solve("ring:4", "allgather", algorithm="counting", exact=True)
     assert got == [2, 1]

@@ -15,7 +15,7 @@ from samples import route_samples as samples
 from treadle import planning
 from treadle.cli.main import main
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.inputs.problem import pose
+from treadle.inputs.problem import make_problem
 from treadle.planning import RouteOptions
 from treadle.schedulers.generation import fall_back
 from treadle.schedules.alltoall.routes import RouteSchedule
@@ -162,7 +162,7 @@ def test_a_time_limit_leaves_routes_that_were_at_hand(
 
 
 def test_quick_routes_keep_the_limits() -> None:
-    problem = pose("jellyfish:32,4", "alltoall")
+    problem = make_problem("jellyfish:32,4", "alltoall")
     limits = RouteOptions(max_layers=4, max_routes=1, max_flows=2)
     found = fall_back(problem, limits)
     assert found.algorithm == "searched-routes"
@@ -171,12 +171,12 @@ def test_quick_routes_keep_the_limits() -> None:
     assert schedule.max_flows <= 2
     assert schedule.routes.n_layers <= 4
     assert samples.is_correct(problem.topology, problem.collective, schedule)
-    one_way = pose("generalized_kautz:4,27", "alltoall")
+    one_way = make_problem("generalized_kautz:4,27", "alltoall")
     assert samples.is_correct(
         one_way.topology, one_way.collective, fall_back(one_way, RouteOptions(max_layers=3)).schedule
     )
     with pytest.raises(InfeasibleError, match=r"have no way of at most \d+ hops in 1 layers"):
-        fall_back(pose("directed_circulant:6,1", "alltoall"), RouteOptions(max_layers=1))
+        fall_back(make_problem("directed_circulant:6,1", "alltoall"), RouteOptions(max_layers=1))
 
 
 def test_notes_say_what_limits_cost(capsys: pytest.CaptureFixture[str]) -> None:

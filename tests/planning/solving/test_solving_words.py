@@ -12,13 +12,13 @@ import pytest
 
 from treadle.context import Context, TimeLimitError, under
 from treadle.errors import InfeasibleError, ScheduleError, TreadleError
-from treadle.planning import pose, solve
+from treadle.planning import make_problem, solve
 from treadle.schedulers import exact_synthesis, route_candidates
 from treadle.schedulers.alltoall import rate_by_method, rate_summary, uniform_bandwidth
 from treadle.schedulers.alltoall_candidates import _busiest, _finest, _losses, _most_chunks, _runnable
 from treadle.schedulers.comparison import Comparison, ComparisonRow, RowMeasures
 from treadle.schedulers.exact_synthesis import DEFAULT_TIME_LIMIT_S, ExactRequest
-from treadle.schedulers.expectations import summing_twin
+from treadle.schedulers.expectations import reducing_counterpart
 from treadle.schedulers.forest_request import ForestRequest, tree_budget
 from treadle.schedulers.generation import generate, options_for
 from treadle.schedulers.route_candidates import _counted, _layering, within_limits
@@ -26,8 +26,8 @@ from treadle.schedulers.schedulers import find_scheduler
 from treadle.schedulers.solving import RejectedError, _provenance
 from treadle.schedulers.tree_choice import _exact, _is_one_a_shard, with_tree_choice
 from treadle.schedules.alltoall.demands import Demands
+from treadle.schedules.certificate import BottleneckCut
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.witness import CutWitness
 from treadle.synthesis.result import Alternative, Bound, Result
 from treadle.synthesis.scheduler_options import RouteOptions, StepOptions, TreeOptions
 from treadle.topologies import Topology, TopologyBuilder, parse
@@ -39,7 +39,7 @@ def made_up(**values: Any) -> Any:
 
 
 def candidate(**values: Any) -> Result:
-    bound = Bound(Fraction(4), CutWitness((0,)), True, "")
+    bound = Bound(Fraction(4), BottleneckCut((0,)), True, "")
     return Result(**{"schedule": cast(Any, None), "bound": bound, "algorithm": "a", **values})
 
 
@@ -90,17 +90,17 @@ def test_what_the_optimum_takes(values: dict[str, Any], chunks: int, is_default:
 
 
 def test_chunks_that_are_shards_themselves() -> None:
-    ring = pose("ring:4", "allgather").collective
+    ring = make_problem("ring:4", "allgather").collective
     assert _is_one_a_shard(ring, 4)
     assert not _is_one_a_shard(ring, 8)
-    assert not _is_one_a_shard(pose("ring:4", "allreduce").collective, 4)
-    assert not _is_one_a_shard(pose("ring:4", "broadcast").collective, 4)
-    assert _is_one_a_shard(pose("ring:4", "allgather", weights=[1, 2, 1, 1]).collective, 8)
+    assert not _is_one_a_shard(make_problem("ring:4", "allreduce").collective, 4)
+    assert not _is_one_a_shard(make_problem("ring:4", "broadcast").collective, 4)
+    assert _is_one_a_shard(make_problem("ring:4", "allgather", weights=[1, 2, 1, 1]).collective, 8)
 
 
 def test_a_choice_is_told_where_there_was_one() -> None:
     """Three chunks of three ranks are shards; six are told of, and that the optimum takes more."""
-    problem = pose("ring:3", "allgather")
+    problem = make_problem("ring:3", "allgather")
     made = replace(generate(problem, find_scheduler("forestcoll")), notes=("first",), alternatives=())
     assert made.bound is not None
     whole = with_tree_choice(problem, ForestRequest(budget=tree_budget(exact=True)), made)
@@ -126,7 +126,7 @@ def test_rates_of_exchanges() -> None:
         exact=None,
         is_late=True,
         topology=parse("ring(4, bandwidth='2B/s')"),
-        collective=pose("ring:4", "alltoall").collective,
+        collective=make_problem("ring:4", "alltoall").collective,
         binding_links=lambda: np.array([3, 1]),
         binding_hosts=lambda: np.array([2, 0]),
     )
@@ -162,19 +162,19 @@ def test_rates_of_exchanges() -> None:
     assert not {key for key in rate_summary(found) if key.startswith(("f", "inverse_f"))}
     method: Any = made_up(is_cut=True)
     with pytest.raises(ScheduleError, match="takes none; it is for fleischer and the default"):
-        rate_by_method(pose("ring:4", "alltoall"), method, gap=0.1)
+        rate_by_method(make_problem("ring:4", "alltoall"), method, gap=0.1)
 
 
 def test_chunks_that_programs_may_have() -> None:
     """Equal shards as many as they like; unequal demands by how many units there are."""
-    equal = pose("ring:4", "alltoall")
+    equal = make_problem("ring:4", "alltoall")
     assert _runnable(equal, 77) == 77
     assert _finest(equal, 5) == 5
     assert _most_chunks(equal, 5) == 5
     assert _finest(equal, None) >= _finest(equal, 5)
 
     def of(units: int) -> Any:
-        return pose(
+        return make_problem(
             "ring:4", "alltoall", demands=Demands([[0, units - 3, 1, 1], [1, 0, 0, 0]] + [[0] * 4] * 2)
         )
 
@@ -226,7 +226,7 @@ def test_routes_within_limits() -> None:
         "2 layers",
         "0 hops",
     )
-    problem = pose("ring:5", "alltoall")
+    problem = make_problem("ring:5", "alltoall")
     routes = solve("ring:5", "alltoall", algorithm="routes").plan.entries[0].schedule
     most = int(np.bincount(routes.pair).max())  # type: ignore[union-attr]
     needed = {
@@ -271,7 +271,7 @@ def test_time_that_is_left_to_exact_synthesis(monkeypatch: pytest.MonkeyPatch) -
 
 def test_exact_synthesis_without_a_schedule() -> None:
     with pytest.raises(InfeasibleError) as caught:
-        exact_synthesis.exact_schedule(pose("ring:4", "allgather"), ExactRequest(steps=1), None)
+        exact_synthesis.exact_schedule(make_problem("ring:4", "allgather"), ExactRequest(steps=1), None)
     assert str(caught.value) == (
         "exact: no schedule of ring(4) has 1 steps or fewer (the least possible is 2) and up to 2 chunks; "
         "allow more"
@@ -294,19 +294,19 @@ def test_schedules_that_are_rejected() -> None:
 def test_where_plans_come_from() -> None:
     assert set(_provenance(candidate())) == {"version"}
     assert _provenance(candidate(trees_per_root=3))["trees_per_root"] == 3
-    told = candidate(bound=Bound(Fraction(1), CutWitness((0,)), True, "switches"))
+    told = candidate(bound=Bound(Fraction(1), BottleneckCut((0,)), True, "switches"))
     assert _provenance(told)["model"] == "switches"
 
 
 def test_tables_of_comparisons() -> None:
-    problem = pose("ring:4", "allgather")
+    problem = make_problem("ring:4", "allgather")
     at = made_up(size_bytes=64, time=Fraction(1, 4), algbw_bytes_per_s=2.0)
     rows = (
         ComparisonRow("a", report(Fraction(3)), 6, 0.5, measured=RowMeasures(sizes=(at, at))),
         ComparisonRow("b", None, None, 1.5, "no"),
         ComparisonRow("c", report(Fraction(3), wrong=1), 2, 2.5),
     )
-    bound = Bound(Fraction(4), CutWitness((0,)), True, "")
+    bound = Bound(Fraction(4), BottleneckCut((0,)), True, "")
     plain = Comparison(problem.topology, problem.collective, bound, rows)
     assert plain.optimal_algbw == 4
     first = {
@@ -346,7 +346,7 @@ def test_what_is_asked_of_schedulers() -> None:
     with pytest.raises(ScheduleError, match=r"^bfb: --trees is for --algorithm .* or "):
         options_for(steps, None, {"trees": 3})
     assert options_for(steps, None, {"seed": 3}).seed == 3
-    assert options_for(trees, TreeOptions(trees=2, trim=True), {"trees": 3}).asked() == {
+    assert options_for(trees, TreeOptions(trees=2, trim=True), {"trees": 3}).given() == {
         "trees": 3,
         "trim": True,
     }
@@ -356,9 +356,9 @@ def test_what_is_asked_of_schedulers() -> None:
         options_for(trees, None, {"multicast": True, "form": "factored"})
     assert str(caught.value) == "--multicast prunes trees written out; factored ones have to stay whole"
     with pytest.raises(TreadleError) as caught:
-        generate(pose("ring:4", "alltoall"), trees)
+        generate(make_problem("ring:4", "alltoall"), trees)
     assert str(caught.value).endswith("; for an all-to-all leave out --algorithm (treadle algorithms)")
-    groups = pose("ring:4", "allgather", mesh="2,2", axes="1")
+    groups = make_problem("ring:4", "allgather", mesh="2,2", axes="1")
     with pytest.raises(ScheduleError) as caught:
         generate(groups, trees, TreeOptions(multicast=True))
     assert str(caught.value) == ("forestcoll: --multicast prunes trees of one group of ranks; leave it out")
@@ -378,14 +378,14 @@ def star(width: int, *, ranks: str = "abcd") -> Topology:
 
 def test_switches_that_may_be_of_those_that_sum() -> None:
     """Those that join all ranks by links faster than 300 GB/s, where nothing else is said."""
-    assert summing_twin(pose(star(300), "allreduce")) is None
-    twin = summing_twin(pose(star(301), "allreduce"))
+    assert reducing_counterpart(make_problem(star(300), "allreduce")) is None
+    twin = reducing_counterpart(make_problem(star(301), "allreduce"))
     assert twin is not None
     able = [twin.topology.node_names[node] for node in np.flatnonzero(twin.topology.multicast)]
     assert able == ["s"]
     assert (twin.topology.multicast == twin.topology.aggregation).all()
-    assert summing_twin(twin) is None, "it is said"
-    assert summing_twin(pose(star(301), "allgather")) is None
-    assert summing_twin(pose(star(301), "allreduce", ranks="0-2", forward=True)) is None
-    assert summing_twin(pose(star(301), "allreduce", mesh="2,2", axes="1")) is None
+    assert reducing_counterpart(twin) is None, "it is said"
+    assert reducing_counterpart(make_problem(star(301), "allgather")) is None
+    assert reducing_counterpart(make_problem(star(301), "allreduce", ranks="0-2", forward=True)) is None
+    assert reducing_counterpart(make_problem(star(301), "allreduce", mesh="2,2", axes="1")) is None
     assert twin.collective.kind is CollectiveKind.ALLREDUCE

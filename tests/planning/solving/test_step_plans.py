@@ -18,11 +18,11 @@ from treadle.cli.main import main
 from treadle.context import Context, TimeLimitError, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.inputs.verification import UnverifiedPlanError
-from treadle.planning import SizeRequest, pose, run, solve, verify
+from treadle.planning import SizeRequest, make_problem, run, solve, verify
 from treadle.schedulers import exact_synthesis, step_candidates
-from treadle.schedulers.asked_options import asked_options
 from treadle.schedulers.exact_synthesis import ExactRequest, exact_schedule
-from treadle.schedulers.step_candidates import bound_beside, breadth_first, te_ccl, volume_bound
+from treadle.schedulers.given_options import given_options
+from treadle.schedulers.step_candidates import bound_of_steps, breadth_first, te_ccl, volume_bound
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.plan_files.archive import load_plan, save_plan
@@ -170,7 +170,7 @@ def test_breadth_first_broadcast_is_made_for_a_size(tmp_path: Path) -> None:
         times[asked] = alpha_beta_time(made.topology, made.collective, made.entries[0].schedule, 6000)
     assert times[SizeRequest(6000)] == Fraction("53e-6")
     assert times[None] > Fraction("101e-6")
-    assert asked_options(made) == {"size": SizeRequest(6000)}
+    assert given_options(made) == {"size": SizeRequest(6000)}
     notes = {6000: "at 5.86KB the steps take 53 us, the least", 10**6: "345.1 us, 0.0019% above the least"}
     for size, words in notes.items():
         (note,) = solve(fabric, "allgather", algorithm="bfb", size=SizeRequest(size)).notes
@@ -197,14 +197,14 @@ def test_steps_on_many_boxes_whose_switches_sum_have_a_bound() -> None:
     ],
 )
 def test_steps_of_a_size_are_held_against_the_least(chunks: int | None, words: str) -> None:
-    problem = pose("ring(4, bandwidth='1GB/s')", "allgather")
+    problem = make_problem("ring(4, bandwidth='1GB/s')", "allgather")
     size = SizeRequest(4 * 10**6, 1e-6)
     found = breadth_first(problem.topology, problem.collective, chunks=chunks, size=size)
     assert found.notes == (f"at 3.81MB the steps take {words}",)  # type: ignore[union-attr]
 
 
 def test_steps_of_an_allreduce_are_held_against_both_phases() -> None:
-    problem = pose("ring(4, bandwidth='1GB/s')", "allreduce")
+    problem = make_problem("ring(4, bandwidth='1GB/s')", "allreduce")
     found = breadth_first(problem.topology, problem.collective, size=SizeRequest(4 * 10**6, 1e-6))
     assert found.notes == (  # type: ignore[union-attr]
         "at 3.81MB the steps take 3004 us, the least of any breadth-first broadcast",
@@ -213,7 +213,7 @@ def test_steps_of_an_allreduce_are_held_against_both_phases() -> None:
 
 def test_volumes_of_allreduces() -> None:
     """A ring of five: 8 fifths of the data for each rank over ten links of 1 byte/s."""
-    found = volume_bound(pose("ring:5", "allreduce"))
+    found = volume_bound(make_problem("ring:5", "allreduce"))
     assert found.algbw == Fraction(10, 8)
     assert not found.is_tight
     assert found.model == "allreduce without in-network multicast and aggregation"
@@ -222,7 +222,7 @@ def test_volumes_of_allreduces() -> None:
 def test_bounds_beside_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """The volume where it is attained, or where the program would take long; else the optimum."""
     asked: list[CollectiveKind] = []
-    quick = volume_bound(pose("ring:5", "allreduce"))
+    quick = volume_bound(make_problem("ring:5", "allreduce"))
 
     def found(problem: Any) -> str:
         asked.append(problem.collective.kind)
@@ -231,23 +231,26 @@ def test_bounds_beside_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     rates = [quick.algbw]
     monkeypatch.setattr(step_candidates, "find_bound", found)
     monkeypatch.setattr(step_candidates, "algbw", lambda topology, schedule: rates[0])
-    problem, schedule = pose("ring:5", "allreduce"), bfb_schedule(parse("ring:5"), CollectiveKind.ALLREDUCE)
-    assert bound_beside(problem, schedule) == replace(quick, is_tight=True)
+    problem, schedule = (
+        make_problem("ring:5", "allreduce"),
+        bfb_schedule(parse("ring:5"), CollectiveKind.ALLREDUCE),
+    )
+    assert bound_of_steps(problem, schedule) == replace(quick, is_tight=True)
     rates[0] = quick.algbw / 2
-    assert bound_beside(problem, schedule) == "exact"  # type: ignore[comparison-overlap]
+    assert bound_of_steps(problem, schedule) == "exact"  # type: ignore[comparison-overlap]
     assert step_candidates._LARGEST_EXACT_ALLREDUCE == 128
     monkeypatch.setattr(step_candidates, "_LARGEST_EXACT_ALLREDUCE", 5)
-    assert bound_beside(problem, schedule) == "exact"  # type: ignore[comparison-overlap]
+    assert bound_of_steps(problem, schedule) == "exact"  # type: ignore[comparison-overlap]
     monkeypatch.setattr(step_candidates, "_LARGEST_EXACT_ALLREDUCE", 4)
-    assert bound_beside(problem, schedule) == quick
+    assert bound_of_steps(problem, schedule) == quick
     assert asked == [CollectiveKind.ALLREDUCE] * 2
-    assert bound_beside(pose("ring:5", "allgather"), schedule) == "exact"  # type: ignore[comparison-overlap]
+    assert bound_of_steps(make_problem("ring:5", "allgather"), schedule) == "exact"  # type: ignore[comparison-overlap]
 
     def too_many(problem: Any) -> Any:
         raise ScheduleError("switches")
 
     monkeypatch.setattr(step_candidates, "volume_bound", too_many)
-    assert bound_beside(problem, schedule) == "exact"  # type: ignore[comparison-overlap]
+    assert bound_of_steps(problem, schedule) == "exact"  # type: ignore[comparison-overlap]
 
 
 def test_gaps_of_an_integer_program(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +262,7 @@ def test_gaps_of_an_integer_program(monkeypatch: pytest.MonkeyPatch) -> None:
         return answer
 
     monkeypatch.setattr(step_candidates, "teccl_gather", gather)
-    problem = pose("ring:4", "allgather")
+    problem = make_problem("ring:4", "allgather")
     found = te_ccl(problem.topology, problem.collective)
     assert (found.schedule, found.notes, found.is_late) == ("schedule", (), False)
     answer.gap = 0.25
@@ -297,11 +300,11 @@ def test_what_exact_synthesis_says(
     result = SimpleNamespace(schedule=None, phases=phases, status=status)
     monkeypatch.setattr(module, "synthesise_exact", lambda *given, **words: result)
     with pytest.raises(error) as caught:
-        exact_schedule(pose("ring:4", "allgather"), ExactRequest(3, (1, 2)), None)
+        exact_schedule(make_problem("ring:4", "allgather"), ExactRequest(3, (1, 2)), None)
     assert str(caught.value) == said
     result.schedule = "found"  # type: ignore[assignment]
-    found: Any = exact_schedule(pose("ring:4", "allgather"), ExactRequest(3, (1, 2)), None)
+    found: Any = exact_schedule(make_problem("ring:4", "allgather"), ExactRequest(3, (1, 2)), None)
     assert found == "found"
     with pytest.raises(ScheduleError) as caught:
-        exact_schedule(pose("ring:4", "allgather"), ExactRequest(3, symmetric=True), None)
+        exact_schedule(make_problem("ring:4", "allgather"), ExactRequest(3, symmetric=True), None)
     assert str(caught.value) == "exact: the symmetric search needs --rounds"

@@ -9,7 +9,7 @@ import pytest
 import places
 from harness.summaries import solve_summary
 from treadle.errors import FormatError, InfeasibleError
-from treadle.planning import lower, pose, solve
+from treadle.planning import lower, make_problem, solve
 from treadle.schedulers import forestcoll
 from treadle.schedulers.forest_request import tree_budget
 from treadle.schedulers.forestcoll import _request, _unit_limits
@@ -211,7 +211,7 @@ def test_requests_in_the_types_of_the_trade() -> None:
 def test_what_all_roots_together_may_have(
     ranks: int, budget: dict[str, int], limits: UnitLimits | None
 ) -> None:
-    collective = pose(f"ring:{ranks}", "allreduce").collective
+    collective = make_problem(f"ring:{ranks}", "allreduce").collective
     assert _unit_limits(collective, tree_budget(**budget)) == limits  # type: ignore[arg-type]
 
 
@@ -235,7 +235,7 @@ def made(per_root: int | None) -> Result:
     ("fabric", "kind", "part"), [("ring:4", "allgather", "shards"), ("ring:3", "allreduce", "it")]
 )
 def test_chunks_that_lowering_cuts_anew(fabric: str, kind: str, part: str) -> None:
-    assert _dyadic(pose(fabric, kind), made(3), 12) == (
+    assert _dyadic(make_problem(fabric, kind), made(3), 12) == (
         f"12 chunks divide no buffer of a power of two; lower cuts {part} into a power of two of chunks, in "
         "unequal parts for the trees, where that costs less than 1% (--chunks)",
         None,
@@ -255,7 +255,7 @@ def test_chunks_of_other_numbers_of_ranks(monkeypatch: pytest.MonkeyPatch) -> No
         "12 chunks: of 3 ranks texts serve the sizes whose shards divide by 4; lower tells which, and cuts "
         "shards anew where that serves more (--chunks)"
     )
-    problem = pose("ring:3", "allgather")
+    problem = make_problem("ring:3", "allgather")
     for per_root in (None, 4):
         assert _dyadic(problem, made(per_root), 12) == (text, None)
     assert asked == []

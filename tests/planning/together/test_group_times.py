@@ -17,8 +17,8 @@ from treadle.api import group_costs as group_module
 from treadle.api.group_costs import CURVE_BYTES, GroupCosts, group_costs
 from treadle.errors import FormatError, InfeasibleError, ScheduleError
 from treadle.schedulers import shared_rates
-from treadle.schedulers.alone_rates import alike_groups
-from treadle.schedulers.jobs.job_plans import JobsResult, posed_alone, read_jobs
+from treadle.schedulers.alone_rates import equivalent_groups
+from treadle.schedulers.jobs.job_plans import JobsResult, alone_problem, read_jobs
 from treadle.schedulers.shared_rates import SharedRates, bottleneck
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.jobs import Job
@@ -105,8 +105,8 @@ def test_links_of_some_length_are_the_bottleneck(lengths: tuple[Any, ...], links
 def test_groups_that_a_map_of_the_fabric_takes_to_each_other() -> None:
     """On a path of six the pairs at the ends are alike; on a ring all pairs are."""
     for fabric, found in (("mesh(6)", [0, 1, 0]), ("ring(6)", [0, 0, 0])):
-        posed = planning.pose(parse(fabric), "allgather", mesh="3,2", axes="1")
-        assert alike_groups(posed.topology, posed.collective) == found
+        posed = planning.make_problem(parse(fabric), "allgather", mesh="3,2", axes="1")
+        assert equivalent_groups(posed.topology, posed.collective) == found
 
 
 def test_both_sides_of_a_rate_may_meet() -> None:
@@ -205,9 +205,9 @@ def test_the_loss_is_that_of_the_job_that_loses_most() -> None:
 def test_a_job_has_the_part_of_the_fabric_that_is_there_for_it() -> None:
     fabric = parse("complete(4)")
     everyone = Job("all", Collective(GATHER, (2, 0), forwarders=(1, 3)), Fraction(1))
-    assert posed_alone(fabric, everyone) == (fabric, everyone.collective)
+    assert alone_problem(fabric, everyone) == (fabric, everyone.collective)
     some = Job("some", Collective(GATHER, (3, 1)), Fraction(1))
-    part, own = posed_alone(fabric, some)
+    part, own = alone_problem(fabric, some)
     assert part.node_names == ("n1", "n3")
     assert own.ranks == (1, 0)
 
@@ -228,7 +228,7 @@ def test_the_first_host_with_a_cap_is_named() -> None:
 
 def test_files_are_named_after_their_jobs(tmp_path: Path) -> None:
     fabric = parse("complete(3)")
-    posed = planning.pose(fabric, "allgather").collective
+    posed = planning.make_problem(fabric, "allgather").collective
     names = ["a/b  c", "x" * 70, "d.e_f-1"]
     found = planning.solve_jobs(fabric, [Job(name, posed, Fraction(1)) for name in names])
     written = planning.save_jobs(tmp_path / "plans", found)
@@ -263,7 +263,7 @@ def test_files_are_named_after_their_jobs(tmp_path: Path) -> None:
 
 def test_a_plan_on_another_fabric_is_no_job_of_this_one(tmp_path: Path) -> None:
     fabric = parse("complete(3)")
-    job = Job("x", planning.pose(fabric, "allgather").collective, Fraction(1))
+    job = Job("x", planning.make_problem(fabric, "allgather").collective, Fraction(1))
     found = planning.solve_jobs(fabric, [job])
     draft = TopologyBuilder("other")
     for name in ("n0", "n1", "m2"):

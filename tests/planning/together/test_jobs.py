@@ -104,7 +104,7 @@ MIX = ("allreduce", "alltoall", "allgather")
 
 
 def mix(fabric: Topology) -> list[Job]:
-    return [Job(kind, planning.pose(fabric, kind).collective, Fraction(1)) for kind in MIX]
+    return [Job(kind, planning.make_problem(fabric, kind).collective, Fraction(1)) for kind in MIX]
 
 
 def test_a_mix_whose_optimum_takes_too_many_trees_is_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def test_a_mix_whose_optimum_takes_too_many_trees_is_rounded(monkeypatch: pytest
 def test_one_job_alone_has_the_optimum_of_its_collective() -> None:
     for expression, kind in (("dgx_a100:2", "allgather"), ("mesh:3,4", "allreduce"), ("ring:6", "broadcast")):
         fabric = parse(expression)
-        posed = planning.pose(fabric, kind).collective
+        posed = planning.make_problem(fabric, kind).collective
         (rate,) = planning.bound_jobs(fabric, [Job("only", posed, Fraction(1))]).together
         assert rate == planning.bound(fabric, kind).algbw
 
@@ -231,7 +231,9 @@ def test_caps_of_hosts_are_not_modelled_and_said_so() -> None:
     builder.duplex("a", "b", 10**9)
     fabric = builder.build()
     with pytest.raises(InfeasibleError, match="injection cap"):
-        planning.bound_jobs(fabric, [Job("x", planning.pose(fabric, "reduce").collective, Fraction(1))])
+        planning.bound_jobs(
+            fabric, [Job("x", planning.make_problem(fabric, "reduce").collective, Fraction(1))]
+        )
 
 
 def mutants(found: Any) -> list[tuple[str, tuple[Any, ...]]]:
@@ -278,7 +280,7 @@ def test_false_claims_about_jobs_are_found(file: Path) -> None:
 def test_loads_of_all_jobs_add_up() -> None:
     """Two jobs that each fill the ring are refused together at the rates that each has alone."""
     fabric = parse("ring:4")
-    jobs = [Job(name, planning.pose(fabric, "allgather").collective, Fraction(1)) for name in "ab"]
+    jobs = [Job(name, planning.make_problem(fabric, "allgather").collective, Fraction(1)) for name in "ab"]
     found = planning.solve_jobs(fabric, jobs)
     assert found.together == tuple(rate / 2 for rate in found.alone)
     # a plan that fills every link, and no more, by itself: only the sum of both is too much
@@ -347,7 +349,7 @@ def test_a_trusted_fabric_may_number_its_nodes_otherwise_or_lack_some(file: Path
 def test_weights_far_apart_are_told_apart(ratio: int) -> None:
     fabric = parse("mesh:2,3")
     kinds = (("allreduce", Fraction(ratio)), ("alltoall", Fraction(1)), ("allgather", Fraction(1)))
-    jobs = [Job(kind, planning.pose(fabric, kind).collective, weight) for kind, weight in kinds]
+    jobs = [Job(kind, planning.make_problem(fabric, kind).collective, weight) for kind, weight in kinds]
     found = planning.solve_jobs(fabric, jobs, exact=True)
     assert found.report is not None
     assert found.report.is_max_min
@@ -355,7 +357,7 @@ def test_weights_far_apart_are_told_apart(ratio: int) -> None:
 
 def test_levels_that_prove_nothing_are_refused() -> None:
     fabric = parse("ring:4")
-    jobs = [Job("a", planning.pose(fabric, "allgather").collective, Fraction(1))]
+    jobs = [Job("a", planning.make_problem(fabric, "allgather").collective, Fraction(1))]
     (level,) = planning.bound_jobs(fabric, jobs).levels
     for wrong, message in (
         (replace(level, lengths=level.lengths[1:]), "lengths"),

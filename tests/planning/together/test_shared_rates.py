@@ -11,9 +11,9 @@ import pytest
 from treadle import planning
 from treadle.context import TimeLimitError
 from treadle.inputs.problem import Problem
-from treadle.planning import bound, pose, solve
+from treadle.planning import bound, make_problem, solve
 from treadle.schedulers import bound_results, bounds, group_rates
-from treadle.schedulers.alone_rates import alike_groups, alone_in_plan
+from treadle.schedulers.alone_rates import alone_in_plan, equivalent_groups
 from treadle.schedulers.shared_rates import shared_rates
 from treadle.schedules.alltoall.demands import Demands, block_demands
 from treadle.schedules.collective import CollectiveKind
@@ -31,9 +31,9 @@ ALLTOALLS = [
 
 @pytest.mark.parametrize(("fabric", "mesh", "axis", "without"), ALLTOALLS)
 def test_each_alltoall_alone_is_a_problem_of_its_own(fabric: str, mesh: str, axis: str, without: str) -> None:
-    left = pose(fabric, "alltoall", without=without or None).topology
+    left = make_problem(fabric, "alltoall", without=without or None).topology
     found = bound(left, "alltoall", mesh=mesh, axes=axis)
-    groups = pose(left, "allgather", mesh=mesh, axes=axis).collective.groups
+    groups = make_problem(left, "allgather", mesh=mesh, axes=axis).collective.groups
     assert groups is not None
     assert found.collective.blocks == tuple(tuple(sorted(group)) for group in groups)
     told = {group: one for one in found.alone for group in one.groups}
@@ -53,12 +53,12 @@ def test_each_alltoall_alone_is_a_problem_of_its_own(fabric: str, mesh: str, axi
 
 
 def test_only_groups_that_a_map_takes_to_each_other_stand_for_each_other() -> None:
-    ring = pose("ring:8", "alltoall", demands=block_demands(8, [(0, 1, 2, 3), (4, 5, 6, 7)]))
-    assert alike_groups(ring.topology, ring.collective) == [0, 0]
-    path = pose("path:6", "alltoall", demands=block_demands(6, [(0, 1), (2, 3), (4, 5)]))
-    assert alike_groups(path.topology, path.collective) == [0, 1, 0]
-    mixed = pose("ring:8", "alltoall", demands=block_demands(8, [(0, 1), (2, 4), (3, 5), (6, 7)]))
-    assert alike_groups(mixed.topology, mixed.collective) == [0, 1, 1, 0]
+    ring = make_problem("ring:8", "alltoall", demands=block_demands(8, [(0, 1, 2, 3), (4, 5, 6, 7)]))
+    assert equivalent_groups(ring.topology, ring.collective) == [0, 0]
+    path = make_problem("path:6", "alltoall", demands=block_demands(6, [(0, 1), (2, 3), (4, 5)]))
+    assert equivalent_groups(path.topology, path.collective) == [0, 1, 0]
+    mixed = make_problem("ring:8", "alltoall", demands=block_demands(8, [(0, 1), (2, 4), (3, 5), (6, 7)]))
+    assert equivalent_groups(mixed.topology, mixed.collective) == [0, 1, 1, 0]
 
 
 def test_blocks_are_those_of_block_demands_alone() -> None:

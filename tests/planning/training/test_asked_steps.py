@@ -34,7 +34,7 @@ from treadle.training.prices.efficiency_presets import roofline_times
 from treadle.training.prices.measured_network import NetworkEfficiency, as_network_efficiency
 from treadle.training.prices.message_costs import message_costs
 from treadle.training.step_inputs import costs_of_rows, slow_links
-from treadle.training.train_options import as_accelerator, asked_step, check_options_matter
+from treadle.training.train_options import as_accelerator, check_options_matter, step_request
 from treadle.training.training_options import CommunicationStreams, ContextExchange, Recompute
 
 GPT = zoo_model("gpt2")
@@ -42,7 +42,7 @@ ALL = mesh_of(pp=2, fsdp=3, tp=2, cp=2)
 
 
 def asked(model: TrainingModel = GPT, mesh: Mesh = ALL, gpu: str = "a100", **options: Any) -> Any:
-    return asked_step(model, mesh, gpu, cast(TrainKeywords, {"efficiency": 0.5, **options}))
+    return step_request(model, mesh, gpu, cast(TrainKeywords, {"efficiency": 0.5, **options}))
 
 
 def test_what_nobody_asked_for() -> None:
@@ -311,7 +311,7 @@ def test_options_matter_where_their_axis_has_ranks(axes: dict[str, int], options
             )
         return
     for name, value in options.items():
-        with pytest.raises(FormatError, match=f"which mesh {mesh_of(**alone).text} lacks; leave it out$"):
+        with pytest.raises(FormatError, match=f"which mesh {mesh_of(**alone).notation} lacks; leave it out$"):
             check_options_matter(GPT, mesh_of(**alone), TrainingOptions(kappa=1, **{name: value}))
 
 

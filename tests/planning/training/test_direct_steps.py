@@ -20,21 +20,21 @@ from treadle.training.prices import direct_prices
 from treadle.training.prices.collective_prices import TimeModel
 from treadle.training.prices.direct_prices import (
     BinaryTreePrice,
-    DirectFigures,
+    DirectPrices,
     baseline_fabric,
-    baseline_figures,
+    baseline_prices,
     limit_price,
     torus_sides,
 )
 from treadle.training.prices.schedule_prices import _farthest_s
 from treadle.training.step_files import step_workload
-from treadle.training.step_trace import lanes_of, step_trace
+from treadle.training.step_trace import step_trace, tracks_of
 from treadle.training.timeline.task import COMPUTE_STREAM, Category, Task
 from treadle.training.timeline.timeline import Timeline
 
 GATHER, SCATTER = CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER
 SUM, EXCHANGE = CollectiveKind.ALLREDUCE, CollectiveKind.ALLTOALL
-FIGURES = DirectFigures("words", 9, Fraction(12), 5, Fraction(2), Fraction(4))
+FIGURES = DirectPrices("words", 9, Fraction(12), 5, Fraction(2), Fraction(4))
 
 
 @pytest.mark.parametrize(("kind", "algbw", "delay"), [(GATHER, 6, 1.25), (SCATTER, 3, 1.25), (SUM, 2, 2.5)])
@@ -96,7 +96,7 @@ def test_fabrics_of_baselines_have_the_bandwidth_of_a_node() -> None:
 
 def test_figures_of_baselines() -> None:
     """A ring of nine: eight steps. A square torus: two a side; else half of each side, rounded down."""
-    ring = baseline_figures("shifted-ring", 9, Fraction(20))
+    ring = baseline_prices("shifted-ring", 9, Fraction(20))
     assert (ring.nodes, ring.bandwidth, ring.steps, ring.t_b_gather, ring.t_b_reduce) == (
         9,
         Fraction(20),
@@ -104,15 +104,15 @@ def test_figures_of_baselines() -> None:
         Fraction(8, 9),
         Fraction(8, 9),
     )
-    assert ring.words.endswith(", rings")
-    square = baseline_figures("torus", 9, Fraction(20))
+    assert ring.summary.endswith(", rings")
+    square = baseline_prices("torus", 9, Fraction(20))
     assert (square.steps, square.t_b_gather) == (4, Fraction(8, 9))
-    assert square.words.endswith(", rings along one dimension after another")
-    oblong = baseline_figures("torus", 45, Fraction(20))
+    assert square.summary.endswith(", rings along one dimension after another")
+    oblong = baseline_prices("torus", 45, Fraction(20))
     assert (oblong.steps, oblong.t_b_reduce) == (9 // 2 + 5 // 2, Fraction(44, 45))
-    assert oblong.words.endswith(", breadth-first broadcast")
+    assert oblong.summary.endswith(", breadth-first broadcast")
     with pytest.raises(ScheduleError, match=r"^double-binary-tree: only an allreduce and an all-to-all have"):
-        baseline_figures("double-binary-tree", 9, Fraction(20))
+        baseline_prices("double-binary-tree", 9, Fraction(20))
 
 
 def test_what_no_fabric_of_as_many_links_beats() -> None:
@@ -265,7 +265,7 @@ def test_lanes_begin_with_what_computes() -> None:
         task(0, 8, SUM, "tp", stream="z"),
         replace(work, device=0),
     )
-    assert lanes_of(timeline(*tasks)) == (
+    assert tracks_of(timeline(*tasks)) == (
         (0, "compute"),
         (0, "z"),
         (1, "compute"),

@@ -33,7 +33,7 @@ ROWS = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "measure
 def test_the_nearest_peak_counts(device: str, precision: str, taken: tuple[str, str]) -> None:
     found = efficiency_of(accelerator(device), precision)
     assert (found.device, found.precision) == taken
-    words = roofline_times(accelerator(device), precision).words
+    words = roofline_times(accelerator(device), precision).summary
     is_measured = (device, precision) == taken
     assert ("the nearest measured" in words) != is_measured
     assert (found.source in words) == is_measured

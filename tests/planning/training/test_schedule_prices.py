@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from treadle.errors import FormatError, InfeasibleError, ScheduleError
-from treadle.inputs.problem import Problem, pose, resolve_topology
+from treadle.inputs.problem import Problem, make_problem, resolve_topology
 from treadle.planning import step_costs, write_step_chakra
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.group_witness import GroupLengthWitness
+from treadle.schedules.group_certificate import GroupDualCertificate
 from treadle.schedules.mesh import Mesh
 from treadle.topologies import parse
 from treadle.topologies.topology import TopologyBuilder
@@ -92,14 +92,14 @@ def test_rings_cost_what_their_schedule_does(
     costs = message_costs(topology) if messages == "model" else MessageCosts(alpha_ns=1000)
     for axes in (*((name,) for name in names), tuple(names)):
         for kind in (GATHER, CollectiveKind.REDUCE_SCATTER, SUM):
-            check_rings(pose(topology, kind, mesh=mesh, axes=axes), costs, monkeypatch)
+            check_rings(make_problem(topology, kind, mesh=mesh, axes=axes), costs, monkeypatch)
 
 
 @pytest.mark.parametrize("axes", ["dp", "tp"])
 def test_rings_of_1024_ranks_cost_what_their_schedule_does(
     axes: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = pose(resolve_topology("dgx_h100:128"), SUM, mesh="dp=128,tp=8", axes=axes)
+    asked = make_problem(resolve_topology("dgx_h100:128"), SUM, mesh="dp=128,tp=8", axes=axes)
     check_rings(asked, MessageCosts(alpha_ns=1000), monkeypatch)
 
 
@@ -117,7 +117,7 @@ def check_rings(asked: Problem, costs: MessageCosts, monkeypatch: pytest.MonkeyP
 def test_rings_through_other_ranks_need_a_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row of three of four nodes in a ring closes through the fourth."""
     monkeypatch.setattr(schedule_prices, "MOST_PLANNED", 0)
-    line = pose("ring(6, bandwidth='1GB/s')", GATHER, mesh="2,3", axes="1")
+    line = make_problem("ring(6, bandwidth='1GB/s')", GATHER, mesh="2,3", axes="1")
     with pytest.raises(ScheduleError, match="only treadle, bound and rings that pass no other rank"):
         baseline_price(line, "ring", FREE, simulates=False)
 
@@ -212,7 +212,7 @@ def test_shares_of_links_by_lengths() -> None:
     fabric = parse("path(2, bandwidth='3B/s')")
     gather = Problem(fabric, Collective(GATHER, (0, 1)))
     lengths = (Fraction(1), Fraction(0))
-    alone = GroupLengthWitness(lengths).bound(fabric, gather.collective)
+    alone = GroupDualCertificate(lengths).bound(fabric, gather.collective)
     assert shared_links._share(fabric, gather, alone, lengths) == 1.0
     assert shared_links._share(fabric, gather, alone / 3, lengths) == pytest.approx(1 / 3)
     nothing = (Fraction(0), Fraction(0))

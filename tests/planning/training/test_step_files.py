@@ -15,7 +15,7 @@ from treadle.formats.chakra.schema import schema
 from treadle.formats.chakra.step_traces import StepNode, emit_step_trace
 from treadle.planning import (
     TrainResult,
-    step_picture_of,
+    draw_step,
     step_trace_of,
     step_workload_of,
     train,
@@ -71,10 +71,10 @@ def test_a_trace_has_every_task_on_its_stream(piped: TrainResult) -> None:
 
 
 def test_pictures(piped: TrainResult) -> None:
-    assert step_picture_of(piped, piped.rows[0]).startswith(b"\x89PNG")
-    assert b"<svg" in step_picture_of(piped, piped.rows[0], file_format="svg")
+    assert draw_step(piped, piped.rows[0]).startswith(b"\x89PNG")
+    assert b"<svg" in draw_step(piped, piped.rows[0], file_format="svg")
     with pytest.raises(ScheduleError, match="expected png, svg or pdf"):
-        step_picture_of(piped, piped.rows[0], file_format="bmp")
+        draw_step(piped, piped.rows[0], file_format="bmp")
 
 
 def test_a_workload_is_what_the_step_communicates(sharded: TrainResult) -> None:

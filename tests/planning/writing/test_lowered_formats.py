@@ -13,13 +13,13 @@ from samples.format_samples import NAMES, taken, words
 from treadle import planning
 from treadle.cli.main import main
 from treadle.errors import ScheduleError
-from treadle.formats.msccl.judge import interpret_msccl_xml
-from treadle.formats.mscclpp.switch_channels import check_shares
-from treadle.formats.request import Asked
+from treadle.formats.msccl.interpreter import interpret_msccl_xml
+from treadle.formats.mscclpp.switch_channels import check_allocation
+from treadle.formats.request import Given
 from treadle.planning import Profile, TargetFormat, find_format
 from treadle.program.any_schedule import lower
 from treadle.schedules.plan_files.archive import save_plan
-from treadle.simulation.point_to_point import shortfall
+from treadle.simulation.point_to_point import point_to_point_gap
 
 
 @pytest.mark.parametrize("fabric", ["dgx_h100(2, nvls=True)", "dgx_a100(2)", "mi250(1)"])
@@ -63,10 +63,10 @@ def test_a_rank_that_asks_for_all_is_refused() -> None:
     plan = planning.solve("dgx_h100(1, nvls=True)", "allreduce").plan
     program = lower(plan.topology, plan.collective, plan.entries[-1].schedule)
     equal = frozenset((chunk, chunk) for chunk in range(8))
-    check_shares(program, Asked(equal, equal))
+    check_allocation(program, Given(equal, equal))
     one = frozenset((3, chunk) for chunk in range(8))
     with pytest.raises(ScheduleError, match=r"rank 3 asks its switch for 100% .* 50% .* 89% pass"):
-        check_shares(program, Asked(one, one))
+        check_allocation(program, Given(one, one))
 
 
 def test_texts_say_what_they_do_not_leave_to_switches() -> None:
@@ -80,11 +80,11 @@ def test_texts_say_what_they_do_not_leave_to_switches() -> None:
     # with stores in switches and sums in ranks: 7/8 of the sums' parts into each asker, and copies for all
     program = lower(plan.topology, plan.collective, plan.entries[-1].schedule)
     stores = frozenset((rank, chunk) for rank in range(16) for chunk in range(program.n_chunks))
-    partial = shortfall(plan.topology, plan.collective, program, Asked(stores))
+    partial = point_to_point_gap(plan.topology, plan.collective, program, Given(stores))
     assert partial is not None
     assert partial.algbw == 450 * 10**9 / (Fraction(7, 8) + 1)
     assert partial.n_sends == result.shortfall.n_sends / 2
-    assert shortfall(plan.topology, plan.collective, program, Asked(stores, stores)) is None
+    assert point_to_point_gap(plan.topology, plan.collective, program, Given(stores, stores)) is None
 
 
 def test_multicast_alone_is_lowered_to_stores() -> None:

@@ -14,12 +14,12 @@ from samples.plan_sets import plan_set, with_protocols
 from treadle import planning
 from treadle.api.lower import _group_numbers
 from treadle.errors import InfeasibleError, ScheduleError, TreadleError
-from treadle.formats.selection.served import Selector, TextFacts
+from treadle.formats.selection.supported_sizes import FileFacts, Selector
 from treadle.lowering import friendlier
 from treadle.lowering.friendlier import FEW, MOST_TREES, friendlier_trees
 from treadle.lowering.lower import _check_root, _lowered_group, _profile
 from treadle.lowering.lowered import FriendlierTrees, LoweredGroup
-from treadle.planning import find_format, lower, lower_groups, lower_set, pose, solve
+from treadle.planning import find_format, lower, lower_groups, lower_set, make_problem, solve
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest import ForestSchedule
 
@@ -38,7 +38,10 @@ def test_profiles() -> None:
 
 def test_roots_that_runtimes_do_not_compare() -> None:
     record, none = find_format("msccl-xml"), find_format("nccl-graph")
-    rooted, plain = pose("ring:4", "broadcast", root=2).collective, pose("ring:4", "allgather").collective
+    rooted, plain = (
+        make_problem("ring:4", "broadcast", root=2).collective,
+        make_problem("ring:4", "allgather").collective,
+    )
     assert "accept_any_root" in record.options
     _check_root(record, rooted, accept_any_root=True)
     _check_root(record, plain, accept_any_root=False)
@@ -80,7 +83,7 @@ def test_groups_have_a_text_each() -> None:
     for call in (lambda: lower(plan, group=2), lambda: lower(plan), lambda: lower_groups(plan, paths=["a"])):
         assert said(call)
     assert said(lambda: lower_set(plan)) == "the plan is of 2 groups at once, and a set is for one"
-    assert lower_set(plan, group=1).texts[0].n_ranks == 2
+    assert lower_set(plan, group=1).files_by_range[0].n_ranks == 2
 
 
 def test_ranks_of_a_text() -> None:
@@ -140,23 +143,25 @@ def test_files_of_a_set() -> None:
     assert {one.text.plan for one in found.ranges} == {"my-set"}
     assert {one.text.root for one in found.ranges} == {-1}
     assert (found.format, found.dialect, found.left_out, found.faults) == ("msccl-xml", "azure", (), ())
-    assert found.texts == tuple(one.text for one in found.ranges)
+    assert found.files_by_range == tuple(one.text for one in found.ranges)
     placed = lower_set(plan, label="my set", in_place=True)
     assert placed.ranges[0].text.file.startswith("texts/my-set.in-place.01.")
     assert placed.ranges[0].text.in_place
     one = lower_set(plan, protocol="LL")
     assert [part.protocol for part in one.ranges if not part.text.fills_in] == ["LL", "LL"]
     part = lower_set(plan, min_size_bytes=600, max_size_bytes="1K")
-    assert [(text.min_bytes, text.max_bytes) for text in part.texts if not text.fills_in] == [(600, 1024)]
+    assert [(text.min_bytes, text.max_bytes) for text in part.files_by_range if not text.fills_in] == [
+        (600, 1024)
+    ]
     rooted = lower_set(solve("ring:4", "broadcast", root=2), accept_any_root=True)
-    assert rooted.texts[0].root == 2
+    assert rooted.files_by_range[0].root == 2
 
 
 def test_the_legacy_runtime_reads_few_texts() -> None:
     names = ("one-shot", "ring", "one-shot", "ring", "one-shot")
     many = plan_set("ring:4", "allgather", names, (2**12, 2**14, 2**16, 2**18))
     four = plan_set("ring:4", "allgather", names[:4], (2**12, 2**14, 2**16))
-    assert len(lower_set(four, profile="legacy").texts) == 4
+    assert len(lower_set(four, profile="legacy").files_by_range) == 4
     assert said(lambda: lower_set(many, profile="legacy"), InfeasibleError) == (
         "5 texts, and the legacy runtime reads 4 in all; solve with --max-schedules 4, or fewer for several "
         "collectives"
@@ -172,12 +177,12 @@ def test_shapes_of_friendlier_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = solve("ring:4", "allgather").plan
     schedule: Any = plan.entries[0].schedule
     assert isinstance(schedule, ForestSchedule)
-    facts = TextFacts(CollectiveKind.ALLGATHER, 4, 12)
+    facts = FileFacts(CollectiveKind.ALLGATHER, 4, 12)
     assert (FEW, MOST_TREES) == (17, 16)
     sizes = dict.fromkeys(range(1, 17), 3) | {2: 17, 4: 18, 8: 21, 16: 17}
     here = [5]
 
-    def served(given: TextFacts, selector: Selector) -> tuple[int, ...]:
+    def served(given: FileFacts, selector: Selector) -> tuple[int, ...]:
         return (0,) * (here[0] if given is facts else sizes[given.n_chunks // 4])
 
     rates = {2: Fraction(1), 4: Fraction(2), 8: Fraction(2), 16: Fraction(3, 2)}
@@ -187,7 +192,7 @@ def test_shapes_of_friendlier_trees(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(numbers)
         return {number: rates.get(number, Fraction(1)) for number in numbers}
 
-    monkeypatch.setattr(friendlier, "served_sizes", served)
+    monkeypatch.setattr(friendlier, "supported_call_sizes", served)
     monkeypatch.setattr(friendlier, "_rates", found)
     claimed = replace(plan, algbw=Fraction(5, 2))
 
@@ -224,7 +229,9 @@ def test_friendlier_trees_of_many_ranks(
 ) -> None:
     monkeypatch.setattr(friendlier, "_rates", lambda plan, numbers: dict.fromkeys(numbers, Fraction(1)))
     plan = solve("ring:4", "allgather").plan
-    facts = TextFacts(CollectiveKind.ALLGATHER, ranks, 3 * ranks)
-    monkeypatch.setattr(friendlier, "served_sizes", lambda given, selector: (0,) * (given is not facts) * 20)
+    facts = FileFacts(CollectiveKind.ALLGATHER, ranks, 3 * ranks)
+    monkeypatch.setattr(
+        friendlier, "supported_call_sizes", lambda given, selector: (0,) * (given is not facts) * 20
+    )
     found = friendlier_trees(plan, cast(Any, plan.entries[0].schedule), facts, Selector.AZURE)
     assert (found is not None) is is_looked_at

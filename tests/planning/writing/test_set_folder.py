@@ -238,8 +238,8 @@ def test_the_judge_follows_wrong_selectors_of_mscclpp() -> None:
     record, found = find_format("mscclpp-json"), made(to="mscclpp-json")
     files = dict(found.delivery.files)
     module = files["treadle_set.py"].decode()
-    assert record.judged_set(found.texts, files, None) == ()
-    first, second = (text for text in found.texts if not text.fills_in)
+    assert record.interpreted_set(found.files_by_range, files, None) == ()
+    first, second = (text for text in found.files_by_range if not text.fills_in)
     for words, other in (
         ("too late", module.replace(f"{first.max_bytes},", "9600,")),
         ("too long", module.replace(f"{first.max_bytes},", "20000,")),
@@ -257,6 +257,8 @@ def test_the_judge_follows_wrong_selectors_of_mscclpp() -> None:
         ("no plan", module.replace(f"    ({first.file!r}", f"    # ({first.file!r}")),
     ):
         assert other != module, words
-        assert record.judged_set(found.texts, files | {"treadle_set.py": other.encode()}, None), words
+        assert record.interpreted_set(
+            found.files_by_range, files | {"treadle_set.py": other.encode()}, None
+        ), words
     with pytest.raises(FormatError, match="expected the table PLANS"):
-        record.judged_set(found.texts, {"treadle_set.py": b"x = 1\n"}, None)
+        record.interpreted_set(found.files_by_range, {"treadle_set.py": b"x = 1\n"}, None)

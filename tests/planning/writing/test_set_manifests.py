@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from treadle.errors import FormatError
-from treadle.formats.judgement import RangedText
+from treadle.formats.verdict import RangedFile
 from treadle.lowering import set_folder
 from treadle.lowering.set_folder import (
     _check_apart,
@@ -26,7 +26,7 @@ from treadle.lowering.set_folder import (
 from treadle.schedules.collective import CollectiveKind
 
 
-def text(first: int = 0, last: int | None = None, **values: Any) -> RangedText:
+def text(first: int = 0, last: int | None = None, **values: Any) -> RangedFile:
     base: dict[str, Any] = {
         "file": "texts/a.xml",
         "data": b"data",
@@ -41,7 +41,7 @@ def text(first: int = 0, last: int | None = None, **values: Any) -> RangedText:
         "root": 3,
         "fills_in": True,
     }
-    return RangedText(**{**base, **values})
+    return RangedFile(**{**base, **values})
 
 
 ROW = {
@@ -62,7 +62,7 @@ ROW = {
 }
 
 
-def lowered(*texts: RangedText, dialect: str = "azure") -> Any:
+def lowered(*texts: RangedFile, dialect: str = "azure") -> Any:
     return SimpleNamespace(format="msccl-xml", dialect=dialect, texts=texts)
 
 

@@ -12,15 +12,15 @@ import pytest
 from samples.plan_sets import plan_set
 from treadle.api.lower import _word
 from treadle.errors import ScheduleError
-from treadle.formats.text_options import PROTOCOLS, TextOptions
+from treadle.formats.file_options import PROTOCOLS, FileOptions
 from treadle.lowering.lowered import Lowered
 from treadle.lowering.ranges import (
-    TextRange,
+    FileRange,
     _by_protocol,
+    file_ranges,
+    format_range,
     narrowed_plan,
     range_count,
-    range_words,
-    text_ranges,
 )
 from treadle.planning import find_format, solve
 from treadle.schedules.plan import Pipelining, Plan, PlanEntry
@@ -44,9 +44,9 @@ MSCCL, TUNER = find_format("msccl-xml"), find_format("nccl-tuner")
     ],
 )
 def test_sizes_in_words(first: int, last: int | None, words: str) -> None:
-    assert range_words(first, last) == words
+    assert format_range(first, last) == words
     entry: Any = SimpleNamespace(min_bytes=first, max_bytes=last)
-    assert TextRange(entry).words == words
+    assert FileRange(entry).summary == words
 
 
 def entry(first: int, last: int | None, *cuts: tuple[int, str]) -> PlanEntry:
@@ -103,25 +103,25 @@ def sizes(plan: Plan) -> list[tuple[int, int | None]]:
 def test_plans_with_the_sizes_that_are_asked_for(
     options: dict[str, Any], left: list[tuple[int, int | None]]
 ) -> None:
-    plan, asked = narrowed_plan(three(), MSCCL, TextOptions(**options))
+    plan, asked = narrowed_plan(three(), MSCCL, FileOptions(**options))
     assert sizes(plan) == left
     if left == sizes(three()):
         assert plan == three()
     else:
         assert (plan.optimal_algbw, plan.witness) == (None, None)
     kept = options.get("size_bytes", 0) if "size_bytes" in MSCCL.options else 0
-    assert asked == TextOptions(**{**options, "size_bytes": kept})
+    assert asked == FileOptions(**{**options, "size_bytes": kept})
 
 
 def test_the_throughput_of_a_narrowed_plan_is_that_of_its_last_schedule() -> None:
     whole = three()
-    low, _ = narrowed_plan(whole, MSCCL, TextOptions(max_size_bytes=4999))
+    low, _ = narrowed_plan(whole, MSCCL, FileOptions(max_size_bytes=4999))
     ring: Any = whole.entries[1].schedule
     assert low.algbw == algbw(whole.topology, ring)
-    high, _ = narrowed_plan(whole, MSCCL, TextOptions(min_size_bytes=5000))
+    high, _ = narrowed_plan(whole, MSCCL, FileOptions(min_size_bytes=5000))
     assert high.algbw == whole.algbw
     claimed = replace(whole, algbw=whole.algbw / 2)
-    assert narrowed_plan(claimed, MSCCL, TextOptions(min_size_bytes=5000))[0].algbw == whole.algbw / 2
+    assert narrowed_plan(claimed, MSCCL, FileOptions(min_size_bytes=5000))[0].algbw == whole.algbw / 2
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_the_throughput_of_a_narrowed_plan_is_that_of_its_last_schedule() -> Non
 )
 def test_sizes_that_no_schedule_serves(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ScheduleError) as caught:
-        narrowed_plan(three(), MSCCL, TextOptions(**options))
+        narrowed_plan(three(), MSCCL, FileOptions(**options))
     assert str(caught.value) == said
 
 
@@ -163,12 +163,12 @@ def test_how_many_texts_a_plan_asks_for() -> None:
     last = replace(plan.entries[2], pipelining=(Pipelining(0, 1, "LL"), Pipelining(6000, 1, "Simple")))
     cut = replace(plan, entries=(*plan.entries[:2], last))
     assert range_count(cut, to="msccl-xml") == 4
-    assert [one.words for one in text_ranges(cut, MSCCL, TextOptions())][2:] == [
+    assert [one.summary for one in file_ranges(cut, MSCCL, FileOptions())][2:] == [
         "from 4.88KB to 5.86KB",
         "from 5.86KB to 9.76KB",
     ]
-    assert len(text_ranges(cut, MSCCL, TextOptions(protocol="LL"))) == 3
-    assert len(text_ranges(cut, find_format("mscclpp-json"), TextOptions())) == 3
+    assert len(file_ranges(cut, MSCCL, FileOptions(protocol="LL"))) == 3
+    assert len(file_ranges(cut, find_format("mscclpp-json"), FileOptions())) == 3
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from reference.runtime_selection import Call, serves_msccl, taken_of_folder
 from samples.plan_sets import plan_set, with_protocols
 from treadle.errors import FormatError, InfeasibleError, ScheduleError
 from treadle.formats.format import find_format
-from treadle.formats.judgement import RangedText
-from treadle.formats.msccl.judge_choice import judge_choice
+from treadle.formats.msccl.file_selection import check_selection
+from treadle.formats.verdict import RangedFile
 from treadle.planning import LoweredSet, lower, lower_set
 from treadle.schedules.plan import Plan
 
@@ -31,11 +31,11 @@ def made(case: int, runtime: str, in_place: bool = False) -> LoweredSet:
     return lower_set(plan_set(*CASES[case]), instances=1, profile=runtime, in_place=in_place)
 
 
-def folder_of(texts: tuple[RangedText, ...]) -> dict[str, str]:
+def folder_of(texts: tuple[RangedFile, ...]) -> dict[str, str]:
     return {text.file: text.data.decode() for text in texts}
 
 
-def calls(plan: Plan, text: RangedText, size: int, runtime: str) -> Iterator[Call]:
+def calls(plan: Plan, text: RangedFile, size: int, runtime: str) -> Iterator[Call]:
     """Calls of just a size in bytes of the larger buffer, for each type that has such a call."""
     spelt = SPELT.get(plan.collective.kind.value, plan.collective.kind.value)
     if runtime == "legacy" and spelt == "reducescatter":
@@ -46,7 +46,7 @@ def calls(plan: Plan, text: RangedText, size: int, runtime: str) -> Iterator[Cal
             yield Call(spelt, text.n_ranks, size // element // shards, element, text.in_place)
 
 
-def nearest(text: RangedText) -> Iterator[tuple[int, bool]]:
+def nearest(text: RangedFile) -> Iterator[tuple[int, bool]]:
     """Sizes about both ends of a text's range that its chunks may divide, and whether it serves them."""
     step = text.n_chunks
     # texts with scratch end at 1 GB in the legacy runtime
@@ -64,11 +64,11 @@ def test_at_both_edges_the_text_of_the_range_is_taken(case: int, runtime: str) -
     found = made(case, runtime)
     assert found.faults == ()
     assert found.left_out == ()
-    main = [text for text in found.texts if not text.fills_in]
+    main = [text for text in found.files_by_range if not text.fills_in]
     assert [(text.min_bytes, text.max_bytes) for text in main] == [
         (entry.min_bytes, entry.max_bytes) for entry in plan.entries
     ]
-    folder, edges = folder_of(found.texts), 0
+    folder, edges = folder_of(found.files_by_range), 0
     for text in main:
         for size, is_inside in nearest(text):
             for call in calls(plan, text, size, runtime):
@@ -83,10 +83,10 @@ def test_at_both_edges_the_text_of_the_range_is_taken(case: int, runtime: str) -
 def test_what_chunks_leave_is_filled_in_where_the_order_is_known(case: int) -> None:
     """By msccl-executor-nccl alone: other runtimes know no order, or have no room."""
     found = made(case, "azure")
-    plan, folder = plan_set(*CASES[case]), folder_of(found.texts)
+    plan, folder = plan_set(*CASES[case]), folder_of(found.files_by_range)
     for other in ("rccl", "legacy"):
-        assert not any(text.fills_in for text in made(case, other).texts)
-    for text in found.texts:
+        assert not any(text.fills_in for text in made(case, other).files_by_range)
+    for text in found.files_by_range:
         if text.fills_in:
             size = -(-max(text.min_bytes, 1) // text.n_chunks) * text.n_chunks
             sizes = range(size, size + 64 * text.n_chunks, text.n_chunks)
@@ -96,7 +96,7 @@ def test_what_chunks_leave_is_filled_in_where_the_order_is_known(case: int) -> N
                 for call in calls(plan, text, size, "azure")
             }
             assert text.file in taken
-    assert any(text.fills_in for text in found.texts) == (case == 2)
+    assert any(text.fills_in for text in found.files_by_range) == (case == 2)
 
 
 def test_filled_in_by_the_schedules_beside() -> None:
@@ -116,13 +116,13 @@ def test_other_modes_are_left_to_the_runtime() -> None:
     plan = plan_set(*CASES[0])
     for in_place in (False, True):
         found = made(0, "azure", in_place)
-        for text in found.texts:
+        for text in found.files_by_range:
             for call in calls(plan, text, 2**16, "azure"):
                 other = replace(call, in_place=not in_place)
-                assert taken_of_folder(folder_of(found.texts), other, "azure") is None
+                assert taken_of_folder(folder_of(found.files_by_range), other, "azure") is None
 
 
-def renamed(text: RangedText, **values: int) -> RangedText:
+def renamed(text: RangedFile, **values: int) -> RangedFile:
     """The text with other attributes than it is meant to have."""
     data = text.data.decode()
     for name, value in values.items():
@@ -131,7 +131,7 @@ def renamed(text: RangedText, **values: int) -> RangedText:
     return replace(text, data=data.encode())
 
 
-def mutants(texts: list[RangedText], runtime: str) -> Iterator[tuple[str, list[RangedText]]]:
+def mutants(texts: list[RangedFile], runtime: str) -> Iterator[tuple[str, list[RangedFile]]]:
     first, second, *rest = texts
     end = (first.max_bytes or 0) + (runtime == "legacy")
     step = 64 * first.n_chunks * second.n_chunks
@@ -157,10 +157,10 @@ def mutants(texts: list[RangedText], runtime: str) -> Iterator[tuple[str, list[R
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_the_judge_follows_wrong_choices(runtime: str) -> None:
     record = find_format("msccl-xml")
-    texts = [text for text in made(0, runtime).texts if not text.fills_in]
-    assert record.judged_set(texts, {}, runtime) == ()
+    texts = [text for text in made(0, runtime).files_by_range if not text.fills_in]
+    assert record.interpreted_set(texts, {}, runtime) == ()
     for words, damaged in mutants(texts, runtime):
-        assert record.judged_set(damaged, {}, runtime), words
+        assert record.interpreted_set(damaged, {}, runtime), words
 
 
 def test_protocols_of_the_plan_cut_ranges() -> None:
@@ -187,9 +187,12 @@ def test_protocols_of_the_plan_cut_ranges() -> None:
 def test_sizes_asked_for_narrow_the_ranges() -> None:
     plan = plan_set(*CASES[0])
     found = lower_set(plan, profile="rccl", min_size_bytes="4K", max_size_bytes="64K")
-    assert [(text.min_bytes, text.max_bytes) for text in found.texts] == [(4096, 8191), (8192, 65536)]
+    assert [(text.min_bytes, text.max_bytes) for text in found.files_by_range] == [
+        (4096, 8191),
+        (8192, 65536),
+    ]
     one = lower(plan, size_bytes="1MB", profile="rccl", instances=1)
-    assert one.text.encode() == made(0, "rccl").texts[2].data
+    assert one.text.encode() == made(0, "rccl").files_by_range[2].data
     assert lower(plan, min_size_bytes=2**20, profile="rccl", instances=1).text == one.text
     alone = lower(plan_set(*CASES[0][:2], CASES[0][2][:1], (), 8191), to="cpu-xml")
     assert lower(plan, to="cpu-xml", size_bytes=100).text == alone.text
@@ -228,14 +231,14 @@ def test_ranges_that_cannot_be_written_are_left_out() -> None:
     found = lower_set(plan, to="mscclpp-json")
     assert [(first, last) for first, last, _ in found.left_out] == [(0, 63)]
     assert "no size is served" in found.left_out[0][2]
-    assert [text.min_bytes for text in found.texts if not text.fills_in] == [64, 4096]
+    assert [text.min_bytes for text in found.files_by_range if not text.fills_in] == [64, 4096]
     assert found.faults == ()
     packets = lower_set(plan, to="mscclpp-json", protocol="LL")
     assert [(first, why.partition(":")[0]) for first, _, why in packets.left_out] == [
         (0, "MSCCL++"),
         (4096, "MSCCL++"),
     ]
-    assert {text.min_bytes for text in packets.texts} == {64}
+    assert {text.min_bytes for text in packets.files_by_range} == {64}
     assert packets.faults == ()
     with pytest.raises(InfeasibleError, match="no size is served"):
         lower_set(plan, to="mscclpp-json", max_size_bytes=63)
@@ -243,7 +246,7 @@ def test_ranges_that_cannot_be_written_are_left_out() -> None:
 
 def test_a_call_of_the_reference_is_what_it_says() -> None:
     """The selector of these tests tells sizes apart by one byte."""
-    text = made(1, "azure").texts[0]
+    text = made(1, "azure").files_by_range[0]
     call = next(calls(plan_set(*CASES[1]), text, 9992, "azure"))
     assert serves_msccl(text.data.decode(), call, "azure")
     assert not serves_msccl(text.data.decode(), replace(call, count=call.count + 8), "azure")
@@ -259,7 +262,7 @@ def test_a_call_of_the_reference_is_what_it_says() -> None:
     ],
 )
 def test_a_text_without_a_heading_is_refused(change: Callable[[bytes], bytes], said: str) -> None:
-    first, *rest = made(0, "azure").texts
+    first, *rest = made(0, "azure").files_by_range
     with pytest.raises(FormatError, match=said) as error:
-        judge_choice([replace(first, data=change(first.data)), *rest], {}, "azure")
+        check_selection([replace(first, data=change(first.data)), *rest], {}, "azure")
     assert first.file in str(error.value)

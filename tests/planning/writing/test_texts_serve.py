@@ -13,11 +13,11 @@ from lxml import etree
 from reference.runtime_selection import POWERS, call_of, serves_msccl, serves_mscclpp
 from treadle import planning
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.formats.judgement import Check, Judgement
-from treadle.formats.request import TextRequest
+from treadle.formats.file_options import FileOptions
+from treadle.formats.request import FileRequest
 from treadle.formats.selection.chunk_counts import MAX_LOSS, choose_grid, regrid
-from treadle.formats.selection.served import Selector, TextFacts, served_sizes
-from treadle.formats.text_options import TextOptions
+from treadle.formats.selection.supported_sizes import FileFacts, Selector, supported_call_sizes
+from treadle.formats.verdict import Check, Verdict
 from treadle.program.any_schedule import lower
 from treadle.program.program import OperationKind, Program
 from treadle.schedules.collective import SPANNING_KINDS
@@ -59,9 +59,9 @@ def test_two_boxes_of_mi250_serve_nearly_all_powers_of_two(
     collective: str, trees: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if collective != "allgather":  # what long texts do is other tests' business
-        found = Judgement(Check.EXECUTED, (), (), 16)
+        found = Verdict(Check.EXECUTED, (), (), 16)
         for name in ("msccl", "mscclpp"):
-            monkeypatch.setattr(f"treadle.formats.{name}.judge.judge", lambda *_: found)
+            monkeypatch.setattr(f"treadle.formats.{name}.interpreter.interpret", lambda *_: found)
     judge_two_boxes(plan_of("mi250:2", collective, trees), collective)
 
 
@@ -250,8 +250,8 @@ def test_chunks_that_do_not_fit_give_way() -> None:
             raise ScheduleError("too many")
         return "text"
 
-    options = TextOptions()
-    request = TextRequest(plan, plan.entries[-1], options, "x", in_own_folder=False)
+    options = FileOptions()
+    request = FileRequest(plan, plan.entries[-1], options, "x", in_own_folder=False)
     program = request.program(merge=True)
     assert request.write(program, Selector.AZURE, emit)[0].is_plan
     assert emitted == [256, 24]
@@ -276,6 +276,6 @@ def test_finer_chunks_serve_fewer_sizes() -> None:
             for selector in Selector:
                 before = set(POWERS)
                 for power in range(12):
-                    sizes = served_sizes(TextFacts(kind, n_ranks, n_ranks << power), selector)
+                    sizes = supported_call_sizes(FileFacts(kind, n_ranks, n_ranks << power), selector)
                     assert before.issuperset(sizes)
                     before = set(sizes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from treadle.program.foreign.placing import place_messages
+from treadle.program.foreign.placing import route_messages
 from treadle.program.foreign.switch_names import find_switches
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.topologies import TopologyBuilder, parse
@@ -29,7 +29,7 @@ def boxes(*, twice: bool = False) -> Topology:
 def test_messages_take_turns_between_equal_ways() -> None:
     fabric = boxes(twice=True)
     collective = on_all_ranks(fabric, CollectiveKind.ALLGATHER)
-    placement = place_messages(
+    placement = route_messages(
         fabric, collective, [(0, 2, (), 3), (0, 2, (), 1), (0, 2, (), 1), (0, 1, (), 1)]
     )
     taken = [fabric.link_name(way[0]) for way in placement.ways if way]
@@ -43,7 +43,7 @@ def test_loads_of_equal_ways_end_up_even() -> None:
     fabric = boxes(twice=True)
     collective = on_all_ranks(fabric, CollectiveKind.ALLGATHER)
     messages = [(one, other, (), 1) for one in range(4) for other in range(4) if one // 2 != other // 2] * 3
-    found = place_messages(fabric, collective, messages)
+    found = route_messages(fabric, collective, messages)
     loads = Counter(link for way in found.ways if way for link in way)
     assert set(loads.values()) == {3}
     assert len(loads) == 16
@@ -52,7 +52,7 @@ def test_loads_of_equal_ways_end_up_even() -> None:
 def test_a_pair_that_nothing_joins_is_named_once() -> None:
     fabric = parse("ring(4)")
     collective = on_all_ranks(fabric, CollectiveKind.ALLGATHER)
-    found = place_messages(fabric, collective, [(0, 2, (), 1), (0, 1, (), 1), (0, 2, (), 5)])
+    found = route_messages(fabric, collective, [(0, 2, (), 1), (0, 1, (), 1), (0, 2, (), 5)])
     (fault,) = found.faults
     assert fault.startswith("rank 0 sends to rank 2 (2 messages), and no way leads through switches from ")
     assert found.ways[0] is None
@@ -78,7 +78,7 @@ def test_different_names_mean_different_switches_where_that_can_be() -> None:
     assert {fabric.node_names[node] for node in found.nodes.values()} == {"ib", "ib2"}
     assert sorted(found.others) == ["p", "q"]
     assert all(not set(nodes) & {found.nodes[name]} for name, nodes in found.others.items())
-    placed = place_messages(fabric, collective, [(0, 2, ("p",), 1), (1, 3, ("q",), 1)])
+    placed = route_messages(fabric, collective, [(0, 2, ("p",), 1), (1, 3, ("q",), 1)])
     assert placed.notes == (
         "switches that the file names may be several of the fabric's: p is taken as ib, and may be ib2; q is "
         "taken as ib2, and may be ib",
@@ -88,9 +88,9 @@ def test_different_names_mean_different_switches_where_that_can_be() -> None:
 def test_a_named_switch_is_taken_though_another_is_faster() -> None:
     fabric = boxes()
     collective = on_all_ranks(fabric, CollectiveKind.ALLGATHER)
-    found = place_messages(fabric, collective, [(0, 1, ("9",), 1), (0, 2, ("9",), 1), (2, 3, ("9",), 1)])
+    found = route_messages(fabric, collective, [(0, 1, ("9",), 1), (0, 2, ("9",), 1), (2, 3, ("9",), 1)])
     assert all(way and fabric.link_name(way[0]).endswith("->ib") for way in found.ways)
-    exact = place_messages(fabric, collective, [(0, 1, ("ib",), 1)])
+    exact = route_messages(fabric, collective, [(0, 1, ("ib",), 1)])
     assert exact.ways[0] is not None
     assert fabric.link_name(exact.ways[0][0]) == "g0->ib"
 
@@ -116,7 +116,7 @@ def test_names_that_the_fabric_has_are_its_own() -> None:
     }
     assert found.strangers == ("ghost",)
     places = {(0, ("ib2",), 2): "line 2", (1, ("ghost",), 3): "line 7"}
-    assert place_messages(fabric, collective, messages, places).faults == (
+    assert route_messages(fabric, collective, messages, places).faults == (
         "line 7: the path from rank 1 to rank 3 goes through ghost, which boxes has not",
     )
 
@@ -125,11 +125,11 @@ def test_a_named_way_that_is_none_is_told_or_a_fault() -> None:
     fabric = boxes()
     collective = on_all_ranks(fabric, CollectiveKind.ALLGATHER)
     messages = [(0, 2, ("left",), 1), (0, 1, ("left",), 1)]
-    found = place_messages(fabric, collective, messages)
+    found = route_messages(fabric, collective, messages)
     assert not found.faults
     assert "1 named way of the file not in the fabric, first 0 to 2 via left" in found.notes[0]
     places = {(0, ("left",), 2): "line 3", (0, ("left",), 1): "line 3"}
-    assert place_messages(fabric, collective, messages, places).faults == (
+    assert route_messages(fabric, collective, messages, places).faults == (
         "line 3: the path from rank 0 to rank 2 goes through left, and boxes has not all of its links",
     )
 
@@ -137,7 +137,7 @@ def test_a_named_way_that_is_none_is_told_or_a_fault() -> None:
 def test_binding_names_without_counterpart_are_a_fault() -> None:
     fabric = parse("complete(4)")
     collective = on_all_ranks(fabric, CollectiveKind.ALLGATHER)
-    (fault,) = place_messages(fabric, collective, [(0, 1, ("sw",), 1)], {(0, ("sw",), 1): "line 3"}).faults
+    (fault,) = route_messages(fabric, collective, [(0, 1, ("sw",), 1)], {(0, ("sw",), 1): "line 3"}).faults
     assert fault == (
         "line 3: the path from rank 0 to rank 1 goes through sw, and no switches of complete(4) were found "
         "that are joined as the file's"
@@ -147,7 +147,7 @@ def test_binding_names_without_counterpart_are_a_fault() -> None:
 def test_switches_without_counterpart_are_said() -> None:
     fabric = parse("complete(4)")
     collective = on_all_ranks(fabric, CollectiveKind.ALLGATHER)
-    found = place_messages(fabric, collective, [(0, 1, ("sw",), 1)])
+    found = route_messages(fabric, collective, [(0, 1, ("sw",), 1)])
     assert found.ways[0] is not None
     assert not found.faults
     assert "no counterpart" in found.notes[0]

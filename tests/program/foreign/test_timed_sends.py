@@ -9,10 +9,10 @@ from reference.program_check import check_program
 from samples.foreign import foreign_files
 from shortcuts.executed import execute
 from treadle.errors import ScheduleError
-from treadle.formats.judgement import Terms
 from treadle.formats.taccl.traffic import traffic as taccl_traffic
-from treadle.formats.teccl.judge import judge
+from treadle.formats.teccl.interpreter import interpret
 from treadle.formats.teccl.traffic import traffic as teccl_traffic
+from treadle.formats.verdict import Terms
 from treadle.program.foreign.timed_sends import SendsFrame, TimedSend, program_of_sends
 from treadle.program.program import Program
 from treadle.schedules.collective import CollectiveKind
@@ -82,7 +82,7 @@ def test_volumes_of_a_solver_become_whole_parts(one: str, other: str, chunks: in
             if len(routes) > 1:
                 route[:] = [[epoch, text.replace("volume 0.5", f"volume {volume}")] for epoch, text in route]
     data = foreign_files.as_bytes(sample)
-    assert judge([data], Terms()).violations == ()
+    assert interpret([data], Terms()).violations == ()
     found = teccl_traffic(data, Terms())
     assert found.program.n_chunks == chunks
     assert any("rounded" in note for note in found.notes) == (chunks == 4000)

@@ -7,14 +7,14 @@ import itertools
 import networkx as nx
 import pytest
 
-from treadle.program.foreign.ways import MOST_WAYS, PhysicalWays
+from treadle.program.foreign.physical_paths import MOST_WAYS, PhysicalPaths
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.topologies import TopologyBuilder, parse
 from treadle.topologies.topology import Topology
 
 
-def ways(fabric: Topology) -> PhysicalWays:
-    return PhysicalWays(fabric, on_all_ranks(fabric, CollectiveKind.ALLGATHER))
+def ways(fabric: Topology) -> PhysicalPaths:
+    return PhysicalPaths(fabric, on_all_ranks(fabric, CollectiveKind.ALLGATHER))
 
 
 def names(fabric: Topology, links: tuple[int, ...]) -> list[str]:
@@ -61,7 +61,7 @@ def test_ranks_do_not_pass_on_and_forwarders_do() -> None:
     fabric = parse("ring(4)")
     assert ways(fabric).between(0, 2) == ()
     forwarding = Collective(CollectiveKind.ALLGATHER, (0, 2), forwarders=(1, 3))
-    assert len(PhysicalWays(fabric, forwarding).between(0, 1)) == 2
+    assert len(PhysicalPaths(fabric, forwarding).between(0, 1)) == 2
 
 
 @pytest.mark.parametrize("name", ["dgx_a100(2)", "mi250(1)", "torus(3,3)", "fat_tree(4)"])

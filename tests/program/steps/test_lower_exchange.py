@@ -10,7 +10,7 @@ import pytest
 from reference.program_check import check_program
 from samples import exchange_samples as samples
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.formats.msccl.judge import interpret_msccl_xml
+from treadle.formats.msccl.interpreter import interpret_msccl_xml
 from treadle.formats.msccl.writer import emit_msccl_xml
 from treadle.program.any_schedule import lower
 from treadle.program.program import Buffer, Operation, OperationKind, program_from_operations

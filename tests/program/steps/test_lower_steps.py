@@ -17,7 +17,7 @@ from reference.program_check import check_program
 from samples import greedy_steps as samples
 from samples.program_cases import reference_errors
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.formats.msccl.judge import interpret_msccl_xml
+from treadle.formats.msccl.interpreter import interpret_msccl_xml
 from treadle.formats.msccl.writer import emit_msccl_xml
 from treadle.program.any_schedule import lower
 from treadle.program.program import Buffer, OperationKind, Program

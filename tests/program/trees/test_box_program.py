@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from treadle.inputs.problem import pose
+from treadle.inputs.problem import make_problem
 from treadle.planning import as_cost_model, solve, solve_sizes
 from treadle.program.any_schedule import lower
 from treadle.program.operation_lists import OperationKind
 from treadle.program.trees.box_program import box_rotation_of, lower_box
 from treadle.schedulers.generation import generate
 from treadle.schedulers.schedulers import find_scheduler
-from treadle.schedulers.sizes import race
+from treadle.schedulers.sizes import selection
 from treadle.schedules.factored import CirculantTrees, FactoredSchedule
 from treadle.schedules.schedule import written_out
 from treadle.schedules.trees.forest import ForestSchedule
@@ -30,7 +30,7 @@ from treadle.topologies.rotation import box_rotation
 
 
 def made(fabric: str, collective: str, algorithm: str) -> ForestSchedule:
-    problem = pose(fabric, collective)
+    problem = make_problem(fabric, collective)
     schedule = written_out(generate(problem, find_scheduler(algorithm)).schedule)
     assert isinstance(schedule, ForestSchedule)
     return schedule
@@ -47,7 +47,7 @@ def made(fabric: str, collective: str, algorithm: str) -> ForestSchedule:
     ],
 )
 def test_one_box_takes_as_long_as_all(fabric: str, collective: str, algorithm: str) -> None:
-    problem, schedule = pose(fabric, collective), made(fabric, collective, algorithm)
+    problem, schedule = make_problem(fabric, collective), made(fabric, collective, algorithm)
     topology = problem.topology
     box = lower_box(topology, problem.collective, schedule)
     assert box is not None
@@ -56,7 +56,7 @@ def test_one_box_takes_as_long_as_all(fabric: str, collective: str, algorithm: s
     assert whole.n_tasks >= one.n_tasks * 3
     (options,) = protocol_options(SimulationOptions(alpha_ns=0), as_cost_model("reference"))
     for size, slices in ((2**10, 1), (2**20, 2), (2**28, 4)):
-        for ours, theirs in ((one, whole), (one.bundled, whole.bundled)):
+        for ours, theirs in ((one, whole), (one.coalesced, whole.coalesced)):
             sliced = replace(options, slices=slices)
             found = [seconds_below(Clock(graph, sliced), size, sliced) for graph in (ours, theirs)]
             assert found[0] == pytest.approx(found[1], rel=1e-9)
@@ -131,7 +131,7 @@ def test_factored_trees_that_differ_have_no_rotation() -> None:
 
 
 def test_both_ends_of_a_message_are_partners() -> None:
-    problem = pose("dgx_a100(3, 2)", "allreduce")
+    problem = make_problem("dgx_a100(3, 2)", "allreduce")
     box = lower_box(problem.topology, problem.collective, made("dgx_a100(3, 2)", "allreduce", "rail"))
     assert box is not None
     program, sends = box.program, box.program.operation_kind == OperationKind.SEND
@@ -146,7 +146,7 @@ def test_both_ends_of_a_message_are_partners() -> None:
 
 
 def test_copies_have_no_partner() -> None:
-    problem = pose("dgx_h100:3", "allgather")
+    problem = make_problem("dgx_h100:3", "allgather")
     box = lower_box(problem.topology, problem.collective, made("dgx_h100:3", "allgather", "three-stage"))
     assert box is not None
     copies = box.program.operation_kind == OperationKind.COPY
@@ -156,7 +156,10 @@ def test_copies_have_no_partner() -> None:
 
 def test_trees_that_differ_by_box_have_no_such_part() -> None:
     """One leaf hung elsewhere, and recursive doubling, whose partners are no turns of one another."""
-    problem, schedule = pose("dgx_h100:4", "allgather"), made("dgx_h100:4", "allgather", "three-stage")
+    problem, schedule = (
+        make_problem("dgx_h100:4", "allgather"),
+        made("dgx_h100:4", "allgather", "three-stage"),
+    )
     forest = schedule.broadcast
     assert forest is not None
     assert lower_box(problem.topology, problem.collective, schedule) is not None
@@ -203,7 +206,7 @@ def test_boxes_that_share_a_leaf_have_no_part() -> None:
     for leaf in ("leaf0", "leaf1"):
         builder.duplex(leaf, "spine", 40)
     topology = builder.build()
-    problem = pose(topology, "allgather")
+    problem = make_problem(topology, "allgather")
     rotation = box_rotation(topology, topology.compute_nodes.astype(np.int64), 2)
     assert rotation is not None
     assert rotation.moves.any()
@@ -220,7 +223,7 @@ def test_sets_of_many_ranks_are_those_of_all_ranks(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(schedule_tasks, "MOST_WHOLE", 8)
     sizes: list[int] = []
     monkeypatch.setattr(
-        race, "schedule_graph", lambda *a, **k: sizes.append(1) or schedule_tasks.schedule_graph(*a, **k)
+        selection, "schedule_graph", lambda *a, **k: sizes.append(1) or schedule_tasks.schedule_graph(*a, **k)
     )
     folded = solve_sizes("dgx_h100:4", "allgather", "1K,1M,64M", **asked)  # type: ignore[arg-type]
     assert sizes

@@ -11,12 +11,12 @@ from shortcuts.rank_parts import union
 from treadle.errors import ScheduleError
 from treadle.program.program import OperationKind, Program
 from treadle.program.trees.forest_program import lower
-from treadle.refusal import Refusal
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.factored import FactoredSchedule
 from treadle.synthesis.trees import TreeBudget
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.topologies import Topology, parse
+from treadle.unsupported import Unsupported
 
 
 def moved(program: Program) -> set[tuple[int, int, int, int, tuple[int, ...]]]:
@@ -43,7 +43,7 @@ def factored(fabric: str, kind: str, trees: int | None) -> tuple[Topology, Colle
     spanning = CollectiveKind(kind)
     collective = on_all_ranks(topology, spanning, root=1 if spanning.is_rooted else None)
     found = decompose(topology, collective, budget=TreeBudget(trees=trees))
-    assert not isinstance(found, Refusal), found
+    assert not isinstance(found, Unsupported), found
     return topology, collective, found.schedule
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from treadle.math.columns import RestrictedMaster
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.synthesis.trees.groups.group_optimum import GroupShares
+from treadle.synthesis.trees.groups.group_optimum import GroupAllocation
 from treadle.topologies.topology import Topology
 
 
@@ -26,9 +26,9 @@ class GroupLp:
 
     rate: Fraction
     families: tuple[bool, ...]
-    all_shares: tuple[tuple[GroupShares, ...], ...]
+    all_shares: tuple[tuple[GroupAllocation, ...], ...]
 
-    def shares(self, group: int, *, reducing: bool | None = None) -> GroupShares:
+    def shares(self, group: int, *, reducing: bool | None = None) -> GroupAllocation:
         """Of one group."""
         return self.all_shares[group][0 if reducing is None else self.families.index(reducing)]
 
@@ -130,12 +130,12 @@ def solve_groups(topology: Topology, collective: Collective) -> GroupLp:
 
 def over_one_denominator(
     roots: Sequence[Fraction], families: Sequence[Mapping[int, Fraction]]
-) -> tuple[GroupShares, ...]:
+) -> tuple[GroupAllocation, ...]:
     """Rates of members, and of links in each family, as whole numbers."""
     scale = lcm(*(rate.denominator for rate in (*roots, *chain(*(one.values() for one in families)))))
     found = []
     for one in families:
         used = {e: int(rate * scale) for e, rate in sorted(one.items()) if rate}
         links, bandwidths = np.array(list(used), dtype=np.int64), np.array(list(used.values()), dtype=object)
-        found.append(GroupShares(links, bandwidths, tuple(int(rate * scale) for rate in roots), scale))
+        found.append(GroupAllocation(links, bandwidths, tuple(int(rate * scale) for rate in roots), scale))
     return tuple(found)

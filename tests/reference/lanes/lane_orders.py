@@ -8,22 +8,22 @@ from dataclasses import replace
 from itertools import combinations
 
 from treadle.program.program import Buffer
-from treadle.runtime.device.lane_program import (
+from treadle.runtime.device.block_program import (
+    BlockAction,
+    BlockOperation,
+    BlockProgram,
     DeviceProtocol,
     FlagWait,
-    LaneAction,
-    LaneOperation,
-    LaneProgram,
 )
 
 
-def slices_to_judge(lanes: LaneProgram) -> int:
+def slices_to_judge(lanes: BlockProgram) -> int:
     if lanes.protocol is DeviceProtocol.LL:
         return 1
     return max((message.slots for message in lanes.messages), default=0) + 2
 
 
-def changed(lanes: LaneProgram, lane: int, place: int, operation: LaneOperation) -> LaneProgram:
+def changed(lanes: BlockProgram, lane: int, place: int, operation: BlockOperation) -> BlockProgram:
     listed = list(lanes.lanes[lane].operations)
     listed[place] = operation
     return replace(
@@ -35,7 +35,7 @@ def changed(lanes: LaneProgram, lane: int, place: int, operation: LaneOperation)
     )
 
 
-def without_a_wait(lanes: LaneProgram) -> Iterator[tuple[int, int, FlagWait, LaneProgram]]:
+def without_a_wait(lanes: BlockProgram) -> Iterator[tuple[int, int, FlagWait, BlockProgram]]:
     for number, lane in enumerate(lanes.lanes):
         for place, operation in enumerate(lane.operations):
             for wait in operation.waits:
@@ -43,7 +43,7 @@ def without_a_wait(lanes: LaneProgram) -> Iterator[tuple[int, int, FlagWait, Lan
                 yield number, place, wait, changed(lanes, number, place, replace(operation, waits=left))
 
 
-def without_a_raise(lanes: LaneProgram) -> Iterator[tuple[int, LaneProgram]]:
+def without_a_raise(lanes: BlockProgram) -> Iterator[tuple[int, BlockProgram]]:
     for number, lane in enumerate(lanes.lanes):
         for place, operation in enumerate(lane.operations):
             for flag in operation.raises:
@@ -55,7 +55,7 @@ Event = tuple[int, int, int, int]
 """Launch, lane, place in the lane (-1: its start) and slice."""
 
 
-def accesses(lanes: LaneProgram, event: Event) -> Iterator[tuple[tuple[object, ...], bool]]:
+def accesses(lanes: BlockProgram, event: Event) -> Iterator[tuple[tuple[object, ...], bool]]:
     """Places that an event of a lane touches, and whether it writes."""
     launch, number, spot, piece = event
     lane = lanes.lanes[number]
@@ -77,15 +77,15 @@ def accesses(lanes: LaneProgram, event: Event) -> Iterator[tuple[tuple[object, .
         for rank in lanes.groups[operation.multicast]:
             yield user(rank, operation.copied_to, True)
     if operation.target is not None:
-        yield user(lane.rank, operation.target, operation.action is not LaneAction.AWAIT)
-    if operation.action in (LaneAction.TAKE, LaneAction.REDUCE):
+        yield user(lane.rank, operation.target, operation.action is not BlockAction.AWAIT)
+    if operation.action in (BlockAction.TAKE, BlockAction.REDUCE):
         yield slot(operation.message, False)
     for put in operation.puts:
         target = lanes.messages[put].target
         yield slot(put, True) if target is None else user(lanes.messages[put].receiver, target, True)
 
 
-def every_conflict_is_ordered(lanes: LaneProgram, slices: int) -> bool:
+def every_conflict_is_ordered(lanes: BlockProgram, slices: int) -> bool:
     """Whether of any two accesses of one place, one a write, one event always comes first: pair by pair.
 
     Knows nothing of clocks, of which access was the last or of values: it goes back from every event to all
@@ -133,7 +133,7 @@ def every_conflict_is_ordered(lanes: LaneProgram, slices: int) -> bool:
     return True
 
 
-def events_of(lanes: LaneProgram, slices: int) -> tuple[list[Event], dict[Event, list[Event]]]:
+def events_of(lanes: BlockProgram, slices: int) -> tuple[list[Event], dict[Event, list[Event]]]:
     """Events of three launches, those of a rank's user on lane -1 - rank, and what is next before each."""
     before: dict[Event, list[Event]] = defaultdict(list)
     raised: dict[tuple[int, int, int], Event] = {}

@@ -55,8 +55,7 @@ def strategies(
     for choices in product(choices_of(operator), repeat=len(sizes)):
         by_axis = dict(zip(sizes, choices, strict=True))
         cut = {
-            letter: [a for a, choice in by_axis.items() if letter in choice.letters]
-            for letter in letter_sizes
+            letter: [a for a, choice in by_axis.items() if letter in choice.dims] for letter in letter_sizes
         }
         if any(letter_sizes[letter] % prod(sizes[axis] for axis in axes) for letter, axes in cut.items()):
             continue

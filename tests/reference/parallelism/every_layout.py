@@ -12,7 +12,7 @@ import numpy as np
 
 from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate
 from treadle.parallelism.evaluation.node_work import DeviceNumbers
-from treadle.parallelism.evaluation.passages import Passages
+from treadle.parallelism.evaluation.reshardings import Reshardings
 from treadle.parallelism.problem.search_problem import SearchProblem
 from treadle.parallelism.search.factor_graph import FactorGraph
 from treadle.training.costs import Costs
@@ -47,7 +47,7 @@ def every_evaluation(
     problem: SearchProblem, costs: Costs, numbers: DeviceNumbers, overlap: str
 ) -> list[Evaluation]:
     """Of each plan once; those of which nobody needs a state count as the plan without it."""
-    passages = Passages(problem.table.sizes, costs)
+    passages = Reshardings(problem.table.sizes, costs)
     plans = {problem.tidied(labels) for labels in allowed_plans(problem.graph)}
     return [
         evaluate(problem.decode(labels), problem.model, costs, numbers, overlap=overlap, passages=passages)

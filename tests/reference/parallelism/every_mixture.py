@@ -26,9 +26,9 @@ class Mixtures:
         """Seconds and bytes of the fullest moment, of plans of the block and of the ends."""
         n, names, section = len(layers), self.names, self.layering.section
         columns, ends = [self.columns[plan] for plan in layers], self.endings[ending]
-        both = [(a[names.serial(section)], a[names.beside(section)]) for a in columns]
+        both = [(a[names.serial(section)], a[names.overlapped(section)]) for a in columns]
         others = [
-            (self.layering.graph.repeats[s], ends[names.serial(s)], ends[names.beside(s)])
+            (self.layering.graph.repeats[s], ends[names.serial(s)], ends[names.overlapped(s)])
             for s in range(names.n_sections)
             if s != section
         ]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from treadle.parallelism.evaluation.model_run import ModelRun
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
-from treadle.refusal import Refusal
+from treadle.unsupported import Unsupported
 
 
-def violations(plan: ParallelPlan, model: ModelGraph) -> tuple[Refusal, ...]:
+def violations(plan: ParallelPlan, model: ModelGraph) -> tuple[Unsupported, ...]:
     """Everything that makes a plan compute something else than its model does; nothing if it is legal.
 
     Raises

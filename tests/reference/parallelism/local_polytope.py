@@ -40,7 +40,7 @@ def least_seconds(graph: FactorGraph, memory_bytes: float, *, is_integer: bool) 
                 rows.append((row, 0.0, 0.0))
     forms = _forms(graph, starts)
     for s in range(n_sections):
-        pair = (names.serial(s), names.beside(s))
+        pair = (names.serial(s), names.overlapped(s))
         rows += [(forms[quantity] | {s: -1.0}, -np.inf, 0.0) for quantity in pair]
     for quantity in [names.transient(t) for t in range(names.n_moments)] or [names.persistent]:
         total = dict(forms[names.persistent])

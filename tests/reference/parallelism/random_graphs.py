@@ -40,7 +40,7 @@ def random_graph(seed: int, *, most_nodes: int = 5, most_states: int = 4, ban: f
             s, shape = int(pick.integers(2)), (sizes[u], sizes[v])
             wire = pick.integers(0, 20, shape).astype(float)
             wire[pick.random(shape) < ban] = np.inf
-            tables = {names.beside(s): wire, names.transient(0): pick.integers(0, 10, shape)}
+            tables = {names.overlapped(s): wire, names.transient(0): pick.integers(0, 10, shape)}
             if pick.random() < 0.3:
                 tables[names.serial(s)] = pick.integers(0, 5, shape)
             parts.append(factor([u, v], tables))
@@ -60,9 +60,9 @@ def random_layering(seed: int) -> Layering:
 
     parts = [factor([X], {names.persistent: table(X, most=10)})]
     for u, v in ((X, 2), (2, 3), (G, 3), (X, 3)):
-        parts.append(factor([u, v], {names.beside(0): table(u, v, most=20, ban=0.1)}))
+        parts.append(factor([u, v], {names.overlapped(0): table(u, v, most=20, ban=0.1)}))
     for u, v in ((X, HEAD), (G, HEAD)):
-        parts.append(factor([u, v], {names.beside(1): table(u, v, most=20)}))
+        parts.append(factor([u, v], {names.overlapped(1): table(u, v, most=20)}))
     for node in (*OPS, HEAD):
         amounts = {
             names.serial(int(node == HEAD)): table(node, most=20),

@@ -21,12 +21,12 @@ from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.planning import program_of
 from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.runtime.data import ElementType, Pattern, Reduction, make_pattern
-from treadle.runtime.device import judged_lanes
-from treadle.runtime.device.emulated import LaneThreads, measure_emulated
-from treadle.runtime.device.lane_lowering import lower_to_lanes
-from treadle.runtime.device.lane_machine import LaunchJob, aligned
-from treadle.runtime.device.lane_program import DeviceProtocol, LaneAction, LaneProgram
-from treadle.runtime.device.sized_lanes import STAGING_BYTES, at_size, part_ends
+from treadle.runtime.device import checked_blocks
+from treadle.runtime.device.block_lowering import lower_to_blocks
+from treadle.runtime.device.block_machine import LaunchJob, aligned
+from treadle.runtime.device.block_program import BlockAction, BlockProgram, DeviceProtocol
+from treadle.runtime.device.emulated import BlockThreads, measure_emulated
+from treadle.runtime.device.sized_blocks import STAGING_BYTES, at_size, part_ends
 from treadle.runtime.memory import Layout, RankMemory, allocate
 from treadle.schedules.collective import CollectiveKind
 
@@ -88,7 +88,7 @@ def pair_sum() -> Program:
 
 def summed(values: NDArray[Any], code: int, *, protocol: DeviceProtocol, shift: int = 0) -> NDArray[Any]:
     """Sum of two rows by the kernel; `shift`: elements by which buffers miss the bounds of 16 bytes."""
-    lanes = lower_to_lanes(pair_sum(), protocol, lanes=1)
+    lanes = lower_to_blocks(pair_sum(), protocol, lanes=1)
     count = values.shape[1]
     tables = at_size(lanes, count, element_bytes=values.itemsize, slice_bytes=64)
     layout = Layout(lanes.program, count)
@@ -102,7 +102,7 @@ def summed(values: NDArray[Any], code: int, *, protocol: DeviceProtocol, shift: 
         memories.append(RankMemory(arrays, made.spans))
     outputs = [[np.empty_like(memory.arrays[Buffer.OUTPUT])] for memory in memories]
     inputs = [[np.ascontiguousarray(row)] for row in values]
-    LaneThreads(lanes).run(tables, memories, inputs, outputs, element=code, reduction=Reduction.SUM)
+    BlockThreads(lanes).run(tables, memories, inputs, outputs, element=code, reduction=Reduction.SUM)
     return outputs[1][0]
 
 
@@ -136,7 +136,7 @@ def test_any_count_and_pointer(protocol: DeviceProtocol, shift: int) -> None:
 
 
 def launched(
-    machine: LaneThreads, count: int, values: list[int], *, shifts: tuple[int, int] = (0, 0)
+    machine: BlockThreads, count: int, values: list[int], *, shifts: tuple[int, int] = (0, 0)
 ) -> list[NDArray[Any]]:
     """Results of reduces of both ranks' values, one launch each; buffers `shifts` elements off 16 bytes."""
     layout = Layout(machine.lanes.program, count)
@@ -155,7 +155,7 @@ def launched(
     return outputs[1]
 
 
-def at_launch(machine: LaneThreads, number: int) -> LaneThreads:
+def at_launch(machine: BlockThreads, number: int) -> BlockThreads:
     """The machine as it is when so many launches have been before."""
     machine._next_launch = number
     for one in machine.flags:
@@ -165,18 +165,18 @@ def at_launch(machine: LaneThreads, number: int) -> LaneThreads:
 
 def test_waits_end_however_often_they_have_polled() -> None:
     """As after 2^32 polls of a GPU: the counter of threads has 8 bits and wraps before the limit is over."""
-    lanes = lower_to_lanes(pair_sum(), DeviceProtocol.SIMPLE, lanes=1)
+    lanes = lower_to_blocks(pair_sum(), DeviceProtocol.SIMPLE, lanes=1)
     silent = replace(lanes, lanes=(replace(lanes.lanes[0], operations=()), *lanes.lanes[1:]))
     begun = monotonic()
     with pytest.raises(ScheduleError, match=r"waited 0.2 s for rank 0 and gave up"):
-        launched(LaneThreads(silent, limit_s=0.2), 4, [1])
+        launched(BlockThreads(silent, limit_s=0.2), 4, [1])
     assert monotonic() - begun < 20
 
 
 def test_launches_beyond_the_flags_of_lines() -> None:
     """Flags of LL have 32 bits: that of launch 2^32 is not 0, as memory has never been written is."""
-    lanes = lower_to_lanes(pair_sum(), DeviceProtocol.LL, lanes=1)
-    machine = at_launch(LaneThreads(lanes), 2**32 - 2)
+    lanes = lower_to_blocks(pair_sum(), DeviceProtocol.LL, lanes=1)
+    machine = at_launch(BlockThreads(lanes), 2**32 - 2)
     values = list(range(1, 8))
     assert [one.tolist() for one in launched(machine, 3, values)] == [[2.0 * value] * 3 for value in values]
 
@@ -186,7 +186,7 @@ def test_lines_of_launches_long_before_are_not_taken(period: int) -> None:
     """After launches 5 and 6 all lines but the first are left alone, until flags begin again."""
     count = 3000
     for _ in range(4):  # a rank that takes old lines may be late
-        machine = LaneThreads(lower_to_lanes(pair_sum(), DeviceProtocol.LL, lanes=1), threads=2)
+        machine = BlockThreads(lower_to_blocks(pair_sum(), DeviceProtocol.LL, lanes=1), threads=2)
         launched(at_launch(machine, 5), count, [1, 1])
         launched(at_launch(machine, period - 1), 2, [2] * 6)
         found = launched(at_launch(machine, period + 5), count, [3, 4])
@@ -196,7 +196,7 @@ def test_lines_of_launches_long_before_are_not_taken(period: int) -> None:
 @pytest.mark.parametrize("shifts", [(0, 0), (1, 1), (3, 0), (0, 2), (1, 3)])
 def test_places_off_16_bytes_are_moved_in_vectors(shifts: tuple[int, int]) -> None:
     """Wherever buffers lie, staging is written in vectors, and what is in step with it at both ends."""
-    machine = LaneThreads(lower_to_lanes(pair_sum(), DeviceProtocol.SIMPLE, lanes=1))
+    machine = BlockThreads(lower_to_blocks(pair_sum(), DeviceProtocol.SIMPLE, lanes=1))
     count = 4000
     before = machine.vectors_moved()
     assert set(launched(machine, count, [5], shifts=shifts)[0].tolist()) == {10.0}
@@ -207,14 +207,14 @@ def test_places_off_16_bytes_are_moved_in_vectors(shifts: tuple[int, int]) -> No
 
 def test_parts_begin_at_units_of_16_bytes() -> None:
     program = random_program(CollectiveKind.ALLREDUCE, 3, seed=0, trees_per_root=2)
-    lanes = lower_to_lanes(program, DeviceProtocol.SIMPLE, lanes=2)
+    lanes = lower_to_blocks(program, DeviceProtocol.SIMPLE, lanes=2)
     for size in (0, 1, 7, 100, 12_345):
         for element_bytes in (2, 4, 8):
             ends = part_ends(lanes, size, element_bytes=element_bytes)
             assert (ends[0], ends[-1]) == (0, size)
             assert ends == sorted(ends)
             assert all(end * element_bytes % 16 == 0 for end in ends[:-1] if end < size)
-    gather = lower_to_lanes(random_program(CollectiveKind.ALLGATHER, 3, seed=0), PROTOCOLS[0], lanes=2)
+    gather = lower_to_blocks(random_program(CollectiveKind.ALLGATHER, 3, seed=0), PROTOCOLS[0], lanes=2)
     ends = part_ends(gather, 100, element_bytes=4)
     shards = {gather.program.element(int(chunk), 100) for chunk in gather.program.shard_offset}
     assert shards <= set(ends)
@@ -222,27 +222,27 @@ def test_parts_begin_at_units_of_16_bytes() -> None:
 
 def test_staging_is_bounded() -> None:
     program = random_program(CollectiveKind.ALLREDUCE, 6, seed=0, trees_per_root=2)
-    simple = lower_to_lanes(program, DeviceProtocol.SIMPLE, lanes=2)
+    simple = lower_to_blocks(program, DeviceProtocol.SIMPLE, lanes=2)
     assert any(message.is_staged for message in simple.messages)
     tables = at_size(simple, 2**30, element_bytes=4, slice_bytes=2**40)
     staged = tables.puts[tables.puts[:, 1] == 3]
     for rank in range(6):
         own = staged[staged[:, 0] == rank]
         assert int((own[:, 2] + own[:, 3] * own[:, 4]).max(initial=0)) <= STAGING_BYTES[simple.protocol]
-    low_latency = lower_to_lanes(program, DeviceProtocol.LL, lanes=2)
+    low_latency = lower_to_blocks(program, DeviceProtocol.LL, lanes=2)
     with pytest.raises(ScheduleError, match=r"protocol LL needs .* of staging at a rank, 16MB are there"):
         at_size(low_latency, 2**24, element_bytes=4)
 
 
 def test_sums_are_passed_on_in_one_pass_and_stores_go_straight_to_their_place() -> None:
     """Of an allreduce by trees: sums are staged; what is broadcast over partial sums is not."""
-    lanes = lower_to_lanes(plan_program("trees", "allreduce"), DeviceProtocol.SIMPLE, lanes=2)
+    lanes = lower_to_blocks(plan_program("trees", "allreduce"), DeviceProtocol.SIMPLE, lanes=2)
     listed = [operation for lane in lanes.lanes for operation in lane.operations]
-    assert sum(one.action is LaneAction.REDUCE and bool(one.puts) for one in listed) > 8
+    assert sum(one.action is BlockAction.REDUCE and bool(one.puts) for one in listed) > 8
     assert sum(message.is_staged for message in lanes.messages) == sum(
-        one.action is LaneAction.REDUCE for one in listed
+        one.action is BlockAction.REDUCE for one in listed
     )
-    assert not any(one.action is LaneAction.TAKE for one in listed)
+    assert not any(one.action is BlockAction.TAKE for one in listed)
 
 
 def plan_program(row: str, kind: str) -> Program:
@@ -251,16 +251,16 @@ def plan_program(row: str, kind: str) -> Program:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_wait_that_nobody_ends_is_given_up(protocol: DeviceProtocol) -> None:
-    lanes = lower_to_lanes(pair_sum(), protocol, lanes=1)
+    lanes = lower_to_blocks(pair_sum(), protocol, lanes=1)
 
-    def silent(one: LaneProgram) -> LaneProgram:
+    def silent(one: BlockProgram) -> BlockProgram:
         first = replace(one.lanes[0], operations=())
         return replace(one, lanes=(first, *one.lanes[1:]))
 
     less = silent(lanes)
     layout = Layout(lanes.program, 4)
     memories = [allocate(layout, rank, np.dtype(np.float32)) for rank in range(2)]
-    threads = LaneThreads(less, limit_s=0.05)
+    threads = BlockThreads(less, limit_s=0.05)
     with pytest.raises(ScheduleError, match=r"reduce, protocol \w+: rank 1, lane 1 waited 0.05 s for rank 0"):
         threads.run(
             at_size(less, 4, element_bytes=4),
@@ -275,16 +275,16 @@ def test_a_wait_that_nobody_ends_is_given_up(protocol: DeviceProtocol) -> None:
 def test_lanes_and_threads_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     for lanes in (0, 65):
         with pytest.raises(ScheduleError, match=rf"^lanes: expected 1 to 64, found {lanes}$"):
-            lower_to_lanes(pair_sum(), PROTOCOLS[0], lanes=lanes)
-    two = lower_to_lanes(pair_sum(), PROTOCOLS[0], lanes=64)
+            lower_to_blocks(pair_sum(), PROTOCOLS[0], lanes=lanes)
+    two = lower_to_blocks(pair_sum(), PROTOCOLS[0], lanes=64)
     assert len(two.lanes) == 2
-    LaneThreads(two, threads=2048)
+    BlockThreads(two, threads=2048)
     for threads in (0, 2049):
         with pytest.raises(ScheduleError) as caught:
-            LaneThreads(two, threads=threads)
+            BlockThreads(two, threads=threads)
         words = "expected 1 to 4096 threads in all"
         assert str(caught.value) == f"2 lanes of {threads} threads: {words}"
-    machine: Any = LaneThreads(two, threads=3)
+    machine: Any = BlockThreads(two, threads=3)
     monkeypatch.setattr(machine, "_emulate", lambda *_: 1)
     job: Any = LaunchJob()
     with pytest.raises(ScheduleError, match=r"^6 threads cannot be had; use fewer lanes$"):
@@ -297,9 +297,9 @@ def test_large_data_are_launched_less_often(
 ) -> None:
     """Both ranks have an input of 8 bytes, and one an output: each launch has data of its own."""
     told: list[tuple[int, int]] = []
-    run, pattern = LaneThreads.run, judged_lanes.pattern_of
+    run, pattern = BlockThreads.run, checked_blocks.pattern_of
 
-    def noted(machine: LaneThreads, *given: Any, **named: Any) -> float:
+    def noted(machine: BlockThreads, *given: Any, **named: Any) -> float:
         assert [len(one) for of in given[2:4] for one in of] == [launches] * 4
         run(machine, *given, **named)
         return 6.0
@@ -315,9 +315,9 @@ def test_large_data_are_launched_less_often(
             2, 2, element=ElementType.FLOAT32, reduction=Reduction.SUM, reduces=True, seed=seed
         )
 
-    monkeypatch.setattr(judged_lanes, "_FOUR_LAUNCHES_BYTES", most)
-    monkeypatch.setattr(LaneThreads, "run", noted)
-    monkeypatch.setattr(judged_lanes, "pattern_of", seen)
+    monkeypatch.setattr(checked_blocks, "_FOUR_LAUNCHES_BYTES", most)
+    monkeypatch.setattr(BlockThreads, "run", noted)
+    monkeypatch.setattr(checked_blocks, "pattern_of", seen)
     (row,) = measure_emulated(pair_sum(), [10], seed=5, device_protocols=(PROTOCOLS[0],))
     assert told == [(0, launch) for launch in range(launches)]
     assert (row.size_bytes, row.wrong) == (8, 0)
@@ -325,25 +325,25 @@ def test_large_data_are_launched_less_often(
 
 
 def test_lanes_that_are_not_right_are_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    make: Callable[..., LaneProgram] = judged_lanes.lower_to_lanes
+    make: Callable[..., BlockProgram] = checked_blocks.lower_to_blocks
 
-    def forgetful(*given: Any, **named: Any) -> LaneProgram:
+    def forgetful(*given: Any, **named: Any) -> BlockProgram:
         made = make(*given, **named)
         return replace(made, lanes=tuple(replace(lane, enters=()) for lane in made.lanes))
 
-    monkeypatch.setattr(judged_lanes, "lower_to_lanes", forgetful)
+    monkeypatch.setattr(checked_blocks, "lower_to_blocks", forgetful)
     with pytest.raises(ScheduleError, match=r"lanes of protocol \w+ are not right"):
         measure_emulated(pair_sum(), [4])
 
 
 def test_lanes_are_proved_right_once_for_each_number_of_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    judge, told = judged_lanes.judge_lanes, []
+    judge, told = checked_blocks.check_blocks, []
 
-    def counted(lanes: LaneProgram, *, slices: int) -> Any:
+    def counted(lanes: BlockProgram, *, slices: int) -> Any:
         told.append(slices)
         return judge(lanes, slices=slices)
 
-    monkeypatch.setattr(judged_lanes, "judge_lanes", counted)
+    monkeypatch.setattr(checked_blocks, "check_blocks", counted)
     asked, seen = {"slice_bytes": 32, "device_protocols": (PROTOCOLS[0],)}, []
     rows = measure_emulated(pair_sum(), [4, 8, 64, 68, 128], on_row=seen.append, **asked)
     assert [*rows] == seen
@@ -352,19 +352,19 @@ def test_lanes_are_proved_right_once_for_each_number_of_slices(monkeypatch: pyte
 
 
 def test_wrong_data_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    make: Callable[..., LaneProgram] = judged_lanes.lower_to_lanes
+    make: Callable[..., BlockProgram] = checked_blocks.lower_to_blocks
 
-    def taking(*given: Any, **named: Any) -> LaneProgram:
+    def taking(*given: Any, **named: Any) -> BlockProgram:
         made = make(*given, **named)
         last = made.lanes[1]
         operations = tuple(
-            replace(one, action=LaneAction.TAKE, source=None) if one.action is LaneAction.REDUCE else one
+            replace(one, action=BlockAction.TAKE, source=None) if one.action is BlockAction.REDUCE else one
             for one in last.operations
         )
         return replace(made, lanes=(made.lanes[0], replace(last, operations=operations)))
 
-    monkeypatch.setattr(judged_lanes, "lower_to_lanes", taking)
-    monkeypatch.setattr(judged_lanes, "judge_lanes", lambda *_, **__: ())
+    monkeypatch.setattr(checked_blocks, "lower_to_blocks", taking)
+    monkeypatch.setattr(checked_blocks, "check_blocks", lambda *_, **__: ())
     (row,) = measure_emulated(pair_sum(), [400])
     assert row.wrong == 4 * 100
 

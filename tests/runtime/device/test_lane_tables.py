@@ -9,31 +9,31 @@ import pytest
 
 from treadle.errors import ScheduleError
 from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
-from treadle.runtime.device import sized_lanes
-from treadle.runtime.device.event_places import Event, group_faults, part_exists, places_of, user_places
-from treadle.runtime.device.lane_program import (
+from treadle.runtime.device import sized_blocks
+from treadle.runtime.device.block_program import (
+    BlockAction,
+    BlockFlag,
+    BlockMessage,
+    BlockOperation,
+    BlockProgram,
     DeviceProtocol,
     FlagPurpose,
     FlagWait,
-    LaneAction,
-    LaneFlag,
-    LaneMessage,
-    LaneOperation,
-    LaneProgram,
-    RankLane,
+    RankBlock,
 )
-from treadle.runtime.device.lane_sizes import (
-    LaneChoice,
-    LaneCosts,
-    LaneFigures,
-    LaneLimits,
+from treadle.runtime.device.block_sizes import (
+    BlockChoice,
+    BlockCosts,
+    BlockLimits,
+    BlockSizes,
     ProtocolCosts,
-    choose_lanes,
-    figures_of,
+    choose_blocks,
     leaving_rate,
-    unchosen_lanes,
+    sizes_of,
+    unchosen_blocks,
 )
-from treadle.runtime.device.sized_lanes import SLICE_BYTES, STAGING_BYTES, at_size, flag_places, part_ends
+from treadle.runtime.device.event_ranges import Event, group_faults, part_exists, ranges_of, user_ranges
+from treadle.runtime.device.sized_blocks import SLICE_BYTES, STAGING_BYTES, at_size, flag_offsets, part_ends
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies.topology import TopologyBuilder
 
@@ -48,10 +48,10 @@ def program(kind: CollectiveKind = CollectiveKind.ALLREDUCE, **more: Any) -> Pro
     return program_from_operations(kind, [[], [copy], []], **values | more)
 
 
-def lanes_of(protocol: DeviceProtocol = SIMPLE, made: Program | None = None, **more: Any) -> LaneProgram:
+def lanes_of(protocol: DeviceProtocol = SIMPLE, made: Program | None = None, **more: Any) -> BlockProgram:
     """Rank 0 puts a part to rank 1's staging and another into rank 2's output; rank 1 takes, all by flags."""
-    put = LaneOperation(
-        LaneAction.PUT,
+    put = BlockOperation(
+        BlockAction.PUT,
         1,
         0,
         source=INPUT,
@@ -59,34 +59,34 @@ def lanes_of(protocol: DeviceProtocol = SIMPLE, made: Program | None = None, **m
         waits=(FlagWait(1, 2, 0), FlagWait(4, 0, 1)),
         raises=(0, 3),
     )
-    take = LaneOperation(
-        LaneAction.REDUCE, 1, 1, source=INPUT, target=SCRATCH, message=0, waits=(FlagWait(0),), raises=(1,)
+    take = BlockOperation(
+        BlockAction.REDUCE, 1, 1, source=INPUT, target=SCRATCH, message=0, waits=(FlagWait(0),), raises=(1,)
     )
-    store = LaneOperation(
-        LaneAction.COPY, 2, 2, source=SCRATCH, target=OUTPUT, multicast=1, copied_to=OUTPUT, copies=(2,)
+    store = BlockOperation(
+        BlockAction.COPY, 2, 2, source=SCRATCH, target=OUTPUT, multicast=1, copied_to=OUTPUT, copies=(2,)
     )
     values: dict[str, Any] = {
         "program": program() if made is None else made,
         "protocol": protocol,
         "averages": False,
         "bounds": (0, 2, 4, 5),
-        "lanes": (RankLane(0, (put,), (4,)), RankLane(1, (take, store)), RankLane(2, (), (2, 4))),
+        "lanes": (RankBlock(0, (put,), (4,)), RankBlock(1, (take, store)), RankBlock(2, (), (2, 4))),
         "messages": (
-            LaneMessage(0, 1, 1, None, 3),
-            LaneMessage(0, 2, 1, OUTPUT, 0),
-            LaneMessage(1, 2, 2, OUTPUT, 0),
-            LaneMessage(2, 1, 2, None, 2),
+            BlockMessage(0, 1, 1, None, 3),
+            BlockMessage(0, 2, 1, OUTPUT, 0),
+            BlockMessage(1, 2, 2, OUTPUT, 0),
+            BlockMessage(2, 1, 2, None, 2),
         ),
         "flags": (
-            LaneFlag(1, FlagPurpose.ARRIVAL, 0),
-            LaneFlag(0, FlagPurpose.CREDIT, 0),
-            LaneFlag(1, FlagPurpose.ENTERED, 2),
-            LaneFlag(2, FlagPurpose.ARRIVAL, 1),
-            LaneFlag(0, FlagPurpose.ENTERED, 2),
+            BlockFlag(1, FlagPurpose.ARRIVAL, 0),
+            BlockFlag(0, FlagPurpose.CREDIT, 0),
+            BlockFlag(1, FlagPurpose.ENTERED, 2),
+            BlockFlag(2, FlagPurpose.ARRIVAL, 1),
+            BlockFlag(0, FlagPurpose.ENTERED, 2),
         ),
         "groups": ((0, 1, 2), (1, 2)),
     }
-    return LaneProgram(**values | more)
+    return BlockProgram(**values | more)
 
 
 def test_parts_of_sums_end_at_units_of_sixteen_bytes() -> None:
@@ -120,7 +120,7 @@ def test_tables_of_a_size() -> None:
     assert found.lanes.tolist() == [[0, 0, 1, 0, 1], [1, 1, 2, 3, 0], [2, 3, 0, 4, 2]]
     assert (found.groups.tolist(), found.members.tolist()) == ([[0, 3], [3, 2]], [0, 1, 2, 1, 2])
     assert found.scratch_bytes.tolist() == [0, 132, 0]
-    assert flag_places(lanes_of()) == ([0, 0, 1, 0, 1], [2, 2, 1])
+    assert flag_offsets(lanes_of()) == ([0, 0, 1, 0, 1], [2, 2, 1])
     moved = at_size(lanes_of(), 33, element_bytes=4, places=[9, 8, 7, 6, 5])
     assert moved.waits[:, 0].tolist() == [8, 5, 9]
     assert moved.slices == 1
@@ -136,7 +136,7 @@ def test_slices_of_ll_are_one_and_its_staging_has_halves() -> None:
     assert found.puts.tolist() == [[1, 3, 0, 2, half], [2, 1, 48, 1, 0]]
     both = replace(
         lanes_of(LL),
-        lanes=(RankLane(2, (LaneOperation(LaneAction.PUT, 2, 0, source=INPUT, puts=(3,)),)),),
+        lanes=(RankBlock(2, (BlockOperation(BlockAction.PUT, 2, 0, source=INPUT, puts=(3,)),)),),
     )
     assert at_size(both, 33, element_bytes=4).puts.tolist() == [[1, 3, 128, 2, half]]
 
@@ -150,23 +150,23 @@ def test_slices_are_as_large_as_asked(slice_bytes: int, slices: int) -> None:
 
 def test_staging_has_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one slice rank 1 is sent 4 units and 2; of LL it is twice that for each of two launches."""
-    assert sized_lanes.MOST_SLICES == 1048575
+    assert sized_blocks.MOST_SLICES == 1048575
     assert (SLICE_BYTES, STAGING_BYTES) == (262144, {SIMPLE: 16777216, LL: 16777216})
-    monkeypatch.setitem(sized_lanes.STAGING_BYTES, SIMPLE, 96)
+    monkeypatch.setitem(sized_blocks.STAGING_BYTES, SIMPLE, 96)
     assert at_size(lanes_of(), 33, element_bytes=4).slices == 1
     # in two slices two slots each are as much; in four, three of one unit and two of one
-    monkeypatch.setitem(sized_lanes.STAGING_BYTES, SIMPLE, 95)
+    monkeypatch.setitem(sized_blocks.STAGING_BYTES, SIMPLE, 95)
     assert at_size(lanes_of(), 33, element_bytes=4).slices == 4
-    monkeypatch.setitem(sized_lanes.STAGING_BYTES, SIMPLE, 80)
+    monkeypatch.setitem(sized_blocks.STAGING_BYTES, SIMPLE, 80)
     assert at_size(lanes_of(), 33, element_bytes=4).slices == 4
-    monkeypatch.setitem(sized_lanes.STAGING_BYTES, SIMPLE, 79)
+    monkeypatch.setitem(sized_blocks.STAGING_BYTES, SIMPLE, 79)
     with pytest.raises(
         ScheduleError, match=r"protocol Simple needs 80B of staging at a rank in slices of 16"
     ):
         at_size(lanes_of(), 33, element_bytes=4)
-    monkeypatch.setitem(sized_lanes.STAGING_BYTES, LL, 384)
+    monkeypatch.setitem(sized_blocks.STAGING_BYTES, LL, 384)
     assert at_size(lanes_of(LL), 33, element_bytes=4).slices == 1
-    monkeypatch.setitem(sized_lanes.STAGING_BYTES, LL, 383)
+    monkeypatch.setitem(sized_blocks.STAGING_BYTES, LL, 383)
     with pytest.raises(ScheduleError, match="protocol LL needs 384B of staging at a rank, 383B are there"):
         at_size(lanes_of(LL), 33, element_bytes=4)
 
@@ -177,17 +177,17 @@ def test_slices_have_numbers_of_their_launch_alone(monkeypatch: pytest.MonkeyPat
     words = r"^slices of 16B: a part of 25.6MB has 1677722, expected at most 1048575; use larger slices$"
     with pytest.raises(ScheduleError, match=words):
         at_size(lanes_of(), 2**24, element_bytes=4, slice_bytes=16)
-    monkeypatch.setattr(sized_lanes, "MOST_SLICES", 4)
+    monkeypatch.setattr(sized_blocks, "MOST_SLICES", 4)
     assert at_size(lanes_of(), 33, element_bytes=4, slice_bytes=16).slices == 4
-    monkeypatch.setattr(sized_lanes, "MOST_SLICES", 3)
+    monkeypatch.setattr(sized_blocks, "MOST_SLICES", 3)
     with pytest.raises(ScheduleError, match=r"a part of 64B has 4, expected at most 3; use larger slices"):
         at_size(lanes_of(), 33, element_bytes=4, slice_bytes=16)
 
 
-def places(operation: LaneOperation, rank: int, protocol: DeviceProtocol = SIMPLE, **more: Any) -> Any:
+def places(operation: BlockOperation, rank: int, protocol: DeviceProtocol = SIMPLE, **more: Any) -> Any:
     """What slice 5 of an operation in launch 3 reads and writes."""
     event = Event(0, rank, 3, 5, operation)
-    return places_of(replace(lanes_of(protocol), **more), event)
+    return ranges_of(replace(lanes_of(protocol), **more), event)
 
 
 def test_operations_touch_their_places() -> None:
@@ -197,10 +197,10 @@ def test_operations_touch_their_places() -> None:
     assert places(put, 0, LL) == ([(0, 0, 1, 5)], [(-1, 0, 5, 0), (2, 1, 1, 5)])
     assert places(take, 1) == ([(1, 0, 1, 5), (-1, 0, 0, 2)], [(1, 2, 1, 5)])
     assert places(store, 1) == ([(1, 2, 2, 5)], [(1, 1, 2, 5), (1, 1, 2, 5), (2, 1, 2, 5)])
-    wait = LaneOperation(LaneAction.AWAIT, 2, 0, target=OUTPUT, message=2)
+    wait = BlockOperation(BlockAction.AWAIT, 2, 0, target=OUTPUT, message=2)
     assert places(wait, 2) == ([(2, 1, 2, 5)], [])
     assert places(wait, 2, program=program(in_place=True)) == ([(2, 0, 2, 5)], [])
-    total = LaneOperation(LaneAction.SUM, 0, 0, source=INPUT, target=OUTPUT, sums=1)
+    total = BlockOperation(BlockAction.SUM, 0, 0, source=INPUT, target=OUTPUT, sums=1)
     assert places(total, 1) == ([(1, 0, 0, 5), (2, 0, 0, 5)], [(1, 1, 0, 5)])
 
 
@@ -211,13 +211,13 @@ def test_users_have_the_parts_of_their_buffers() -> None:
         *(False,) * 3,
         *(False, True, True),
     ]
-    assert [place for buffer, place in user_places(made, 2, 2) if buffer is INPUT] == [
+    assert [place for buffer, place in user_ranges(made, 2, 2) if buffer is INPUT] == [
         (2, 0, 1, 0),
         (2, 0, 1, 1),
         (2, 0, 2, 0),
         (2, 0, 2, 1),
     ]
-    assert len(list(user_places(made, 2, 2))) == 2 * (2 + 3 + 3)
+    assert len(list(user_ranges(made, 2, 2))) == 2 * (2 + 3 + 3)
 
 
 STORE = lanes_of().lanes[1].operations[1]
@@ -234,11 +234,11 @@ STORE = lanes_of().lanes[1].operations[1]
         (replace(STORE, copied_to=None), 1, ["of which it is not", "to no place", "elsewhere than its"]),
         (STORE, 0, ["asks for group 1, of which it is not", "to others than its group"]),
         (replace(STORE, multicast=-1, copied_to=None, copies=(), sums=1), 1, ["sums a group in no SUM"]),
-        (replace(STORE, action=LaneAction.SUM), 1, ["sums a group in no SUM"]),
-        (replace(STORE, action=LaneAction.SUM, source=INPUT, sums=0), 1, []),
+        (replace(STORE, action=BlockAction.SUM), 1, ["sums a group in no SUM"]),
+        (replace(STORE, action=BlockAction.SUM, source=INPUT, sums=0), 1, []),
     ],
 )
-def test_faults_of_groups_are_told(operation: LaneOperation, rank: int, faults: list[str]) -> None:
+def test_faults_of_groups_are_told(operation: BlockOperation, rank: int, faults: list[str]) -> None:
     found = list(group_faults(lanes_of(), rank, operation))
     assert len(found) == len(faults)
     assert all(any(words in one for one in found) for words in faults)
@@ -248,7 +248,7 @@ def test_the_first_group_is_one_as_well() -> None:
     assert list(group_faults(lanes_of(), 1, replace(STORE, multicast=0))) == [
         "rank 1 copies part 2 to others than its group"
     ]
-    total = LaneOperation(LaneAction.SUM, 0, 0, source=INPUT, target=OUTPUT, sums=0)
+    total = BlockOperation(BlockAction.SUM, 0, 0, source=INPUT, target=OUTPUT, sums=0)
     assert list(group_faults(lanes_of(LL), 1, total)) == ["rank 1 asks for group 0, of which it is not"]
     assert Event(3, 2, 1) == Event(3, 2, 1, 0, None, [], [])
 
@@ -256,7 +256,7 @@ def test_the_first_group_is_one_as_well() -> None:
 def test_groups_have_a_part_at_one_place() -> None:
     """In an exchange of shards, chunk 4 of rank 2's input has one more before it; LL has no groups."""
     made = lanes_of(made=program(CollectiveKind.ALLGATHER))
-    total = LaneOperation(LaneAction.SUM, 1, 0, source=INPUT, target=OUTPUT, sums=1)
+    total = BlockOperation(BlockAction.SUM, 1, 0, source=INPUT, target=OUTPUT, sums=1)
     assert list(group_faults(made, 1, total)) == ["part 1 is not at one place in INPUT of group 1"]
     assert list(group_faults(made, 1, replace(total, source=OUTPUT))) == []
     assert list(group_faults(lanes_of(LL), 1, replace(total, source=OUTPUT))) == [
@@ -264,7 +264,7 @@ def test_groups_have_a_part_at_one_place() -> None:
     ]
 
 
-FIGURES = LaneFigures(depth=3, sent=1.5, largest=0.25, received=0.5, parts=6)
+FIGURES = BlockSizes(depth=3, sent=1.5, largest=0.25, received=0.5, parts=6)
 COSTS = ProtocolCosts(1000, 200, 30, 0.5, lane_bytes_per_s=10**10, most_bytes_per_s=3 * 10**10)
 
 
@@ -291,14 +291,14 @@ def estimate(lanes: int, size: int, slice_bytes: int | None, costs: ProtocolCost
 )
 @pytest.mark.parametrize("size", [0, 100, 40_000, 3_000_000])
 def test_launches_are_estimated_by_the_formula(costs: ProtocolCosts, size: int) -> None:
-    model = LaneCosts("m", {SIMPLE: costs, LL: costs})
+    model = BlockCosts("m", {SIMPLE: costs, LL: costs})
     for lanes, protocol, slice_bytes in ((1, SIMPLE, 4096), (3, SIMPLE, 1000), (5, LL, 77)):
-        limits = LaneLimits((protocol,), lanes=lanes, threads=7, slice_bytes=slice_bytes)
-        found = choose_lanes(FIGURES, size, model, rate_bytes_per_s=1e11, limits=limits)
+        limits = BlockLimits((protocol,), lanes=lanes, threads=7, slice_bytes=slice_bytes)
+        found = choose_blocks(FIGURES, size, model, rate_bytes_per_s=1e11, limits=limits)
         time_s = estimate(lanes, size, None if protocol is LL else slice_bytes, costs)
-        assert replace(found, time_s=0.0) == LaneChoice(protocol, lanes, 7, slice_bytes, 0.0)
+        assert replace(found, time_s=0.0) == BlockChoice(protocol, lanes, 7, slice_bytes, 0.0)
         assert found.time_s == pytest.approx(time_s)
-    free = choose_lanes(FIGURES, size, model, rate_bytes_per_s=1e11, limits=LaneLimits((SIMPLE,)))
+    free = choose_blocks(FIGURES, size, model, rate_bytes_per_s=1e11, limits=BlockLimits((SIMPLE,)))
     best = min(
         (estimate(lanes, size, 2**power, costs), lanes, -(2**power))
         for lanes in (1, 2, 4)
@@ -323,8 +323,8 @@ def test_launches_are_estimated_by_the_formula(costs: ProtocolCosts, size: int) 
 def test_threads_have_a_vector_each(
     piece: int, protocol: DeviceProtocol, slice_bytes: int | None, threads: int
 ) -> None:
-    limits = LaneLimits((protocol,), slice_bytes=slice_bytes)
-    found = choose_lanes(FIGURES, 4 * piece, LaneCosts("m", {protocol: COSTS}), limits=limits)
+    limits = BlockLimits((protocol,), slice_bytes=slice_bytes)
+    found = choose_blocks(FIGURES, 4 * piece, BlockCosts("m", {protocol: COSTS}), limits=limits)
     assert found.threads == threads
 
 
@@ -338,9 +338,9 @@ def test_threads_have_a_vector_each(
 def test_lanes_have_work_and_room(parts: int, lanes: int | None, most: int | None, tried: int) -> None:
     """Where lanes cost nothing beside what they carry, the most are taken."""
     costs = ProtocolCosts(0, 0, 0, 1.0, lane_bytes_per_s=10**6)
-    found = choose_lanes(
-        replace(FIGURES, parts=parts), 10**8, LaneCosts("m", {SIMPLE: costs}),
-        rate_bytes_per_s=1e12, limits=LaneLimits((SIMPLE,), lanes=lanes, most_lanes=most),
+    found = choose_blocks(
+        replace(FIGURES, parts=parts), 10**8, BlockCosts("m", {SIMPLE: costs}),
+        rate_bytes_per_s=1e12, limits=BlockLimits((SIMPLE,), lanes=lanes, most_lanes=most),
     )  # fmt: skip
     assert found.lanes == tried
 
@@ -348,20 +348,20 @@ def test_lanes_have_work_and_room(parts: int, lanes: int | None, most: int | Non
 def test_ll_is_left_out_where_its_staging_is_too_small() -> None:
     """Twice the bytes: half a buffer received takes all of its size, of half the staging."""
     cheap, dear = ProtocolCosts(0, 0, 0, 1.0), ProtocolCosts(10**9, 0, 0, 1.0)
-    model = LaneCosts("m", {SIMPLE: dear, LL: cheap})
+    model = BlockCosts("m", {SIMPLE: dear, LL: cheap})
     size = STAGING_BYTES[LL] // 4
-    assert choose_lanes(FIGURES, size, model).protocol is LL
-    assert choose_lanes(FIGURES, size + 1, model).protocol is SIMPLE
-    found = choose_lanes(FIGURES, 2 * size, model, limits=LaneLimits((LL,)))
+    assert choose_blocks(FIGURES, size, model).protocol is LL
+    assert choose_blocks(FIGURES, size + 1, model).protocol is SIMPLE
+    found = choose_blocks(FIGURES, 2 * size, model, limits=BlockLimits((LL,)))
     assert (found.protocol, found.slice_bytes) == (LL, 2**18)
     with pytest.raises(ScheduleError, match="protocol LL by cost model m: it has no figures for that"):
-        choose_lanes(FIGURES, 1, LaneCosts("m", {SIMPLE: cheap}), limits=LaneLimits((LL,)))
-    assert LaneLimits() == LaneLimits((SIMPLE, LL), None, None, None, None)
+        choose_blocks(FIGURES, 1, BlockCosts("m", {SIMPLE: cheap}), limits=BlockLimits((LL,)))
+    assert BlockLimits() == BlockLimits((SIMPLE, LL), None, None, None, None)
 
 
 def test_what_is_not_chosen_is_said_or_the_most() -> None:
-    assert unchosen_lanes(LaneLimits((LL, SIMPLE))) == LaneChoice(LL, 16, 512, 262144, 0.0)
-    assert unchosen_lanes(LaneLimits((SIMPLE,), 3, 64, 99)) == LaneChoice(SIMPLE, 3, 64, 99, 0.0)
+    assert unchosen_blocks(BlockLimits((LL, SIMPLE))) == BlockChoice(LL, 16, 512, 262144, 0.0)
+    assert unchosen_blocks(BlockLimits((SIMPLE,), 3, 64, 99)) == BlockChoice(SIMPLE, 3, 64, 99, 0.0)
 
 
 def test_the_rank_with_the_least_links_counts() -> None:
@@ -401,6 +401,6 @@ def test_figures_of_a_chain() -> None:
         n_chunks=5,
         shard_offset=[0, 2, 3, 5],
     )
-    found = figures_of(made)
+    found = sizes_of(made)
     assert (found.depth, found.largest, found.parts) == (2, 0.4, 2)
     assert (found.sent, found.received) == pytest.approx((0.6, 0.6))

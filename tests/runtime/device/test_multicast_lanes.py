@@ -17,13 +17,13 @@ from treadle.errors import MissingDependencyError
 from treadle.planning import program_of, solve
 from treadle.program.program import Buffer, Program
 from treadle.runtime.data import ElementType, Reduction
+from treadle.runtime.device.block_lowering import lower_to_blocks
+from treadle.runtime.device.block_program import BlockProgram, DeviceProtocol
 from treadle.runtime.device.kernel_build import GPU_LIBRARY
-from treadle.runtime.device.lane_lowering import lower_to_lanes
-from treadle.runtime.device.lane_program import DeviceProtocol, LaneProgram
 from treadle.runtime.device.memory.cumem import CuMemMemory
 from treadle.runtime.device.memory.gpu_library import gpu_library
 from treadle.runtime.device.memory.peer_memory import Exchange, PeerMemory
-from treadle.runtime.device.rank_lanes import RankBuffers, RankLanes
+from treadle.runtime.device.rank_blocks import RankBlocks, RankBuffers
 from treadle.runtime.device.switch_parts import switch_groups
 from treadle.runtime.run_options import RunOptions
 from treadle.topologies.topology import Topology
@@ -58,18 +58,18 @@ def case(fabric: str, kind: str, *, in_place: bool = False) -> tuple[Topology, P
 
 def lowered(
     fabric: str, kind: str, protocol: DeviceProtocol = SIMPLE, *, in_place: bool = False
-) -> LaneProgram:
+) -> BlockProgram:
     topology, program = case(fabric, kind, in_place=in_place)
-    return lower_to_lanes(program, protocol, lanes=2, switches=topology, reached=PLACED)
+    return lower_to_blocks(program, protocol, lanes=2, switches=topology, reached=PLACED)
 
 
-def asks(lanes: LaneProgram) -> bool:
+def asks(lanes: BlockProgram) -> bool:
     return any(one.sums >= 0 or one.multicast >= 0 for lane in lanes.lanes for one in lane.operations)
 
 
 def wrong_of(
-    rank_lanes: RankLanes,
-    programs: list[tuple[LaneProgram, int]],
+    rank_lanes: RankBlocks,
+    programs: list[tuple[BlockProgram, int]],
     asked: RunOptions,
     groups: tuple[tuple[int, ...], ...],
     *,
@@ -101,7 +101,7 @@ def test_every_collective_asks_switches_and_is_right(
         if not through and kind in ("allreduce", "allgather", "reduce-scatter", "broadcast"):
             programs.append((lowered(fabric, kind, in_place=True), 2100 - turn))
 
-    def work(rank_lanes: RankLanes) -> int:
+    def work(rank_lanes: RankBlocks) -> int:
         return wrong_of(rank_lanes, programs, RunOptions(), groups, through=through, threads=1 + 2 * through)
 
     assert in_threads(n, work, memory=own_device) == [0] * n
@@ -123,7 +123,7 @@ def test_elements_and_reductions(library: Path, element: ElementType, reduction:
     programs = [(lowered(FOUR, kind), count) for kind in KINDS[:3] for count in (4, 501)]
     asked = RunOptions(element=element, reduction=reduction)
 
-    def work(rank_lanes: RankLanes) -> int:
+    def work(rank_lanes: RankBlocks) -> int:
         return wrong_of(rank_lanes, programs, asked, ((0, 1, 2, 3),), through=False)
 
     assert in_threads(4, work, memory=own_device) == [0] * 4
@@ -136,16 +136,19 @@ def test_processes_and_several_boxes(library: Path, tmp_path: Path) -> None:
     programs = [(lowered(BOXES, kind), count) for kind in KINDS[:4] for count in (333, 1601)]
     assert all(asks(lanes) for lanes, _ in programs)
 
-    def work(rank_lanes: RankLanes) -> int:
+    def work(rank_lanes: RankBlocks) -> int:
         return wrong_of(rank_lanes, programs, RunOptions(), groups, through=True)
 
     assert in_processes(8, tmp_path, work, memory=own_device) == [0] * 8
     two = [
-        (lower_to_lanes(program_of(solve("complete:2", kind).plan, 64), SIMPLE, lanes=2, reached=PLACED), 999)
+        (
+            lower_to_blocks(program_of(solve("complete:2", kind).plan, 64), SIMPLE, lanes=2, reached=PLACED),
+            999,
+        )
         for kind in KINDS
     ]
 
-    def of_two(rank_lanes: RankLanes) -> int:
+    def of_two(rank_lanes: RankBlocks) -> int:
         return wrong_of(rank_lanes, two, RunOptions(), ((0, 1),), through=False)
 
     (tmp_path / "two").mkdir()
@@ -157,7 +160,7 @@ def test_a_graph_is_replayed_with_its_copies(library: Path) -> None:
     fake = ctypes.CDLL(str(library))
     lanes = lowered(FOUR, "allreduce")
 
-    def work(rank_lanes: RankLanes) -> list[float]:
+    def work(rank_lanes: RankBlocks) -> list[float]:
         gpu, rank, n = gpu_library(), rank_lanes.memory.rank, 64
         block = rank_lanes.memory.allocate(4096, ((0, 1, 2, 3),))
         ready = rank_lanes.prepare(rank_lanes.admit(lanes), n, element=0, element_bytes=4, slice_bytes=64)
@@ -171,9 +174,9 @@ def test_a_graph_is_replayed_with_its_copies(library: Path) -> None:
         found = []
         for turn in range(20):
             data[:] = rank + turn
-            gpu.said("treadle_peer_write", own, data.ctypes.data, data.nbytes)
+            gpu.call("treadle_peer_write", own, data.ctypes.data, data.nbytes)
             assert fake.fake_cuda_replay() == 0
-            gpu.said("treadle_peer_read", data.ctypes.data, own, data.nbytes)
+            gpu.call("treadle_peer_read", data.ctypes.data, own, data.nbytes)
             found.append(float(data[turn]))
         gpu.c.treadle_peer_free(own)
         return found
@@ -189,7 +192,7 @@ def test_without_multicast_the_reason_is_known_at_all_ranks(
 ) -> None:
     group = (0, 1, 2)
 
-    def reason(rank_lanes: RankLanes) -> str:
+    def reason(rank_lanes: RankBlocks) -> str:
         assert rank_lanes.memory.allocate(4096, (group,)).multicast == {}
         return rank_lanes.memory.no_multicast
 

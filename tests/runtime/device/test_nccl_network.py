@@ -14,14 +14,14 @@ import pytest
 
 from harness.rank_groups import ThreadExchange
 from treadle.errors import MissingDependencyError, ScheduleError
-from treadle.runtime.device.lane_program import (
+from treadle.runtime.device.block_program import (
+    BlockAction,
+    BlockFlag,
+    BlockOperation,
+    BlockProgram,
     DeviceProtocol,
     FlagPurpose,
-    LaneAction,
-    LaneFlag,
-    LaneOperation,
-    LaneProgram,
-    RankLane,
+    RankBlock,
 )
 from treadle.runtime.device.memory import nccl_network, peer_memory
 from treadle.runtime.device.memory.gpu_library import GpuLibrary
@@ -191,15 +191,15 @@ def alone(libraries: Callable[[list[StandIn]], None]) -> tuple[NcclNetworkMemory
     return memory, library
 
 
-def lanes_that_raise(*raises: tuple[int, ...]) -> LaneProgram:
+def lanes_that_raise(*raises: tuple[int, ...]) -> BlockProgram:
     """A lane for each; flag 1 says that a rank enters, the others that a message is there."""
     flags = tuple(
-        LaneFlag(0, FlagPurpose.ENTERED if number == 1 else FlagPurpose.ARRIVAL, number)
+        BlockFlag(0, FlagPurpose.ENTERED if number == 1 else FlagPurpose.ARRIVAL, number)
         for number in range(4)
     )
-    lanes = tuple(RankLane(0, (LaneOperation(LaneAction.PUT, 0, 0, raises=own),)) for own in raises)
+    lanes = tuple(RankBlock(0, (BlockOperation(BlockAction.PUT, 0, 0, raises=own),)) for own in raises)
     nothing: Any = None
-    return LaneProgram(nothing, DeviceProtocol.SIMPLE, False, (0, 1), lanes, (), flags)
+    return BlockProgram(nothing, DeviceProtocol.SIMPLE, False, (0, 1), lanes, (), flags)
 
 
 def test_what_signals_cannot_carry_is_refused(alone: tuple[NcclNetworkMemory, StandIn]) -> None:
@@ -241,7 +241,7 @@ def test_slices_have_room_in_the_outbox(
 def test_a_launch_tells_where_windows_are(alone: tuple[NcclNetworkMemory, StandIn]) -> None:
     memory, library = alone
     memory.launch(5, 6, "places", [(-1, 0), (3, 44)], 7, 8, 9, None)
-    assert memory.room(2, 96) == 9
+    assert memory.max_blocks(2, 96) == 9
     (name, comm, rank, tables, places, given, *codes), room = library.asked
     assert (name, comm, rank, tables, places, codes) == (
         *("treadle_nccl_launch", 51, 5, 6, "places"),
@@ -310,7 +310,7 @@ def test_functions_say_what_went_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
                 assert call("treadle_peer_open", 1, 2) == expected
             assert functions.arguments[:-2] == (1, 2)
         if is_said:
-            library.said("treadle_peer_open", 3)
+            library.call("treadle_peer_open", 3)
         else:
             with pytest.raises(ScheduleError, match=r"^no \ufffd way$"):
-                library.said("treadle_peer_open", 3)
+                library.call("treadle_peer_open", 3)

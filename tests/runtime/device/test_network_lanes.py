@@ -12,10 +12,10 @@ from harness.rank_groups import in_threads
 from treadle.planning import program_of, solve
 from treadle.program.program import Buffer
 from treadle.runtime.data import ElementType
+from treadle.runtime.device.block_lowering import lower_to_blocks
+from treadle.runtime.device.block_program import BlockProgram, DeviceProtocol
 from treadle.runtime.device.kernel_build import GPU_LIBRARY
-from treadle.runtime.device.lane_lowering import lower_to_lanes
-from treadle.runtime.device.lane_program import DeviceProtocol, LaneProgram
-from treadle.runtime.device.rank_lanes import RankLanes
+from treadle.runtime.device.rank_blocks import RankBlocks
 from treadle.runtime.run_options import RunOptions
 
 KINDS = ("allreduce", "allgather", "reduce-scatter", "broadcast", "reduce", "alltoall")
@@ -26,9 +26,9 @@ def network(tmp_path_factory: pytest.TempPathFactory, lanes_library: None) -> Pa
     return build_fake(tmp_path_factory.mktemp("network") / "lanes.so", "-DFAKE_NETWORK")
 
 
-def lanes_of(kind: str, reached: tuple[Buffer, ...]) -> LaneProgram:
+def lanes_of(kind: str, reached: tuple[Buffer, ...]) -> BlockProgram:
     program = program_of(solve("ring:4", kind).plan, 1024)
-    return lower_to_lanes(program, DeviceProtocol.SIMPLE, lanes=2, reached=reached)
+    return lower_to_blocks(program, DeviceProtocol.SIMPLE, lanes=2, reached=reached)
 
 
 @pytest.mark.parametrize("reached", [(), (Buffer.INPUT, Buffer.OUTPUT)])
@@ -39,7 +39,7 @@ def test_what_no_address_reaches_goes_through_an_outbox(
     monkeypatch.setenv("FAKE_CUDA_BOX", "2")
     programs = [(lanes_of(kind, reached), count) for kind in KINDS for count in (5, 2003)]
 
-    def work(rank_lanes: RankLanes) -> int:
+    def work(rank_lanes: RankBlocks) -> int:
         block = rank_lanes.memory.allocate(2**20) if reached else None
         check = CheckedRank(rank_lanes, RunOptions(element=ElementType.FLOAT32), block)
         ready = [(check.prepared(rank_lanes.admit(lanes), count, 512), count) for lanes, count in programs]

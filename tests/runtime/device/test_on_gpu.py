@@ -18,12 +18,12 @@ from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.planning import program_of, run, solve
 from treadle.runtime.data import Reduction
 from treadle.runtime.device import on_gpu
+from treadle.runtime.device.block_lowering import lower_to_blocks
+from treadle.runtime.device.block_machine import LaunchJob
+from treadle.runtime.device.block_program import DeviceProtocol
 from treadle.runtime.device.kernel_build import GPU_LIBRARY, build_for_gpu
-from treadle.runtime.device.lane_lowering import lower_to_lanes
-from treadle.runtime.device.lane_machine import LaunchJob
-from treadle.runtime.device.lane_program import DeviceProtocol
-from treadle.runtime.device.on_gpu import LaneGpu, measure_on_gpu
-from treadle.runtime.device.sized_lanes import at_size
+from treadle.runtime.device.on_gpu import BlockGpu, measure_on_gpu
+from treadle.runtime.device.sized_blocks import at_size
 from treadle.runtime.memory import Layout, allocate
 
 
@@ -80,14 +80,14 @@ def test_a_launch_that_does_not_fit_at_once_is_refused(
 
 
 def test_a_wait_that_nobody_ends_is_told_with_its_peer() -> None:
-    lanes = lower_to_lanes(program_of(solve("ring:4", "allreduce").plan, 64), DeviceProtocol.LL, lanes=1)
+    lanes = lower_to_blocks(program_of(solve("ring:4", "allreduce").plan, 64), DeviceProtocol.LL, lanes=1)
     less = replace(lanes, lanes=(replace(lanes.lanes[0], operations=()), *lanes.lanes[1:]))
     layout = Layout(less.program, 64)
     memories = [allocate(layout, rank, np.dtype(np.float32)) for rank in range(4)]
     with pytest.raises(
         ScheduleError, match=r"allreduce, protocol LL: .* waited 0.05 s for rank .* and gave up"
     ):
-        LaneGpu(less, threads=1, limit_s=0.05).run(
+        BlockGpu(less, threads=1, limit_s=0.05).run(
             at_size(less, 64, element_bytes=4),
             memories,
             [[np.zeros(64, np.float32)] for _ in memories],
@@ -135,15 +135,15 @@ def test_what_a_gpu_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_gpu, "_loaded", lambda: gpu)
     assert on_gpu.copy_bandwidth(7) == pytest.approx(2e9)
     words = "a \ufffd GPU, where a copy of {} reads 2 GB/s and writes as much"
-    assert [on_gpu.gpu_words(size) for size in (0, 2048)] == [words.format("0B"), words.format("2KB")]
+    assert [on_gpu.describe_gpu(size) for size in (0, 2048)] == [words.format("0B"), words.format("2KB")]
     assert gpu.asked == [7, 1, 2048]
-    lanes = lower_to_lanes(program_of(solve("ring:3", "allgather").plan, 64), DeviceProtocol.LL, lanes=1)
-    machine, job = LaneGpu(lanes, threads=512), LaunchJob()
+    lanes = lower_to_blocks(program_of(solve("ring:3", "allgather").plan, 64), DeviceProtocol.LL, lanes=1)
+    machine, job = BlockGpu(lanes, threads=512), LaunchJob()
     assert (machine.threads, machine.limit_s, machine.staging_of(1)) == (512, 10.0, 0)
     assert machine.launch(job, (1, 2, 3), 77, 4) == 2.5
     sizes = [len(one) for one in machine.flags]
     assert gpu.asked[3:] == [(3, 2**24, sizes, 3), (5, 1, 2, 3, 77, 4, 512)]
-    LaneGpu(lanes, threads=1)  # which nobody keeps
+    BlockGpu(lanes, threads=1)  # which nobody keeps
     assert gpu.asked[-1] == ("close", 5)
     gpu.fails = True
     with pytest.raises(ScheduleError) as refused:
@@ -152,7 +152,7 @@ def test_what_a_gpu_says(monkeypatch: pytest.MonkeyPatch) -> None:
         "3 blocks of 512 threads on the GPU: a \ufffd GPU; all must be there at once: take fewer lanes or "
         "threads"
     )
-    for call in (lambda: LaneGpu(lanes, threads=1), on_gpu.gpu_name, lambda: on_gpu.copy_bandwidth(1)):
+    for call in (lambda: BlockGpu(lanes, threads=1), on_gpu.gpu_name, lambda: on_gpu.copy_bandwidth(1)):
         with pytest.raises(MissingDependencyError) as missing:
             call()
         tail = "" if call is not on_gpu.gpu_name and gpu.asked[-1] == 1 else "; it needs a GPU and its driver"
@@ -161,7 +161,7 @@ def test_what_a_gpu_says(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(
             ScheduleError, match=f"^{threads} threads of a block on a GPU: expected 1 to 512$"
         ):
-            LaneGpu(lanes, threads=threads)
+            BlockGpu(lanes, threads=threads)
 
 
 def test_without_a_compiler_or_a_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

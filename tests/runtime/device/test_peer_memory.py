@@ -12,7 +12,7 @@ from threading import Thread
 import pytest
 
 from treadle.errors import MissingDependencyError, ScheduleError
-from treadle.runtime.device.lane_program import DeviceProtocol
+from treadle.runtime.device.block_program import DeviceProtocol
 from treadle.runtime.device.memory import cumem
 from treadle.runtime.device.memory.cumem import _passed
 from treadle.runtime.device.memory.peer_memory import (

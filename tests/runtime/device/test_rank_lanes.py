@@ -19,12 +19,12 @@ from samples.matrix_cases import modes, one_of_each_row
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.planning import program_of, solve
 from treadle.runtime.data import ElementType, Reduction
+from treadle.runtime.device.block_lowering import lower_to_blocks
+from treadle.runtime.device.block_program import BlockProgram, DeviceProtocol
 from treadle.runtime.device.kernel_build import GPU_LIBRARY
-from treadle.runtime.device.lane_lowering import lower_to_lanes
-from treadle.runtime.device.lane_program import DeviceProtocol, LaneProgram
 from treadle.runtime.device.memory.gpu_library import gpu_library
 from treadle.runtime.device.memory.peer_memory import IpcMemory
-from treadle.runtime.device.rank_lanes import RankBuffers, RankLanes
+from treadle.runtime.device.rank_blocks import RankBlocks, RankBuffers
 from treadle.runtime.run_options import RunOptions
 
 LL, SIMPLE = DeviceProtocol.LL, DeviceProtocol.SIMPLE
@@ -35,17 +35,17 @@ def on_it(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(GPU_LIBRARY, str(library))
 
 
-def lanes_of(fabric: str, kind: str, protocol: DeviceProtocol, *, in_place: bool = False) -> LaneProgram:
+def lanes_of(fabric: str, kind: str, protocol: DeviceProtocol, *, in_place: bool = False) -> BlockProgram:
     program = program_of(solve(fabric, kind).plan, 1024, in_place=in_place)
-    return lower_to_lanes(program, protocol, lanes=2, reached=())
+    return lower_to_blocks(program, protocol, lanes=2, reached=())
 
 
 def checked(
-    programs: list[tuple[LaneProgram, int]], asked: RunOptions, *, threads: int = 1, slice_bytes: int = 512
-) -> Callable[[RankLanes], object]:
+    programs: list[tuple[BlockProgram, int]], asked: RunOptions, *, threads: int = 1, slice_bytes: int = 512
+) -> Callable[[RankBlocks], object]:
     """Launch programs one behind another without a pause, twice; wrong elements at a rank."""
 
-    def work(rank_lanes: RankLanes) -> int:
+    def work(rank_lanes: RankBlocks) -> int:
         check = CheckedRank(rank_lanes, asked)
         ready = [
             (check.prepared(rank_lanes.admit(lanes), count, slice_bytes), count) for lanes, count in programs
@@ -86,14 +86,14 @@ def test_every_kind_of_schedule(library: Path) -> None:
     for turn, ((row, kind), plan) in enumerate(one_of_each_row().items()):
         in_place = modes(kind)[turn % len(modes(kind))]
         program = program_of(plan, 1024, in_place=in_place)
-        lanes = lower_to_lanes(program, tuple(DeviceProtocol)[turn % 2], lanes=1, reached=())
+        lanes = lower_to_blocks(program, tuple(DeviceProtocol)[turn % 2], lanes=1, reached=())
         found = in_threads(program.n_ranks, checked([(lanes, 900)], RunOptions()))
         assert found == [0] * program.n_ranks, (row, kind)
     assert live(library) == 0
 
 
 def test_a_graph_counts_its_launches_itself(library: Path, tmp_path: Path) -> None:
-    def work(rank_lanes: RankLanes) -> list[float]:
+    def work(rank_lanes: RankBlocks) -> list[float]:
         gpu = gpu_library()
         fake, rank, n, replays = ctypes.CDLL(str(library)), rank_lanes.memory.rank, 64, 100
         admitted = rank_lanes.admit(lanes_of("ring:4", "allreduce", LL, in_place=True))
@@ -106,16 +106,16 @@ def test_a_graph_counts_its_launches_itself(library: Path, tmp_path: Path) -> No
         for one in ready:
             rank_lanes.launch(one, RankBuffers((at, at)), Reduction.MAX, threads=1)
         fake.fake_cuda_end_capture()
-        gpu.said("treadle_peer_write", at, data.ctypes.data, data.nbytes)
+        gpu.call("treadle_peer_write", at, data.ctypes.data, data.nbytes)
         found = []
         for turn in range(replays):
             assert fake.fake_cuda_replay() == 0
-            gpu.said("treadle_peer_read", data.ctypes.data, at, data.nbytes)
+            gpu.call("treadle_peer_read", data.ctypes.data, at, data.nbytes)
             found.append(float(data[turn % n]))
             data[:] = rank + turn + 2.0
-            gpu.said("treadle_peer_write", at, data.ctypes.data, data.nbytes)
+            gpu.call("treadle_peer_write", at, data.ctypes.data, data.nbytes)
         rank_lanes.launch(ready[0], RankBuffers((at, at)), Reduction.SUM, threads=1)  # and beside graphs
-        gpu.said("treadle_peer_read", data.ctypes.data, at, data.nbytes)
+        gpu.call("treadle_peer_read", data.ctypes.data, at, data.nbytes)
         gpu.c.treadle_peer_free(at)
         assert rank_lanes.failure() == ""
         return [*found, float(data[0])]
@@ -128,7 +128,7 @@ def test_a_graph_counts_its_launches_itself(library: Path, tmp_path: Path) -> No
 def test_a_wait_that_nobody_ends_is_told_with_its_peer(library: Path, protocol: DeviceProtocol) -> None:
     """Of all peers, also one that comes when the others have given up: they told it nothing that is wrong."""
 
-    def work(rank_lanes: RankLanes) -> str:
+    def work(rank_lanes: RankBlocks) -> str:
         lanes = lanes_of("ring:4", "allreduce", protocol, in_place=True)
         first = rank_lanes.admit(lanes_of("ring:4", "allgather", LL))
         if rank_lanes.memory.rank == 2:  # never comes
@@ -158,7 +158,7 @@ def test_a_wait_that_nobody_ends_is_told_with_its_peer(library: Path, protocol: 
 def test_a_rank_that_gives_up_stops_its_peers(library: Path, protocol: DeviceProtocol) -> None:
     """Rank 2 never comes; rank 1 gives up after 0.1 s, and the others long before their own 60 s."""
 
-    def work(rank_lanes: RankLanes) -> str:
+    def work(rank_lanes: RankBlocks) -> str:
         rank = rank_lanes.memory.rank
         if rank == 2:
             return ""
@@ -185,11 +185,11 @@ def test_a_rank_that_gives_up_stops_its_peers(library: Path, protocol: DevicePro
 
 
 def test_refusals(library: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def work(rank_lanes: RankLanes) -> None:
+    def work(rank_lanes: RankBlocks) -> None:
         lanes = lanes_of("ring:2", "allgather", SIMPLE)
         with pytest.raises(ScheduleError, match="lanes of 3 ranks in a group of 2"):
             rank_lanes.admit(lanes_of("ring:3", "allgather", SIMPLE))
-        direct = rank_lanes.admit(lower_to_lanes(lanes.program, SIMPLE, lanes=2))
+        direct = rank_lanes.admit(lower_to_blocks(lanes.program, SIMPLE, lanes=2))
         placed = rank_lanes.prepare(direct, 64, element=0, element_bytes=4, slice_bytes=64)
         with pytest.raises(ScheduleError, match="lanes use OUTPUT of peers, who do not reach it"):
             rank_lanes.launch(placed, RankBuffers((1, 1)), Reduction.SUM, threads=1)
@@ -197,7 +197,7 @@ def test_refusals(library: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         with pytest.raises(ScheduleError, match="OUTPUT is not in the block that peers reach"):
             rank_lanes.launch(placed, RankBuffers((1, 1), (None, block)), Reduction.SUM, threads=1)
         ready = rank_lanes.prepare(rank_lanes.admit(lanes), 64, element=0, element_bytes=4, slice_bytes=64)
-        assert rank_lanes.room(SIMPLE, 0, 1) == 1
+        assert rank_lanes.max_blocks(SIMPLE, 0, 1) == 1
         with pytest.raises(ScheduleError, match="a launch of all lanes at once: too many blocks"):
             rank_lanes.launch(ready, RankBuffers((1, 1)), Reduction.SUM, threads=1)
 

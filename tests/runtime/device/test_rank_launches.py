@@ -10,25 +10,25 @@ import pytest
 from treadle.errors import ScheduleError
 from treadle.program.program import Buffer, program_from_operations
 from treadle.runtime.data import Reduction
-from treadle.runtime.device import rank_lanes
-from treadle.runtime.device.lane_program import (
+from treadle.runtime.device import rank_blocks
+from treadle.runtime.device.block_program import (
+    BlockAction,
+    BlockFlag,
+    BlockMessage,
+    BlockOperation,
+    BlockProgram,
     DeviceProtocol,
     FlagPurpose,
     FlagWait,
-    LaneAction,
-    LaneFlag,
-    LaneMessage,
-    LaneOperation,
-    LaneProgram,
-    RankLane,
+    RankBlock,
 )
 from treadle.runtime.device.memory.peer_memory import FLAGS_AT, MOST_FLAGS, PeerBlock
-from treadle.runtime.device.rank_lanes import (
-    AdmittedLanes,
+from treadle.runtime.device.rank_blocks import (
+    AdmittedBlocks,
+    RankBlocks,
     RankBuffers,
-    RankLanes,
     entering_all,
-    used_by_peers,
+    used_by_others,
 )
 from treadle.schedules.collective import CollectiveKind
 
@@ -77,18 +77,18 @@ class Memory:
         self.closed += 1
 
 
-def opened(monkeypatch: pytest.MonkeyPatch, rank: int = 1, n: int = 3) -> tuple[RankLanes, Library, Memory]:
+def opened(monkeypatch: pytest.MonkeyPatch, rank: int = 1, n: int = 3) -> tuple[RankBlocks, Library, Memory]:
     library, memory = Library(), Memory(rank, n)
-    monkeypatch.setattr(rank_lanes, "gpu_library", lambda: library)
+    monkeypatch.setattr(rank_blocks, "gpu_library", lambda: library)
     given: Any = memory
-    return RankLanes(given, limit_s=2.5), library, memory
+    return RankBlocks(given, limit_s=2.5), library, memory
 
 
-def lanes_of(n: int = 3, **more: Any) -> LaneProgram:
+def lanes_of(n: int = 3, **more: Any) -> BlockProgram:
     """Rank 0 puts a part into rank 2's output and another into rank 1's staging; rank 1 has two lanes."""
-    put = LaneOperation(LaneAction.PUT, 0, 0, source=INPUT, puts=(0, 1), raises=(0,))
-    take = LaneOperation(LaneAction.TAKE, 0, 0, target=OUTPUT, message=1, waits=(FlagWait(1),))
-    wait = LaneOperation(LaneAction.EXPOSE, 0, 0, raises=(3,))
+    put = BlockOperation(BlockAction.PUT, 0, 0, source=INPUT, puts=(0, 1), raises=(0,))
+    take = BlockOperation(BlockAction.TAKE, 0, 0, target=OUTPUT, message=1, waits=(FlagWait(1),))
+    wait = BlockOperation(BlockAction.EXPOSE, 0, 0, raises=(3,))
     nobody: list[Any] = [[] for _ in range(n)]
     values: dict[str, Any] = {
         "program": program_from_operations(
@@ -98,20 +98,20 @@ def lanes_of(n: int = 3, **more: Any) -> LaneProgram:
         "averages": False,
         "bounds": (0, 1, 2),
         "lanes": (
-            RankLane(0, (put,), (9,)),
-            RankLane(1, (wait, take), (9,)),
-            RankLane(1, (wait,)),
-            RankLane(2, ()),
+            RankBlock(0, (put,), (9,)),
+            RankBlock(1, (wait, take), (9,)),
+            RankBlock(1, (wait,)),
+            RankBlock(2, ()),
         ),
-        "messages": (LaneMessage(0, 2, 0, OUTPUT, 0), LaneMessage(0, 1, 0, None, 5)),
+        "messages": (BlockMessage(0, 2, 0, OUTPUT, 0), BlockMessage(0, 1, 0, None, 5)),
         "flags": (
-            LaneFlag(2, FlagPurpose.ARRIVAL, 0),
-            LaneFlag(1, FlagPurpose.ARRIVAL, 1),
-            LaneFlag(2, FlagPurpose.ENTERED, 0),
-            LaneFlag(2, FlagPurpose.EXPOSED, 7),
+            BlockFlag(2, FlagPurpose.ARRIVAL, 0),
+            BlockFlag(1, FlagPurpose.ARRIVAL, 1),
+            BlockFlag(2, FlagPurpose.ENTERED, 0),
+            BlockFlag(2, FlagPurpose.EXPOSED, 7),
         ),
     }
-    return LaneProgram(**values | more)
+    return BlockProgram(**values | more)
 
 
 def test_every_rank_tells_all_others_that_it_enters() -> None:
@@ -120,7 +120,7 @@ def test_every_rank_tells_all_others_that_it_enters() -> None:
     pairs = [(0, 1), (0, 2), (1, 0), (1, 2), (2, 1)]
     assert found.flags == (
         *lanes_of().flags,
-        *(LaneFlag(rank, FlagPurpose.ENTERED, subject) for rank, subject in pairs),
+        *(BlockFlag(rank, FlagPurpose.ENTERED, subject) for rank, subject in pairs),
     )
     assert [lane.enters for lane in found.lanes] == [(2, 6), (4, 8), (), (5, 7)]
     assert [lane.operations for lane in found.lanes] == [lane.operations for lane in lanes_of().lanes]
@@ -129,11 +129,11 @@ def test_every_rank_tells_all_others_that_it_enters() -> None:
 def test_buffers_that_peers_use() -> None:
     assert RankBuffers((1, 2)) == RankBuffers((1, 2), (None, None), (0, 0), (0, 0))
     lanes = lanes_of()
-    assert used_by_peers(lanes) == {OUTPUT}
-    store = LaneOperation(LaneAction.PUT, 0, 0, source=SCRATCH, copied_to=INPUT, multicast=0)
-    total = LaneOperation(LaneAction.SUM, 0, 0, source=SCRATCH, sums=0)
-    assert used_by_peers(replace(lanes, lanes=(RankLane(0, (store,)),))) == {OUTPUT, INPUT}
-    assert used_by_peers(replace(lanes, messages=(), lanes=(RankLane(0, (total,)),))) == {SCRATCH}
+    assert used_by_others(lanes) == {OUTPUT}
+    store = BlockOperation(BlockAction.PUT, 0, 0, source=SCRATCH, copied_to=INPUT, multicast=0)
+    total = BlockOperation(BlockAction.SUM, 0, 0, source=SCRATCH, sums=0)
+    assert used_by_others(replace(lanes, lanes=(RankBlock(0, (store,)),))) == {OUTPUT, INPUT}
+    assert used_by_others(replace(lanes, messages=(), lanes=(RankBlock(0, (total,)),))) == {SCRATCH}
 
 
 def test_flags_of_programs_lie_behind_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_programs_of_a_group_have_limits(monkeypatch: pytest.MonkeyPatch) -> Non
     ready, _, _ = opened(monkeypatch)
     with pytest.raises(ScheduleError, match=r"^lanes of 2 ranks in a group of 3$"):
         ready.admit(lanes_of(2))
-    scratch = replace(lanes_of(), messages=(LaneMessage(0, 2, 0, SCRATCH, 0),))
+    scratch = replace(lanes_of(), messages=(BlockMessage(0, 2, 0, SCRATCH, 0),))
     with pytest.raises(ScheduleError, match=r"^lanes use SCRATCH of peers, who do not reach it$"):
         ready.admit(scratch)
     # 40 bytes for each of 24 ranks and 24 for each group, of 49152
@@ -162,13 +162,13 @@ def test_programs_of_a_group_have_limits(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(ScheduleError, match=r"^2009 groups around switches: blocks share 49152 bytes$"):
         ready.admit(lanes_of(24, groups=((0, 1),) * 2009))
     ready, _, _ = opened(monkeypatch)
-    flags = tuple(LaneFlag(1, FlagPurpose.ARRIVAL, number) for number in range(7))
-    monkeypatch.setattr(rank_lanes, "MOST_FLAGS", 7 + 9)  # and two that say who has entered
+    flags = tuple(BlockFlag(1, FlagPurpose.ARRIVAL, number) for number in range(7))
+    monkeypatch.setattr(rank_blocks, "MOST_FLAGS", 7 + 9)  # and two that say who has entered
     ready.admit(lanes_of(flags=flags))
     with pytest.raises(ScheduleError, match=r"^the programs of a group have more than 16 flags at a rank$"):
         ready.admit(lanes_of(flags=flags))
     ready, _, _ = opened(monkeypatch)
-    monkeypatch.setattr(rank_lanes, "MOST_FLAGS", 7 + 8)
+    monkeypatch.setattr(rank_blocks, "MOST_FLAGS", 7 + 8)
     with pytest.raises(ScheduleError, match="have more than 15 flags"):
         ready.admit(lanes_of(flags=flags))
     assert MOST_FLAGS == 524288
@@ -180,7 +180,7 @@ def test_a_launch_has_at_most_1024_ranks(monkeypatch: pytest.MonkeyPatch) -> Non
         opened(monkeypatch, n=1025)
 
 
-def prepared(ready: RankLanes, lanes: LaneProgram | None = None, count: int = 8) -> Any:
+def prepared(ready: RankBlocks, lanes: BlockProgram | None = None, count: int = 8) -> Any:
     admitted = ready.admit(lanes_of() if lanes is None else lanes)
     return ready.prepare(admitted, count, element=3, element_bytes=4, slice_bytes=16)
 
@@ -201,7 +201,7 @@ def test_tables_hold_the_lanes_of_one_rank(monkeypatch: pytest.MonkeyPatch) -> N
         *(None,) * 3,
     )
     assert (found.element, found.address, found.signed) == (3, 900, (1, 8, 3, 1))
-    assert ready.room(LL, 2, 64) == 13
+    assert ready.max_blocks(LL, 2, 64) == 13
     ready.drop(found)
     prepared(ready, replace(lanes_of(), protocol=LL))
     room, dropped, other = library.asked[-3:]
@@ -209,7 +209,7 @@ def test_tables_hold_the_lanes_of_one_rank(monkeypatch: pytest.MonkeyPatch) -> N
     assert other[4] is True
 
 
-def launched(ready: RankLanes, library: Library, one: Any, buffers: RankBuffers, **more: Any) -> Any:
+def launched(ready: RankBlocks, library: Library, one: Any, buffers: RankBuffers, **more: Any) -> Any:
     """What the library is told of a launch."""
     ready.launch(one, buffers, Reduction.MAX, threads=96, **more)
     name, rank, address, given, *codes = library.asked[-1]
@@ -302,13 +302,13 @@ def test_proofs_take_as_many_slices_as_slots_and_two(monkeypatch: pytest.MonkeyP
     ready, _, _ = opened(monkeypatch)
     asked: list[int] = []
 
-    def judge(lanes: LaneProgram, *, slices: int) -> tuple[str, ...]:
+    def judge(lanes: BlockProgram, *, slices: int) -> tuple[str, ...]:
         asked.append(slices)
         return ("wrong",)
 
-    monkeypatch.setattr(rank_lanes, "judge_lanes", judge)
+    monkeypatch.setattr(rank_blocks, "check_blocks", judge)
     for lanes, count in ((lanes_of(), 8), (lanes_of(), 80), (replace(lanes_of(), messages=()), 80)):
-        admitted = AdmittedLanes(lanes, 0, (), frozenset())
+        admitted = AdmittedBlocks(lanes, 0, (), frozenset())
         one = replace(prepared(ready, count=count), admitted=admitted)
         assert one.tables.slices == {8: 1, 80: 10}[count]
         assert ready.prove(one) == ("wrong",)
@@ -331,9 +331,9 @@ def test_lanes_that_a_network_carries_are_its_matter(monkeypatch: pytest.MonkeyP
 
     memory: Any = Memory(1, 3)
     memory.network = network = Network()
-    ready = RankLanes(memory, limit_s=1)
+    ready = RankBlocks(memory, limit_s=1)
     one = prepared(ready)
-    assert ready.room(SIMPLE, 3, 64) == 21
+    assert ready.max_blocks(SIMPLE, 3, 64) == 21
     block = PeerBlock(640, (0, 2000, 0), number=4)
     ready.launch(one, RankBuffers((5, 2064), (None, block)), Reduction.SUM, threads=32, stream=8)
     (check, (lanes,)), (check_size, sized), (room, asked), (launch, told) = network.asked

@@ -19,17 +19,17 @@ from treadle.errors import ScheduleError
 from treadle.planning import program_of, run, solve
 from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.runtime.data import ElementType, Reduction
-from treadle.runtime.device.emulated import measure_emulated
-from treadle.runtime.device.happens_before import judge_lanes
-from treadle.runtime.device.lane_lowering import left_to_switches, lower_to_lanes
-from treadle.runtime.device.lane_machine import given_up
-from treadle.runtime.device.lane_program import (
+from treadle.runtime.device.block_lowering import left_to_switches, lower_to_blocks
+from treadle.runtime.device.block_machine import given_up
+from treadle.runtime.device.block_program import (
+    BlockAction,
+    BlockOperation,
+    BlockProgram,
     DeviceProtocol,
     FlagPurpose,
-    LaneAction,
-    LaneOperation,
-    LaneProgram,
 )
+from treadle.runtime.device.emulated import measure_emulated
+from treadle.runtime.device.happens_before import check_blocks
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies.topology import Topology, TopologyBuilder
 
@@ -55,12 +55,12 @@ def case(fabric: str, kind: str, how: str, *, in_place: bool = False) -> tuple[T
 
 
 @cache
-def lowered(fabric: str, kind: str, how: str, *, in_place: bool = False) -> LaneProgram:
+def lowered(fabric: str, kind: str, how: str, *, in_place: bool = False) -> BlockProgram:
     topology, program = case(fabric, kind, how, in_place=in_place)
-    return lower_to_lanes(program, SIMPLE, lanes=2, switches=topology)
+    return lower_to_blocks(program, SIMPLE, lanes=2, switches=topology)
 
 
-def operations(lanes: LaneProgram) -> Iterator[tuple[int, LaneOperation]]:
+def operations(lanes: BlockProgram) -> Iterator[tuple[int, BlockOperation]]:
     for lane in lanes.lanes:
         for operation in lane.operations:
             yield lane.rank, operation
@@ -129,7 +129,7 @@ def test_what_a_plan_leaves_to_switches_is_asked_and_right(fabric: str, kind: st
     for turn, in_place in enumerate((False, True)):
         topology, program = case(fabric, kind, how, in_place=in_place)
         lanes = lowered(fabric, kind, how, in_place=in_place)
-        assert judge_lanes(lanes, slices=slices_to_judge(lanes)) == ()
+        assert check_blocks(lanes, slices=slices_to_judge(lanes)) == ()
         asked = [operation for _, operation in operations(lanes)]
         stores, sums = left_to_switches(program, topology, switch_sums=True)
         assert (
@@ -155,7 +155,7 @@ def test_in_one_box_every_rank_and_lane_asks_for_as_much() -> None:
     assert len(asks) == 16
     assert [len(own) for own in asks] == [1] * 16
     assert all(own[0].multicast == 0 and own[0].target is None and not own[0].puts for own in asks)
-    assert {one.action for _, one in operations(lanes)} == {LaneAction.SUM, LaneAction.AWAIT}
+    assert {one.action for _, one in operations(lanes)} == {BlockAction.SUM, BlockAction.AWAIT}
     result = run(
         solve("dgx_h100(1, nvls=True)", "allreduce"), ["1K"], runtime="device-emulated", in_place=True
     )
@@ -179,8 +179,8 @@ def test_maxima_of_float32_go_from_rank_to_rank() -> None:
 
 def test_ll_asks_nothing() -> None:
     topology, program = case(ONE_BOX, "allreduce", "nvls")
-    lanes = lower_to_lanes(program, DeviceProtocol.LL, lanes=2, switches=topology)
-    assert lanes == lower_to_lanes(program, DeviceProtocol.LL, lanes=2)
+    lanes = lower_to_blocks(program, DeviceProtocol.LL, lanes=2, switches=topology)
+    assert lanes == lower_to_blocks(program, DeviceProtocol.LL, lanes=2)
     assert not lanes.groups
 
 
@@ -203,15 +203,15 @@ def test_a_wait_left_out_is_refused_or_proved_redundant(case_of: tuple[str, str,
     assert purposes >= wanted[case_of[1]]
 
 
-def needed_waits(lanes: LaneProgram) -> set[FlagPurpose]:
+def needed_waits(lanes: BlockProgram) -> set[FlagPurpose]:
     """Of what kinds the waits are without which lanes are refused; the second check agrees on each."""
     slices = 2
-    assert judge_lanes(lanes, slices=slices) == ()
+    assert check_blocks(lanes, slices=slices) == ()
     assert every_conflict_is_ordered(lanes, slices)
     seen = set()
     found = list(without_a_wait(lanes))
     for lane, place, wait, less in found[:: -(-len(found) // 40)]:
-        is_refused = bool(judge_lanes(less, slices=slices))
+        is_refused = bool(check_blocks(less, slices=slices))
         assert is_refused != every_conflict_is_ordered(less, slices), (lane, place, lanes.flags[wait.flag])
         if is_refused:
             seen.add(lanes.flags[wait.flag].purpose)
@@ -221,12 +221,12 @@ def needed_waits(lanes: LaneProgram) -> set[FlagPurpose]:
 def test_parts_that_are_made_before_they_are_summed_are_exposed() -> None:
     topology = star()
     program = sums_of_scratch(topology, chunks_of=(0, 1, 2))
-    lanes = lower_to_lanes(program, SIMPLE, lanes=2, switches=topology)
-    assert sum(one.action is LaneAction.EXPOSE for _, one in operations(lanes)) == 12
+    lanes = lower_to_blocks(program, SIMPLE, lanes=2, switches=topology)
+    assert sum(one.action is BlockAction.EXPOSE for _, one in operations(lanes)) == 12
     assert sum(one.sums >= 0 for _, one in operations(lanes)) == 6
     assert needed_waits(lanes) == {FlagPurpose.EXPOSED, FlagPurpose.ARRIVAL}
     for flag, less in without_a_raise(lanes):
-        assert any("which nobody raises" in one for one in judge_lanes(less, slices=1)), lanes.flags[flag]
+        assert any("which nobody raises" in one for one in check_blocks(less, slices=1)), lanes.flags[flag]
     rows = measure_emulated(program, [4, 700, 5000], switches=topology, slice_bytes=512)
     assert [row.wrong for row in rows] == [0, 0, 0]
 
@@ -235,16 +235,16 @@ def test_one_rank_that_asks_for_all_is_refused_as_slow() -> None:
     topology = star(4)
     program = sums_of_scratch(topology, chunks_of=(0, 0))
     with pytest.raises(ScheduleError, match=r"rank 0 asks its switch for 100% .* 225 GB/s .* 360 GB/s pass"):
-        lower_to_lanes(program, SIMPLE, lanes=2, switches=topology)
-    lower_to_lanes(program, SIMPLE, lanes=2)
+        lower_to_blocks(program, SIMPLE, lanes=2, switches=topology)
+    lower_to_blocks(program, SIMPLE, lanes=2)
 
 
 def test_askers_may_be_a_quarter_slower_than_with_equal_shares() -> None:
     """Of three ranks one has 4/3 of the data on its link with a third of the sums, 5/3 with two thirds."""
     topology = star()
-    lower_to_lanes(sums_of_scratch(topology, chunks_of=(0, 2, 2)), SIMPLE, lanes=2, switches=topology)
+    lower_to_blocks(sums_of_scratch(topology, chunks_of=(0, 2, 2)), SIMPLE, lanes=2, switches=topology)
     with pytest.raises(ScheduleError) as caught:
-        lower_to_lanes(sums_of_scratch(topology, chunks_of=(0, 2, 2, 2)), SIMPLE, lanes=2, switches=topology)
+        lower_to_blocks(sums_of_scratch(topology, chunks_of=(0, 2, 2, 2)), SIMPLE, lanes=2, switches=topology)
     assert str(caught.value) == (
         "slow: rank 2 asks its switch for 75% of the sums: its link of 450 GB/s carries 1.75 times the data, "
         "and 257.14 GB/s pass; equal shares of 3 ranks let 337.5 GB/s pass: use a plan with a root at every "
@@ -255,13 +255,13 @@ def test_askers_may_be_a_quarter_slower_than_with_equal_shares() -> None:
 def test_one_lane_that_sums_is_refused_as_slow() -> None:
     topology, program = case(ONE_BOX, "allreduce", "nvls")
     with pytest.raises(ScheduleError) as caught:
-        lower_to_lanes(program, SIMPLE, lanes=1, switches=topology)
+        lower_to_blocks(program, SIMPLE, lanes=1, switches=topology)
     assert str(caught.value) == (
         "slow: one block of a rank has 32 KB of loads that sum under way, 32.77 GB/s at an assumed round "
         "trip of 1 us, 131.07 GB/s of all 4 ranks that ask; use --lanes 2 or more"
     )
     topology, program = case(ONE_BOX, "allgather", "nvls")
-    lower_to_lanes(program, SIMPLE, lanes=1, switches=topology)
+    lower_to_blocks(program, SIMPLE, lanes=1, switches=topology)
 
 
 def test_operations_of_other_groups_are_refused() -> None:
@@ -272,14 +272,14 @@ def test_operations_of_other_groups_are_refused() -> None:
 
     def refused(**fields: object) -> str:
         other = changed(lanes, 0, place, replace(operation, **fields))  # type: ignore[arg-type]
-        return " ".join(judge_lanes(other, slices=1))
+        return " ".join(check_blocks(other, slices=1))
 
     assert "copies part" in refused(copies=operation.copies[1:])
     assert "elsewhere" in refused(copied_to=Buffer.SCRATCH)
-    assert "sums a group in no SUM" in refused(action=LaneAction.COPY)
-    assert "without part" in refused(sums=-1, action=LaneAction.PUT)
+    assert "sums a group in no SUM" in refused(action=BlockAction.COPY)
+    assert "without part" in refused(sums=-1, action=BlockAction.PUT)
     fewer = replace(lanes, groups=((1, 2, 3),))
-    assert any("of which it is not" in one for one in judge_lanes(fewer, slices=1))
+    assert any("of which it is not" in one for one in check_blocks(fewer, slices=1))
 
 
 def test_who_has_not_read_a_part_is_named_where_a_rank_gives_up() -> None:
@@ -288,7 +288,7 @@ def test_who_has_not_read_a_part_is_named_where_a_rank_gives_up() -> None:
         (number, place, operation)
         for number, lane in enumerate(lanes.lanes)
         for place, operation in enumerate(lane.operations)
-        if operation.action is LaneAction.RECLAIM
+        if operation.action is BlockAction.RECLAIM
     ]
     assert places
     for number, place, operation in places:
@@ -296,7 +296,7 @@ def test_who_has_not_read_a_part_is_named_where_a_rank_gives_up() -> None:
         readers = {
             other
             for other, one in operations(lanes)
-            if one.action is LaneAction.SUM and one.part == operation.part and other != rank
+            if one.action is BlockAction.SUM and one.part == operation.part and other != rank
         }
         (flag,) = (wait.flag for wait in operation.waits)
         (reader,) = {other for other, one in operations(lanes) if flag in one.raises}

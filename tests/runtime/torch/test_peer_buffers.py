@@ -11,8 +11,8 @@ import pytest
 
 from treadle.planning import program_of, solve
 from treadle.runtime.data import Reduction
-from treadle.runtime.device.lane_program import DeviceProtocol
-from treadle.runtime.device.lane_sizes import LaneChoice
+from treadle.runtime.device.block_program import DeviceProtocol
+from treadle.runtime.device.block_sizes import BlockChoice
 from treadle.runtime.device.memory.peer_memory import PeerBlock
 from treadle.schedules.collective import CollectiveKind
 
@@ -20,7 +20,7 @@ pytest.importorskip("torch", reason="torch: not installed; pip install 'treadle[
 
 import torch
 
-from treadle.torch.gpu.peer_buffers import LaneKernel, PeerBuffers
+from treadle.torch.gpu.peer_buffers import BlockKernel, PeerBuffers
 from treadle.torch.group_engine import TensorCall
 from treadle.torch.plans import SizedProgram
 
@@ -40,8 +40,8 @@ class Blocks:
 
 
 BOX = "dgx_h100(1, 4, nvls=True)"
-CHOICE = LaneChoice(SIMPLE, 2, 32, 512, 0.0)
-KERNEL = LaneKernel(0, 4, 8, Reduction.SUM, can_switch_sum=True)
+CHOICE = BlockChoice(SIMPLE, 2, 32, 512, 0.0)
+KERNEL = BlockKernel(0, 4, 8, Reduction.SUM, can_switch_sum=True)
 
 
 @pytest.fixture(scope="module")
@@ -75,16 +75,16 @@ def test_tensors_in_blocks_are_where_switches_are_asked(asking: dict[bool, Sized
     assert not PeerBuffers(memory, (), 0, lambda: None).has_switches  # type: ignore[arg-type]
     assert buffers.allocate(64) == memory.made[0].data_ptr()
     inside = floats_in(memory, 8, 16)
-    way = buffers.way(whole(inside, inside), KERNEL, CHOICE, asking[True], lambda: asking[False])
+    way = buffers.method(whole(inside, inside), KERNEL, CHOICE, asking[True], lambda: asking[False])
     assert (way.words, way.refusal, len(memory.made)) == (" that ask switches", "", 1)
     assert way.buffers.addresses == (inside.data_ptr(), inside.data_ptr())
     assert [block and block.number for block in way.buffers.blocks] == [1, 1]
     assert way.lanes.groups == ((0, 1, 2, 3),)
     assert way.lanes.averages is False
-    again = buffers.way(whole(inside, inside), KERNEL, CHOICE, asking[True], lambda: asking[False])
+    again = buffers.method(whole(inside, inside), KERNEL, CHOICE, asking[True], lambda: asking[False])
     assert again.lanes is way.lanes
     mean = replace(KERNEL, reduction=Reduction.AVG)
-    averaged = buffers.way(whole(inside, inside), mean, CHOICE, asking[True], lambda: asking[False])
+    averaged = buffers.method(whole(inside, inside), mean, CHOICE, asking[True], lambda: asking[False])
     assert averaged.lanes.averages is True
 
 
@@ -96,7 +96,7 @@ def test_other_tensors_are_copied_to_a_window(
     memory = Blocks()
     buffers = buffers_of(memory, window)
     apart = torch.zeros(8)
-    way = buffers.way(whole(apart, apart), KERNEL, CHOICE, asking[True], lambda: asking[False])
+    way = buffers.method(whole(apart, apart), KERNEL, CHOICE, asking[True], lambda: asking[False])
     if not is_copied:
         assert way.words == ""
         assert way.refusal == "32B do not fit into a window of 31B"
@@ -118,25 +118,25 @@ def test_why_switches_are_not_asked(asking: dict[bool, SizedProgram]) -> None:
     buffers.allocate(64)
     inside = floats_in(memory, 8, 16)
     given = (asking[True], lambda: asking[False])
-    way = buffers.way(whole(inside, inside), KERNEL, CHOICE, *given)
+    way = buffers.method(whole(inside, inside), KERNEL, CHOICE, *given)
     assert (way.words, way.refusal) == (" that put into tensors", "no NVSwitch")
     assert way.lanes.groups == ()
     apart = torch.zeros(8)
-    way = buffers.way(whole(apart, apart), KERNEL, CHOICE, *given)
+    way = buffers.method(whole(apart, apart), KERNEL, CHOICE, *given)
     assert (way.words, way.refusal, len(memory.made)) == ("", "no NVSwitch", 1)
     assert all(one.is_staged for one in way.lanes.messages)
     # one block of a rank would be slow: the reason is the lowering's
     one = replace(CHOICE, lanes=1)
     memory = Blocks()
     buffers = buffers_of(memory)
-    way = buffers.way(whole(apart, apart), KERNEL, one, *given)
+    way = buffers.method(whole(apart, apart), KERNEL, one, *given)
     assert way.refusal.startswith("slow: one block of a rank has 32 KB")
     buffers.allocate(64)
     inside = floats_in(memory, 0, 8)
-    way = buffers.way(whole(inside, inside), KERNEL, one, *given)
+    way = buffers.method(whole(inside, inside), KERNEL, one, *given)
     assert (way.words, way.refusal[:14]) == (" that put into tensors", "slow: one bloc")
     # of LL nothing is put into tensors, and no reason is told
-    way = buffers.way(whole(inside, inside), KERNEL, replace(CHOICE, protocol=LL), *given)
+    way = buffers.method(whole(inside, inside), KERNEL, replace(CHOICE, protocol=LL), *given)
     assert (way.words, way.refusal, way.buffers.blocks) == ("", "", (None, None))
 
 

@@ -189,6 +189,8 @@ def test_averages_of_16_bits_are_scaled_first(dtype: torch.dtype) -> None:
 def test_words_of_signatures_fit() -> None:
     sizes = tuple((10**9 + number, torch.float64) for number in range(500))
     long = CallSignature("reduce-scatter", sizes, "sum", 1000, "in lists")
-    assert len(long.text.encode()) <= 192
-    assert long.text.startswith("reduce-scatter sum of 500 tensors of 1000000000 float64, ..., 1000000499 ")
+    assert len(long.summary.encode()) <= 192
+    assert long.summary.startswith(
+        "reduce-scatter sum of 500 tensors of 1000000000 float64, ..., 1000000499 "
+    )
     assert long.digest != CallSignature("reduce-scatter", sizes[:-1], "sum", 1000, "in lists").digest

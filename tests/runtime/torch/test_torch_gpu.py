@@ -11,12 +11,12 @@ from child_processes import search_path
 from harness.fake_gpu import build_fake
 from harness.forked_ranks import forked_ranks
 from treadle.errors import FormatError
+from treadle.runtime.device.block_program import DeviceProtocol
 from treadle.runtime.device.kernel_build import GPU_LIBRARY
-from treadle.runtime.device.lane_program import DeviceProtocol
 
 pytest.importorskip("torch", reason="torch: not installed; pip install 'treadle[torch]'")
 
-from treadle.torch.gpu.gpu_settings import GpuMemory, GpuSettings, GpuWay, gpu_settings
+from treadle.torch.gpu.gpu_settings import GpuMemory, GpuMethod, GpuSettings, gpu_settings
 
 N_RANKS = 4
 WORKER = Path(__file__).with_name("torch_gpu_worker.py")
@@ -120,7 +120,7 @@ def test_environment() -> None:
     said |= {"_SLICE": "64K", "_COST_MODEL": "nccl-ampere"}
     found = gpu_settings({f"TREADLE_GPU{name}": value for name, value in said.items()})
     assert found == GpuSettings(
-        GpuWay.STEPS, GpuMemory.NCCL, "nccl-ampere", DeviceProtocol.SIMPLE, 3, 64, 65536
+        GpuMethod.STEPS, GpuMemory.NCCL, "nccl-ampere", DeviceProtocol.SIMPLE, 3, 64, 65536
     )
     assert gpu_settings({"TREADLE_GPU": "auto", "TREADLE_GPU_PROTOCOL": "AUTO"}) == GpuSettings()
     wrong = {

@@ -15,8 +15,8 @@ import pytest
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.planning import program_of, solve
 from treadle.runtime.data import Reduction
-from treadle.runtime.device.lane_program import DeviceProtocol
-from treadle.runtime.device.lane_sizes import LaneChoice, LaneLimits
+from treadle.runtime.device.block_program import DeviceProtocol
+from treadle.runtime.device.block_sizes import BlockChoice, BlockLimits
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies import parse
 
@@ -29,9 +29,9 @@ from treadle.torch import Options
 from treadle.torch.gpu import gpu_engine, opening
 from treadle.torch.gpu import gpu_streams as streams
 from treadle.torch.gpu.gpu_engine import GpuEngine
-from treadle.torch.gpu.gpu_settings import GpuMemory, GpuSettings, GpuWay
-from treadle.torch.gpu.opening import NoLanesError, StoreExchange, open_lanes
-from treadle.torch.gpu.peer_buffers import CallWay, LaneKernel
+from treadle.torch.gpu.gpu_settings import GpuMemory, GpuMethod, GpuSettings
+from treadle.torch.gpu.opening import NoBlockProgramError, StoreExchange, open_blocks
+from treadle.torch.gpu.peer_buffers import BlockKernel, CallMethod
 from treadle.torch.group_engine import NoPlanError, TensorCall
 from treadle.torch.plans import Membership, SizedProgram
 from treadle.torch.reductions import reduction_of
@@ -101,12 +101,12 @@ def opened(
         made.append((given is lanes.memory, limit_s))
         return lanes
 
-    for name, found in (("gpu_library", library), ("_memory", memory), ("RankLanes", rank_lanes)):
+    for name, found in (("gpu_library", library), ("_memory", memory), ("RankBlocks", rank_lanes)):
         monkeypatch.setattr(opening, name, found)
     monkeypatch.setattr(opening, "host_name", lambda: "h")
     try:
-        return open_lanes(exchange, 0, 4, settings, limit_s=2.5, store=HashStore()), lanes, made
-    except NoLanesError as error:
+        return open_blocks(exchange, 0, 4, settings, limit_s=2.5, store=HashStore()), lanes, made
+    except NoBlockProgramError as error:
         return (str(error), error.is_between_hosts), lanes, made
 
 
@@ -129,7 +129,9 @@ def test_lanes_have_the_least_room_of_all_ranks(monkeypatch: pytest.MonkeyPatch)
     assert made[1] == (0, 4, GpuMemory.NCCL, True)
     assert lanes.asked == [(SIMPLE, 0, 256), (LL, 0, 256)]
     # who asks for lanes by name is not stopped at the border of a host
-    found, lanes, made = opened(monkeypatch, others=[("far", "", "")], settings=GpuSettings(way=GpuWay.LANES))
+    found, lanes, made = opened(
+        monkeypatch, others=[("far", "", "")], settings=GpuSettings(way=GpuMethod.LANES)
+    )
     assert (found, made[1][-1]) == ((lanes, 6), True)
 
 
@@ -165,7 +167,7 @@ def test_where_one_rank_has_no_lanes_none_has(
 
 
 class Lanes:
-    """Stand-in of `RankLanes`."""
+    """Stand-in of `RankBlocks`."""
 
     def __init__(self) -> None:
         self.memory = SimpleNamespace(network=None, words="stand-in")
@@ -208,11 +210,11 @@ def engine_of(
     program = SizedProgram(program_of(solve(RING, "allreduce", algorithm="ring").plan, 64), RING, "made")
     engine._lanes, engine._room = lanes, 8
     engine._source = SimpleNamespace(program=lambda *_, in_place: program)
-    way: Any = CallWay("lanes", "buffers", " by a stand-in", "")  # type: ignore[arg-type]
+    way: Any = CallMethod("lanes", "buffers", " by a stand-in", "")  # type: ignore[arg-type]
     engine._buffers = SimpleNamespace(has_switches=False, way=lambda *_: way, allocate=lambda size: size)
     for name, found in (("device_of", 0), ("stream_of", 11), ("is_capturing", False)):
         monkeypatch.setattr(streams, name, lambda *_, found=found: found)
-    monkeypatch.setattr(gpu_engine, "choose_lanes", lambda *_, **__: LaneChoice(SIMPLE, 1, 512, 2048, 0.0))
+    monkeypatch.setattr(gpu_engine, "choose_blocks", lambda *_, **__: BlockChoice(SIMPLE, 1, 512, 2048, 0.0))
     return engine, lanes
 
 
@@ -263,7 +265,7 @@ def test_why_switches_are_not_asked_is_told_once(
 ) -> None:
     for rank, count in ((0, 1), (1, 0)):
         engine, _ = engine_of(monkeypatch, rank=rank)
-        way: Any = CallWay("lanes", "buffers", "", "no NVSwitch")  # type: ignore[arg-type]
+        way: Any = CallMethod("lanes", "buffers", "", "no NVSwitch")  # type: ignore[arg-type]
         engine._buffers.way = lambda *_, way=way: way
         caplog.clear()
         with caplog.at_level(logging.INFO, "treadle.torch"):
@@ -290,15 +292,15 @@ def test_tables_that_no_graph_needs_are_dropped(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("gpu", "network", "switches", "room", "limits", "lanes", "threads"),
     [
-        (GpuSettings(), None, False, 8, LaneLimits(most_lanes=8), 1, 512),
-        (GpuSettings(), None, True, 2, LaneLimits(most_lanes=2), 2, 512),
-        (GpuSettings(), None, True, 1, LaneLimits(most_lanes=1), 1, 512),
-        (GpuSettings(lanes=1), None, True, 8, LaneLimits(lanes=1, most_lanes=8), 1, 512),
-        (GpuSettings(), "NIC", False, 8, LaneLimits((SIMPLE,), most_lanes=8), 1, 256),
+        (GpuSettings(), None, False, 8, BlockLimits(most_lanes=8), 1, 512),
+        (GpuSettings(), None, True, 2, BlockLimits(most_lanes=2), 2, 512),
+        (GpuSettings(), None, True, 1, BlockLimits(most_lanes=1), 1, 512),
+        (GpuSettings(lanes=1), None, True, 8, BlockLimits(lanes=1, most_lanes=8), 1, 512),
+        (GpuSettings(), "NIC", False, 8, BlockLimits((SIMPLE,), most_lanes=8), 1, 256),
         (
             GpuSettings(protocol=LL, lanes=3, threads=96, slice_bytes=4096),
             *(None, False, 5),
-            *(LaneLimits((LL,), 3, 96, 4096, 5), 1, 512),
+            *(BlockLimits((LL,), 3, 96, 4096, 5), 1, 512),
         ),
     ],
 )
@@ -308,7 +310,7 @@ def test_launches_are_chosen_within_what_is_said(
     network: object,
     switches: bool,
     room: int,
-    limits: LaneLimits,
+    limits: BlockLimits,
     lanes: int,
     threads: int,
 ) -> None:
@@ -316,11 +318,11 @@ def test_launches_are_chosen_within_what_is_said(
     opened.memory.network, engine._buffers.has_switches, engine._room = network, switches, room
     asked: list[Any] = []
 
-    def choose(*given: Any, **named: Any) -> LaneChoice:
+    def choose(*given: Any, **named: Any) -> BlockChoice:
         asked.append((given[1], given[2].model, named))
-        return LaneChoice(SIMPLE, 1, 512, 2048, 0.0)
+        return BlockChoice(SIMPLE, 1, 512, 2048, 0.0)
 
-    monkeypatch.setattr(gpu_engine, "choose_lanes", choose)
+    monkeypatch.setattr(gpu_engine, "choose_blocks", choose)
     found = engine._choice(engine._source.program(0, in_place=True), 4000)
     assert (found.lanes, found.threads) == (lanes, threads)
     assert asked == [(4000, "nccl-hopper", {"rate_bytes_per_s": 450 * 10**9, "limits": limits})]
@@ -338,11 +340,11 @@ def test_kernels_of_calls(monkeypatch: pytest.MonkeyPatch) -> None:
         average = Reduction.SUM if n_bytes == 2 else Reduction.AVG  # those of 2 bytes are scaled before
         for operation, how in ((ReduceOp.SUM, Reduction.SUM), (ReduceOp.AVG, average)):
             found = gpu_engine._kernel_of(call_of(7, dtype, operation))
-            assert found == LaneKernel(code, n_bytes, 7, how, can_switch_sum=True)
+            assert found == BlockKernel(code, n_bytes, 7, how, can_switch_sum=True)
         found = gpu_engine._kernel_of(call_of(7, dtype, ReduceOp.MAX))
         assert found.can_switch_sum is (dtype is not torch.float32)
     plain = replace(call_of(7, torch.float64), reduction=None)
-    assert gpu_engine._kernel_of(plain) == LaneKernel(5, 1, 56, Reduction.MAX, can_switch_sum=False)
+    assert gpu_engine._kernel_of(plain) == BlockKernel(5, 1, 56, Reduction.MAX, can_switch_sum=False)
     for call, words in (
         (call_of(7, torch.float64), "no kernel combines torch.float64 this way"),
         (call_of(7, torch.int32, ReduceOp.BOR), "no kernel combines torch.int32 this way"),
@@ -355,15 +357,15 @@ def test_memory_is_made_at_the_first_call(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for way, words in (
-        (GpuWay.NCCL, "TREADLE_GPU says so"),
-        (GpuWay.STEPS, "TREADLE_GPU says so"),
-        (GpuWay.AUTO, "no room"),
-        (GpuWay.LANES, "no room"),
+        (GpuMethod.NCCL, "TREADLE_GPU says so"),
+        (GpuMethod.STEPS, "TREADLE_GPU says so"),
+        (GpuMethod.AUTO, "no room"),
+        (GpuMethod.LANES, "no room"),
     ):
         engine, _ = engine_of(monkeypatch, GpuSettings(way=way))
         engine._lanes = None
         monkeypatch.setattr(streams, "is_capturing", lambda: True)
-        if way in (GpuWay.AUTO, GpuWay.LANES):
+        if way in (GpuMethod.AUTO, GpuMethod.LANES):
             with pytest.raises(DistBackendError) as caught:
                 engine.run(call_of(4))
             assert str(caught.value) == (
@@ -375,9 +377,9 @@ def test_memory_is_made_at_the_first_call(
 
         def no_lanes(exchange: Any, *given: Any, asked: list[Any] = asked, **named: Any) -> Any:
             asked.append((given[:2], named["limit_s"]))
-            raise NoLanesError("no room", is_between_hosts=True)
+            raise NoBlockProgramError("no room", is_between_hosts=True)
 
-        monkeypatch.setattr(gpu_engine, "open_lanes", no_lanes)
+        monkeypatch.setattr(gpu_engine, "open_blocks", no_lanes)
         for _ in range(2):
             with pytest.raises(NoPlanError, match=f"^{words}$"):
                 engine.empty(4, 6)
@@ -385,7 +387,7 @@ def test_memory_is_made_at_the_first_call(
         assert engine.is_between_hosts is (words == "no room")
     engine, lanes = engine_of(monkeypatch)
     engine._lanes = None
-    monkeypatch.setattr(gpu_engine, "open_lanes", lambda *_, **__: (lanes, 5))
+    monkeypatch.setattr(gpu_engine, "open_blocks", lambda *_, **__: (lanes, 5))
     with caplog.at_level(logging.INFO, "treadle.torch"):
         assert engine._open(0) is lanes
     assert engine._room == 5

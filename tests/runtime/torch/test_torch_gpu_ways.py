@@ -18,7 +18,7 @@ from torch.distributed import DistBackendError, HashStore
 
 from treadle.torch import Options
 from treadle.torch.gpu.gpu_calls import GpuCalls, GpuWork
-from treadle.torch.gpu.gpu_settings import GpuSettings, GpuWay
+from treadle.torch.gpu.gpu_settings import GpuMethod, GpuSettings
 from treadle.torch.group_engine import NoPlanError, TensorCall
 from treadle.torch.plans import Membership
 from treadle.torch.settings import settings_of
@@ -54,7 +54,7 @@ class Lanes:
 
 
 def calls_of(
-    way: GpuWay, *, reason: str = "", between: bool = False, nccl: bool = True, rank: int = 0
+    way: GpuMethod, *, reason: str = "", between: bool = False, nccl: bool = True, rank: int = 0
 ) -> tuple[Any, Lanes, list[Any]]:
     """Calls of rank 0 of two, their lanes, and what goes by steps."""
     fabric = parse("ring:2")
@@ -70,7 +70,7 @@ def calls_of(
 
 
 def test_lanes_take_what_they_can() -> None:
-    for way in GpuWay:
+    for way in GpuMethod:
         calls, lanes, stepped = calls_of(way)
         calls.run(CALL)
         assert (lanes.said, stepped) == ([CALL], [])
@@ -83,16 +83,20 @@ def test_lanes_take_what_they_can() -> None:
 @pytest.mark.parametrize(
     ("way", "between", "nccl", "is_stepped"),
     [
-        (GpuWay.AUTO, False, True, False),
-        (GpuWay.AUTO, True, True, True),
-        (GpuWay.AUTO, True, False, False),
-        (GpuWay.STEPS, False, True, True),
-        (GpuWay.STEPS, True, False, False),
-        *((way, True, True, False) for way in GpuWay if way not in (GpuWay.AUTO, GpuWay.STEPS, GpuWay.LANES)),
+        (GpuMethod.AUTO, False, True, False),
+        (GpuMethod.AUTO, True, True, True),
+        (GpuMethod.AUTO, True, False, False),
+        (GpuMethod.STEPS, False, True, True),
+        (GpuMethod.STEPS, True, False, False),
+        *(
+            (way, True, True, False)
+            for way in GpuMethod
+            if way not in (GpuMethod.AUTO, GpuMethod.STEPS, GpuMethod.LANES)
+        ),
     ],
 )
 def test_what_lanes_cannot_goes_by_steps_where_it_may(
-    way: GpuWay, between: bool, nccl: bool, is_stepped: bool, caplog: pytest.LogCaptureFixture
+    way: GpuMethod, between: bool, nccl: bool, is_stepped: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls, _, stepped = calls_of(way, reason="no lanes", between=between, nccl=nccl)
     if not is_stepped:
@@ -113,7 +117,7 @@ def test_what_lanes_cannot_goes_by_steps_where_it_may(
 
 
 def test_lanes_that_are_asked_for_and_cannot_be_are_an_error() -> None:
-    calls, _, stepped = calls_of(GpuWay.LANES, reason="no room", between=True)
+    calls, _, stepped = calls_of(GpuMethod.LANES, reason="no room", between=True)
     with pytest.raises(DistBackendError) as caught:
         calls.run(CALL)
     assert str(caught.value) == (
@@ -123,7 +127,7 @@ def test_lanes_that_are_asked_for_and_cannot_be_are_an_error() -> None:
 
 
 def test_works_on_a_stream_are_complete() -> None:
-    calls, lanes, _ = calls_of(GpuWay.AUTO)
+    calls, lanes, _ = calls_of(GpuMethod.AUTO)
     work = GpuWork(calls, [FLAT])
     assert work.wait()
     work.synchronize()

@@ -22,11 +22,11 @@ from torch._C._distributed_c10d import AllreduceOptions, BroadcastOptions
 from torch.distributed import DistBackendError, HashStore, ReduceOp
 
 from treadle.runtime.data import Reduction
-from treadle.runtime.device.lane_program import DeviceProtocol
+from treadle.runtime.device.block_program import DeviceProtocol
 from treadle.torch import Options, collectives, transport
 from treadle.torch.actions import Action, ActionKind, Script, Span
 from treadle.torch.collectives import as_list, call_options, one_by_one, own_timeout, reductions_of
-from treadle.torch.gpu.gpu_settings import GpuMemory, GpuSettings, GpuWay, checked, gpu_settings
+from treadle.torch.gpu.gpu_settings import GpuMemory, GpuMethod, GpuSettings, checked, gpu_settings
 from treadle.torch.group_engine import Engine, TensorCall
 from treadle.torch.peer_tensors import empty
 from treadle.torch.plans import Membership
@@ -135,9 +135,9 @@ def test_tensors_that_are_plain_or_alike() -> None:
     assert not collectives.are_plain(one, one.to_sparse())
     assert not collectives.are_plain(torch.zeros(2, device="meta"))
     assert not collectives.are_plain(one, torch.zeros(2, device="meta"))
-    assert collectives.are_alike(one, other)
-    assert not collectives.are_alike(one, torch.zeros(3))
-    assert not collectives.are_alike(one, torch.zeros(4, dtype=torch.float64))
+    assert collectives.are_equal_sizes(one, other)
+    assert not collectives.are_equal_sizes(one, torch.zeros(3))
+    assert not collectives.are_equal_sizes(one, torch.zeros(4, dtype=torch.float64))
     assert collectives.joined([torch.tensor([[1], [2]]), torch.tensor([3])]).tolist() == [1, 2, 3]
 
 
@@ -406,7 +406,7 @@ def test_settings_of_gpus_at_their_limits(environment: dict[str, str], settings:
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({"TREADLE_GPU": "x"}, f"TREADLE_GPU=x: expected one of {', '.join(GpuWay)}"),
+        ({"TREADLE_GPU": "x"}, f"TREADLE_GPU=x: expected one of {', '.join(GpuMethod)}"),
         ({"TREADLE_GPU_MEMORY": "x"}, "TREADLE_GPU_MEMORY=x: expected one of ipc, symmetric, nccl, cumem"),
         ({"TREADLE_GPU_PROTOCOL": "x"}, "TREADLE_GPU_PROTOCOL=x: expected one of auto, simple, ll"),
         ({"TREADLE_GPU_LANES": "0"}, "TREADLE_GPU_LANES=0: expected a number from 1 to 64"),

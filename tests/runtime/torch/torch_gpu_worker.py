@@ -15,11 +15,11 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import ReduceOp
 
-from treadle.runtime.device.lane_program import DeviceProtocol
+from treadle.runtime.device.block_program import DeviceProtocol
 from treadle.torch import Options
 from treadle.torch.gpu import gpu_streams as streams
 from treadle.torch.gpu import opening
-from treadle.torch.gpu.gpu_settings import GpuMemory, GpuSettings, GpuWay
+from treadle.torch.gpu.gpu_settings import GpuMemory, GpuMethod, GpuSettings
 from treadle.torch.gpu.grouped_steps import GroupedSteps
 
 RANK, SIZE, FOLDER = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
@@ -264,7 +264,7 @@ def main() -> None:
     found["refused"] = {"allreduce": both(ours, gloo, _sum)}
     found["refused log"] = list(LINES)
     dist.destroy_process_group()
-    ours, gloo = start("asked", GpuSettings(way=GpuWay.LANES))
+    ours, gloo = start("asked", GpuSettings(way=GpuMethod.LANES))
     found["asked"] = failure(lambda: dist.all_reduce(torch.ones(4), group=ours))
     dist.destroy_process_group()
     del os.environ["FAKE_CUDA_BLOCKS"]

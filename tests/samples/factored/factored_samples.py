@@ -21,7 +21,7 @@ from treadle.schedules.factored import (
     FactoredForest,
     FactoredSchedule,
     Layer,
-    Piece,
+    Subproblem,
     TableTrees,
 )
 from treadle.schedules.trees.forest import Direction, Forest
@@ -172,7 +172,7 @@ def _spans(offset: Int64Array) -> list[tuple[int, int]]:
     return list(zip(offset[:-1].tolist(), offset[1:].tolist(), strict=True))
 
 
-def solve_piece(local: Topology, capacity: Int64Array, native: Int64Array, outside_units: int) -> Piece:
+def solve_piece(local: Topology, capacity: Int64Array, native: Int64Array, outside_units: int) -> Subproblem:
     """A piece by the pipeline's stages; the outside world is the last compute node if it has any units."""
     n = len(native)
     terminals = list(range(n)) + ([int(np.flatnonzero(local.is_compute)[-1])] if outside_units else [])
@@ -192,7 +192,7 @@ def solve_piece(local: Topology, capacity: Int64Array, native: Int64Array, outsi
     exits = _crossings(leaving, offsets, native, inwards=False)
     roots = native.copy()
     np.add.at(roots, entrances.child, entrances.units)
-    return Piece(capacity, native, _pack(local, graph, keep, roots, offsets), entrances, exits)
+    return Subproblem(capacity, native, _pack(local, graph, keep, roots, offsets), entrances, exits)
 
 
 def _pack(
@@ -232,7 +232,7 @@ def cut_layer(
     units = np.array(capacity, dtype=np.int64)
     rank_of = {int(node): rank for rank, node in enumerate(np.flatnonzero(topology.is_compute))}
     number = {cut.nodes: i for i, cut in enumerate(cuts)}
-    pieces: list[Piece] = []
+    pieces: list[Subproblem] = []
     known: dict[bytes, int] = {}
     kind, outer, children, child_count, links = [], [-1] * len(cuts), [], [], []
     for i, cut in enumerate(cuts):

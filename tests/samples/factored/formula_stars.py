@@ -9,7 +9,6 @@ import numpy as np
 
 from reference.formula_checks import planes_star
 from treadle.arrays import Int64Array
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.factored import (
     PlaneTrees,
@@ -19,8 +18,9 @@ from treadle.synthesis.trees.instance import instance_of
 from treadle.synthesis.trees.tight_cuts.closed_forms.one_relay import relay_trees
 from treadle.synthesis.trees.tight_cuts.closed_forms.unequal_planes import plane_trees
 from treadle.synthesis.trees.tight_cuts.family import Family
-from treadle.synthesis.trees.tight_cuts.pieces import cut
+from treadle.synthesis.trees.tight_cuts.subproblems import cut
 from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.unsupported import Unsupported
 
 
 def star(exits: list[int], entries: list[int]) -> Topology:
@@ -38,7 +38,7 @@ def star(exits: list[int], entries: list[int]) -> Topology:
 
 def relayed_star(
     weights: list[int], exits: list[int], block: int = 1
-) -> tuple[Topology, Collective, RelayTrees | Refusal]:
+) -> tuple[Topology, Collective, RelayTrees | Unsupported]:
     """A star whose links have just the capacity units given; a rank is the root of `weights` unit trees."""
     total = sum(weights)
     topology = star(exits, [total - weight for weight in weights])
@@ -60,7 +60,7 @@ def relay_sample() -> tuple[Topology, Collective, RelayTrees]:
 
 def shared_star(
     out: Int64Array, into: Int64Array, trees: int, block: int = 1
-) -> tuple[Topology, Collective, PlaneTrees | Refusal]:
+) -> tuple[Topology, Collective, PlaneTrees | Unsupported]:
     """Plane trees on such a star, whose links have just the capacity units given."""
     topology = planes_star(out, into)
     collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)

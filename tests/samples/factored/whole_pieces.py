@@ -12,8 +12,8 @@ from treadle.schedules.factored import (
     FactoredForest,
     FactoredSchedule,
     Layer,
-    Piece,
-    PieceTrees,
+    Subproblem,
+    SubproblemTrees,
     TableTrees,
     no_crossings,
 )
@@ -71,11 +71,11 @@ def _one_piece(forest: Forest, topology: Topology) -> FactoredForest:
 
 
 def _whole(
-    direction: Direction, trees: PieceTrees, native: np.ndarray, capacity: np.ndarray
+    direction: Direction, trees: SubproblemTrees, native: np.ndarray, capacity: np.ndarray
 ) -> FactoredForest:
     n, m = len(native), len(capacity)
     layer = Layer(
-        pieces=(Piece(capacity, native, trees, no_crossings(), no_crossings()),),
+        pieces=(Subproblem(capacity, native, trees, no_crossings(), no_crossings()),),
         kind=np.zeros(1, dtype=np.int32),
         outer=np.array([-1]),
         child_offset=np.array([0, n]),

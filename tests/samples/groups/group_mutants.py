@@ -11,7 +11,7 @@ import numpy as np
 
 from samples.groups.group_samples import walks
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.group_witness import GroupLengthWitness
+from treadle.schedules.group_certificate import GroupDualCertificate
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
@@ -173,11 +173,11 @@ def _optimum(plan: Plan, random: Random) -> Plan:
 
 
 def _length_halved(plan: Plan, random: Random) -> Plan:
-    assert isinstance(plan.witness, GroupLengthWitness)
+    assert isinstance(plan.witness, GroupDualCertificate)
     lengths = list(plan.witness.lengths)
     place = random.randrange(len(lengths))
     lengths[place] = lengths[place] / 2 if lengths[place] else Fraction(1, 5)
-    return replace(plan, witness=GroupLengthWitness(tuple(lengths)))
+    return replace(plan, witness=GroupDualCertificate(tuple(lengths)))
 
 
 MUTATIONS: dict[str, Mutation] = {

@@ -10,7 +10,7 @@ from treadle.parallelism.graph.graph_files import GraphTable
 from treadle.parallelism.graph.model_files import read_model_graph
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
-from treadle.parallelism.plan.plan_json import plan_from_text
+from treadle.parallelism.plan.plan_json import parse_plan_json
 from treadle.typed_files import read_value
 
 
@@ -19,7 +19,7 @@ def model_from_json(data: object, *, source: str = "") -> ModelGraph:
 
 
 def plan_from_json(data: object, *, source: str = "") -> ParallelPlan:
-    return plan_from_text(json.dumps(data), source=source)
+    return parse_plan_json(json.dumps(data), source=source)
 
 
 def from_json(data: object, *, source: str = "") -> ComputeGraph:

@@ -13,8 +13,8 @@ from treadle.schedules.mesh import Mesh
 from treadle.training.costs import AlphaBetaCosts, Seconds, Traffic
 from treadle.training.forms.axes import ParallelLayout
 from treadle.training.forms.layer_passes import LayerSeconds
-from treadle.training.forms.share import share_of
-from treadle.training.forms.training_tasks import place_model, training_tasks
+from treadle.training.forms.rank_part import rank_part
+from treadle.training.forms.training_tasks import divide_model, training_tasks
 from treadle.training.models.model_layer import ModelLayer, Weight
 from treadle.training.timeline.contention import Contention
 from treadle.training.timeline.streams import run_tasks
@@ -81,9 +81,9 @@ def small_step(
     chosen = TrainingOptions(**{"kappa": 1, "element_bytes": 1, "gradient_bytes": 1, **options})
     layout = ParallelLayout(mesh)
     batch = sequences or layout.replicas * chosen.micro_batches
-    share = share_of(layout, chosen, batch, {"": tokens})
+    share = rank_part(layout, chosen, batch, {"": tokens})
     each = [seconds] * len(layers) if isinstance(seconds, LayerSeconds) else list(seconds)
-    placed = place_model(layers, each, share)
+    placed = divide_model(layers, each, share)
     tasks = training_tasks(
         placed,
         each,

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from samples.strategies import digraphs
 from treadle.errors import ScheduleError
 from treadle.math.graphs import shortest_lengths
-from treadle.schedules.alltoall import alltoall_witness
-from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall import alltoall_certificate
+from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
 from treadle.schedules.alltoall.demands import Demands, block_demands, uniform_demands
+from treadle.schedules.certificate import certificate_from_json
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
-from treadle.schedules.witness import witness_from_json
 from treadle.synthesis.alltoall.rate.automorphisms import proposed_automorphisms
 from treadle.topologies import complete, hypercube, parse, ring, torus
 from treadle.topologies.catalogue.direct import from_arcs
@@ -82,7 +82,7 @@ def test_only_an_all_to_all_has_demands() -> None:
 )
 def test_unit_lengths_bound_symmetric_graphs(topology: Topology, rate: Fraction) -> None:
     """1/9 on the 3x3x3 torus as published; 1/4 on the 3-cube: 1/F = 4.0 (notes)."""
-    witness = DistanceWitness(np.ones(topology.n_links, dtype=np.int64))
+    witness = FlowDualCertificate(np.ones(topology.n_links, dtype=np.int64))
     collective = on_all_ranks(topology, A2A)
     assert witness.pair_rate_bound(topology, collective) == rate
     assert witness.bound(topology, collective) == rate * topology.n_nodes
@@ -107,7 +107,7 @@ def test_bound_is_volume_over_demand_times_distance(topology: Topology, data: st
         for b, length, u, v in zip(topology.bandwidths, lengths, topology.tails, topology.heads, strict=True)
         if u != v
     )
-    witness = DistanceWitness(np.array(lengths))
+    witness = FlowDualCertificate(np.array(lengths))
     collective = Collective(A2A, ranks, demands=Demands(matrix))
     pairs = [(i, j) for i in range(n) for j in range(n) if i != j and matrix[i, j]]
     if any(ranks[j] not in distance[ranks[i]] for i, j in pairs):
@@ -119,33 +119,33 @@ def test_bound_is_volume_over_demand_times_distance(topology: Topology, data: st
 
 
 def test_json_round_trip_and_bad_lengths() -> None:
-    witness = DistanceWitness(np.array([0, 2**40, 3, 3, 1, 1]))
-    again = witness_from_json(json.loads(json.dumps(witness.to_json())))
+    witness = FlowDualCertificate(np.array([0, 2**40, 3, 3, 1, 1]))
+    again = certificate_from_json(json.loads(json.dumps(witness.to_json())))
     assert again == witness
     collective = on_all_ranks(ring(3), A2A)
     assert again.bound(ring(3), collective) == witness.bound(ring(3), collective)
     with pytest.raises(ScheduleError, match="6 lengths, expected 8"):
         witness.bound(ring(4), on_all_ranks(ring(4), A2A))
     with pytest.raises(ScheduleError, match="distance 0"):
-        DistanceWitness(np.zeros(6, dtype=np.int64)).bound(ring(3), collective)
+        FlowDualCertificate(np.zeros(6, dtype=np.int64)).bound(ring(3), collective)
     for wrong in ([-1], [2**40 + 1], [[1]], [0.5]):
         with pytest.raises(ScheduleError, match="distance certificate"):
-            DistanceWitness(np.array(wrong))
+            FlowDualCertificate(np.array(wrong))
     for text in ('{"kind": "distances"}', '{"kind": "distances", "lengths": [true]}'):
         with pytest.raises(ValueError, match="distance certificate"):
-            witness_from_json(json.loads(text))
+            certificate_from_json(json.loads(text))
 
 
 def test_switches_only_forward() -> None:
     topology = parse("star(4)")
-    witness = DistanceWitness(np.ones(topology.n_links, dtype=np.int64))
+    witness = FlowDualCertificate(np.ones(topology.n_links, dtype=np.int64))
     assert witness.pair_rate_bound(topology, on_all_ranks(topology, A2A)) == Fraction(8, 12 * 2)
 
 
 def test_self_loops_add_no_capacity_and_the_buffer_scales_the_bound() -> None:
     """A loop carries nothing; algbw is F times the largest row or column, own data included."""
     looped = from_arcs("looped", [0, 0, 1, 1], [0, 1, 0, 1], n=2)
-    lengths = DistanceWitness(np.ones(4, dtype=np.int64))
+    lengths = FlowDualCertificate(np.ones(4, dtype=np.int64))
     assert lengths.pair_rate_bound(looped, on_all_ranks(looped, A2A)) == 1
     demands = Demands([[5, 2], [2, 0]])
     collective = Collective(A2A, (0, 1), demands=demands)
@@ -193,7 +193,7 @@ def test_distances_through_switches_of_high_degree(seed: int) -> None:
     volume = sum(
         int(b) * int(length) for b, length in zip(topology.bandwidths[carries], lengths[carries], strict=True)
     )
-    bound = DistanceWitness(lengths).pair_rate_bound(topology, collective)
+    bound = FlowDualCertificate(lengths).pair_rate_bound(topology, collective)
     assert bound == Fraction(volume, needed)
 
 
@@ -201,7 +201,7 @@ def test_only_wanted_pairs_have_to_be_within_reach() -> None:
     one_way = from_arcs("one way", [0, 1], [1, 2], n=3)
     matrix = np.array([[0, 1, 1], [0, 0, 2], [0, 0, 0]])
     collective = Collective(CollectiveKind.ALLTOALL, (0, 1, 2), demands=Demands(matrix))
-    witness = DistanceWitness(np.array([3, 5]))
+    witness = FlowDualCertificate(np.array([3, 5]))
     assert witness.pair_rate_bound(one_way, collective) == Fraction(3 + 5, 3 + 8 + 2 * 5)
     back = Collective(CollectiveKind.ALLTOALL, (0, 1, 2), demands=Demands(matrix.T))
     with pytest.raises(ScheduleError, match="cannot be reached"):
@@ -213,7 +213,7 @@ def test_long_paths_are_exact() -> None:
     n = 300
     circle = ring(n, bidirectional=False)
     lengths = np.full(n, 2**40)
-    witness = DistanceWitness(lengths)
+    witness = FlowDualCertificate(lengths)
     collective = on_all_ranks(circle, CollectiveKind.ALLTOALL)
     assert witness.pair_rate_bound(circle, collective) == Fraction(2, n * (n - 1))
 
@@ -270,13 +270,13 @@ def test_distances_from_one_rank_of_each_class(name: str) -> None:
     n = topology.n_nodes
     chance = np.random.default_rng(0)
     for lengths in (np.ones(topology.n_links, dtype=np.int64), chance.integers(1, 9, topology.n_links)):
-        witness = DistanceWitness(lengths)
+        witness = FlowDualCertificate(lengths)
         proved = witness.pair_rate_bound(topology, everyone)
         wrong = [np.roll(np.arange(n), 7), np.zeros(n, dtype=np.int64), np.arange(n + 1)]
         assert witness.pair_rate_bound(topology, everyone, automorphisms=[*maps, *wrong]) == proved
     matrix = chance.integers(0, 3, (everyone.n_ranks, everyone.n_ranks))
     some = replace(everyone, demands=Demands(matrix))
-    unit = DistanceWitness(np.ones(topology.n_links, dtype=np.int64))
+    unit = FlowDualCertificate(np.ones(topology.n_links, dtype=np.int64))
     assert unit.pair_rate_bound(topology, some, automorphisms=maps) == unit.pair_rate_bound(topology, some)
 
 
@@ -288,7 +288,7 @@ def test_distances_that_do_not_fit_the_links(monkeypatch: pytest.MonkeyPatch) ->
         found[0, -1] += 1
         return found
 
-    monkeypatch.setattr(alltoall_witness, "shortest_lengths", wrong)
+    monkeypatch.setattr(alltoall_certificate, "shortest_lengths", wrong)
     graph = ring(4)
     with pytest.raises(ScheduleError, match="do not match the lengths"):
-        DistanceWitness(np.ones(8, dtype=np.int64)).pair_rate_bound(graph, on_all_ranks(graph, A2A))
+        FlowDualCertificate(np.ones(8, dtype=np.int64)).pair_rate_bound(graph, on_all_ranks(graph, A2A))

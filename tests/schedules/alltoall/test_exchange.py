@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from samples import exchange_samples as samples
 from samples.strategies import digraphs
 from treadle.errors import ScheduleError
-from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.exchange_cost import (
@@ -191,7 +191,7 @@ def test_claims_are_held_against_the_loads_and_the_witness() -> None:
     cube = parse("hypercube:3")
     collective = samples.alltoall(cube)
     schedule = samples.over_shortest_paths(cube, collective)
-    witness = DistanceWitness(np.ones(24, dtype=np.int64))
+    witness = FlowDualCertificate(np.ones(24, dtype=np.int64))
     two = Fraction(2)  # f = 1/4 of a link, times 8 ranks
     report = verify(cube, collective, schedule, claimed_algbw=two, claimed_optimal_algbw=two, witness=witness)
     assert report.is_optimal

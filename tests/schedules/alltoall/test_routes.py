@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treadle.errors import ScheduleError
-from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.route_cost import route_algbw
 from treadle.schedules.alltoall.routes import RouteSchedule, routes_from_paths
@@ -58,7 +58,7 @@ def test_a_ring_in_one_layer_deadlocks() -> None:
 
 
 def test_the_witness_proves_the_ring_optimal() -> None:
-    witness = DistanceWitness(np.ones(4, dtype=np.int64))
+    witness = FlowDualCertificate(np.ones(4, dtype=np.int64))
     report = verify_routes(
         RING, EVERYONE, dateline(4), claimed_optimal_algbw=Fraction(20, 3), witness=witness
     )

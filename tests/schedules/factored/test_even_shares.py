@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from treadle.schedules.factored import EvenShares
+from treadle.schedules.factored import EvenAllocation
 from treadle.verification.factored.formulas import even_sums, even_units
 
 
-def shares_at_random(rng: random.Random) -> EvenShares:
+def shares_at_random(rng: random.Random) -> EvenAllocation:
     """A few groups of children with a few trees each."""
     n, planes, trees = rng.randint(2, 12), rng.randint(1, 3), rng.randint(1, 5)
     _, group = np.unique([rng.randrange(4) for _ in range(n)], return_inverse=True)
@@ -21,7 +21,7 @@ def shares_at_random(rng: random.Random) -> EvenShares:
         others = max(sizes[a], sizes[b]) - (a == b)
         for plane in rng.choices(range(planes), k=trees * int(others)):
             units[a, b, plane] += 1
-    return EvenShares(group.astype(np.int32), units)
+    return EvenAllocation(group.astype(np.int32), units)
 
 
 def test_sums_are_those_of_the_table() -> None:
@@ -29,7 +29,7 @@ def test_sums_are_those_of_the_table() -> None:
     for _ in range(100):
         even = shares_at_random(rng)
         every = np.arange(len(even.group))
-        table = even.shares(every[:, None], every)
+        table = even.allocation(every[:, None], every)
         assert table.min() >= 0
         assert len(np.unique(table.sum(axis=0)[~np.eye(len(every), dtype=bool)])) == 1
         np.testing.assert_array_equal(even.left, table.sum(axis=2).T)
@@ -46,7 +46,7 @@ def test_children_of_a_group_are_served_equally() -> None:
     for _ in range(100):
         even = shares_at_random(rng)
         every = np.arange(len(even.group))
-        table = even.shares(every[:, None], every)
+        table = even.allocation(every[:, None], every)
         for a, b in np.ndindex(even.units.shape[:2]):
             mine, theirs = np.flatnonzero(even.group == a), np.flatnonzero(even.group == b)
             part = table[:, mine][:, :, theirs]
@@ -63,7 +63,7 @@ def test_what_leaves_before_follows_the_circle() -> None:
         even = shares_at_random(rng)
         n = len(even.group)
         every = np.arange(n)
-        table = even.shares(every[:, None], every)
+        table = even.allocation(every[:, None], every)
         stop = np.cumsum(table, axis=0)
         low, high = sorted(rng.choices(range(6), k=2))
         inside = np.clip(np.minimum(stop, high) - np.maximum(stop - table, low), 0, None)
@@ -85,6 +85,6 @@ def test_the_verifier_sums_up_the_same_table() -> None:
         even = shares_at_random(rng)
         trees = SimpleNamespace(group=even.group, group_units=even.units)
         root, child = np.nonzero(~np.eye(len(even.group), dtype=bool))
-        np.testing.assert_array_equal(even_units(trees, root, child), even.shares(root, child))
+        np.testing.assert_array_equal(even_units(trees, root, child), even.allocation(root, child))
         np.testing.assert_array_equal(even_sums(trees, leaving=True), even.left)
         np.testing.assert_array_equal(even_sums(trees, leaving=False), even.entered[-1])

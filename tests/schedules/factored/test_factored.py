@@ -19,8 +19,8 @@ from treadle.schedules.factored import (
     FactoredForest,
     FactoredSchedule,
     Layer,
-    Piece,
-    PieceTrees,
+    Subproblem,
+    SubproblemTrees,
     TableTrees,
     expand,
 )
@@ -107,7 +107,7 @@ def test_expand_some_roots() -> None:
         expand(forest, [8])
 
 
-def _all_trees() -> list[tuple[str, PieceTrees]]:
+def _all_trees() -> list[tuple[str, SubproblemTrees]]:
     return [
         (f"{name} {number}", piece.trees)
         for name, make in samples.SAMPLES.items()
@@ -118,7 +118,7 @@ def _all_trees() -> list[tuple[str, PieceTrees]]:
 
 
 @pytest.mark.parametrize("trees", [pytest.param(trees, id=name) for name, trees in _all_trees()])
-def test_owners_are_the_inverse_of_rows(trees: PieceTrees) -> None:
+def test_owners_are_the_inverse_of_rows(trees: SubproblemTrees) -> None:
     taken: dict[tuple[int, int], tuple[int, int]] = {}
     ends: set[int] = set()
     for root, total in enumerate(trees.root_units.tolist()):
@@ -272,7 +272,7 @@ def test_too_deep_nesting_is_refused() -> None:
     outer = np.arange(-1, n - 1)
     table = TableTrees([0], [1], [[-1]], [[-1]], [[-1]], [[-1]], [0], [])
     empty = samples.two_boxes()[2].forests[0].layers[0].pieces[0].exits
-    piece = Piece(np.zeros(0, dtype=np.int64), np.ones(1, dtype=np.int64), table, empty, empty)
+    piece = Subproblem(np.zeros(0, dtype=np.int64), np.ones(1, dtype=np.int64), table, empty, empty)
     children = np.append(~np.arange(1, n), 0)
     with pytest.raises(ScheduleError, match="nested more than 64 deep"):
         Layer((piece,), np.zeros(n), outer, np.arange(n + 1), children, np.zeros(n + 1), np.zeros(0))

@@ -14,7 +14,7 @@ from samples.factored import factored_samples as samples
 from treadle.arrays import check_offsets
 from treadle.errors import ScheduleError
 from treadle.schedules.checks import check_length, check_range, check_sum
-from treadle.schedules.factored import CirculantTrees, Crossings, Layer, Piece, TableTrees
+from treadle.schedules.factored import CirculantTrees, Crossings, Layer, Subproblem, TableTrees
 
 MOST = 2**61 - 1
 LAST_LINK = 2**31 - 2
@@ -262,7 +262,7 @@ def test_crossings_at_their_limits() -> None:
     assert crossings(**most, offset=[0, 0, MOST], root_unit=[0, 0, MOST]).offset.tolist() == [0, 0, MOST]
 
 
-def piece(**changes: Any) -> Piece:
+def piece(**changes: Any) -> Subproblem:
     """A box of three ranks, of `two_boxes`."""
     return replace(two_boxes()[2].forests[0].layers[0].pieces[1], **changes)
 
@@ -384,7 +384,7 @@ def test_pieces_nest_sixty_four_deep(depth: int, is_read: bool) -> None:
     n = depth + 1
     alone = TableTrees([0], [1], [[-1]], [[-1]], [[-1]], [[-1]], [0], [])
     empty = two_boxes()[2].forests[0].layers[0].pieces[0].exits
-    inner = Piece(np.zeros(0), np.ones(1), alone, empty, empty)
+    inner = Subproblem(np.zeros(0), np.ones(1), alone, empty, empty)
 
     def made() -> Layer:
         children = np.append(~np.arange(1, n), 0)
@@ -392,7 +392,7 @@ def test_pieces_nest_sixty_four_deep(depth: int, is_read: bool) -> None:
         return Layer((inner,), np.zeros(n), np.arange(-1, n - 1), offsets, children, np.zeros(n + 1), NONE)
 
     if is_read:
-        assert made().n_pieces == n
+        assert made().n_subproblems == n
     else:
         assert said(made) == "component: subproblems are nested more than 64 deep"
 
@@ -407,7 +407,7 @@ def test_capacities_of_a_layer_are_summed_over_all_pieces() -> None:
         capacity[0] += more + extra
         pieces = (*one.pieces[:2], replace(one.pieces[2], capacity=capacity), one.pieces[3])
         if is_read:
-            assert layer(pieces=pieces).n_pieces == 7
+            assert layer(pieces=pieces).n_subproblems == 7
         else:
             assert said(lambda pieces=pieces: layer(pieces=pieces)) == (
                 "component: capacity units sum to 2**61 or more; use a smaller number of trees"

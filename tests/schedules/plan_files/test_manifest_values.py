@@ -21,14 +21,14 @@ from treadle.schedules.plan_files.archive import dump_plan
 from treadle.schedules.plan_files.budget import MemoryBudget
 from treadle.schedules.plan_files.manifest import read_manifest
 from treadle.schedules.plan_files.manifest_values import (
-    fraction_text,
+    format_fraction,
     indented,
     read_fraction,
+    read_integer,
     read_list,
     read_object,
     read_optional,
     read_string,
-    read_whole,
     read_wholes,
 )
 from treadle.schedules.plan_files.members import MemberReader, to_npy, write_member
@@ -61,7 +61,7 @@ def test_manifests_are_written_as_json_writes_them(value: object) -> None:
     [
         (read_list, [[], [1]], [(), "x", None, {}], "expected a list"),
         (
-            read_whole,
+            read_integer,
             [0, -(2**63), 2**63 - 1],
             [True, 1.0, "1", None, 2**63, -(2**63) - 1],
             "expected an integer",
@@ -93,9 +93,9 @@ def test_values_that_are_read_into_others() -> None:
     assert read_wholes([-(2**63), 2**63 - 1], "x") == (-(2**63), 2**63 - 1)
     assert read_fraction("6/4", "x") == Fraction(3, 2)
     assert read_fraction("1" * 1000 + "/3", "x") == Fraction(int("1" * 1000), 3)
-    assert fraction_text(Fraction(-6, 4)) == "-3/2"
-    assert read_optional(None, read_whole, "x") is None
-    assert said(lambda: read_optional("1", read_whole, "x")) == "x: expected an integer"
+    assert format_fraction(Fraction(-6, 4)) == "-3/2"
+    assert read_optional(None, read_integer, "x") is None
+    assert said(lambda: read_optional("1", read_integer, "x")) == "x: expected an integer"
 
 
 def test_objects_have_their_keys() -> None:
@@ -246,13 +246,13 @@ def test_members() -> None:
     found = reader(("a.npy", table), ("b/c.txt", "é".encode()), ("d.npy", to_npy(np.arange(4))))
     assert found.n_members == 3
     assert found.shapes() == {"a.npy": (2, 3), "d.npy": (4,)}
-    assert found.text("b/c.txt") == "é"
-    assert found.text("b/c.txt", 2) == "é"
+    assert found.string("b/c.txt") == "é"
+    assert found.string("b/c.txt", 2) == "é"
     assert found.array("a.npy", np.int16, n_dimensions=2, most=6).tolist() == [[1, 2, 3], [4, 5, 300]]
     found.check_names({"a.npy", "b/c.txt", "d.npy"})
     for call, text in (
-        (lambda: found.text("b/c.txt", 1), "member b/c.txt: 2 bytes, expected at most 1"),
-        (lambda: found.text("x"), "member x is missing; expected a plan file"),
+        (lambda: found.string("b/c.txt", 1), "member b/c.txt: 2 bytes, expected at most 1"),
+        (lambda: found.string("x"), "member x is missing; expected a plan file"),
         (lambda: found.check_names({"a.npy", "y", "x"}), "member x is missing"),
         (lambda: found.check_names({"a.npy", "d.npy"}), "member 'b/c.txt' does not belong in a plan"),
         (
@@ -281,7 +281,7 @@ def test_what_is_charged_for_texts() -> None:
     """2 bytes for each of a text, and 3 more where some character is not ASCII, beside the fixed 2**25."""
     for text, each in (("abcd", 2), ("abé", 5)):
         fitting = reader(("t", text.encode()), granted=2**25 + 4 * each)
-        assert fitting.text("t") == text
+        assert fitting.string("t") == text
         short = reader(("t", text.encode()), granted=2**25 + 4 * each - 1)
         said(lambda short=short: short.text("t"), MemoryLimitError)
 

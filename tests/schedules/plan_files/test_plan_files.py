@@ -16,11 +16,11 @@ import pytest
 from samples import forest_samples as samples
 from treadle.errors import FormatError, MemoryLimitError, ScheduleError
 from treadle.planning import solve
+from treadle.schedules.certificate import BottleneckCut
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Pipelining, Plan, PlanEntry
 from treadle.schedules.plan_files.archive import load_plan, save_plan
 from treadle.schedules.plan_files.manifest_values import indented
-from treadle.schedules.witness import CutWitness
 from treadle.verification.schedules import verify, verify_plan
 
 
@@ -33,7 +33,7 @@ def ring_plan() -> Plan:
         algorithm="by hand",
         algbw=Fraction(8),
         optimal_algbw=Fraction(8),
-        witness=CutWitness((0, 1, 2)),
+        witness=BottleneckCut((0, 1, 2)),
         provenance={"version": "0.1.0", "seconds": 0.25, "seed": 3, "name": "ü"},
     )
 

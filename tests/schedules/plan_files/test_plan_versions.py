@@ -21,6 +21,7 @@ import places
 from treadle import planning
 from treadle.errors import FormatError
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
+from treadle.schedules.certificate import WITNESS_READERS
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.factored import FactoredForest, FactoredSchedule
 from treadle.schedules.plan import Plan
@@ -30,7 +31,6 @@ from treadle.schedules.plan_files.manifest import VERSION
 from treadle.schedules.schedule import Schedule
 from treadle.schedules.trees.forest import Direction
 from treadle.schedules.trees.group_schedule import GroupSchedule
-from treadle.schedules.witness import WITNESS_READERS
 from treadle.verification.violations import ViolationKind
 
 KEPT = sorted((places.GOLDEN / "plans").glob("*.plan"))

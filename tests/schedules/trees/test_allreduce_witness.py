@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from samples.allreduce_fabrics import allreduce
 from samples.strategies import symmetric_topologies
 from treadle.errors import FormatError, ScheduleError
+from treadle.schedules.certificate import Certificate, certificate_from_json
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.trees.allreduce_witness import CutCombinationWitness, LengthWitness
-from treadle.schedules.witness import Witness, witness_from_json
+from treadle.schedules.trees.allreduce_certificate import CutCombinationCertificate, DualCertificate
 from treadle.synthesis.trees.allreduce import allreduce_bound
 from treadle.topologies import Topology, TopologyBuilder
 from treadle.topologies.catalogue.graphs import path, ring
@@ -36,7 +36,7 @@ def star(*, capable: bool) -> Topology:
 
 def test_lengths_by_hand() -> None:
     """A star of 4 at 6: b.l = 48, three edges of two links both ways 12, with a branching hub 8."""
-    lengths = LengthWitness((Fraction(1),) * 8)
+    lengths = DualCertificate((Fraction(1),) * 8)
     assert lengths.bound(star(capable=False), allreduce(star(capable=False))) == 4
     assert lengths.bound(star(capable=True), allreduce(star(capable=True))) == 6
     aggregating = replace(star(capable=True), multicast=star(capable=False).multicast)
@@ -50,10 +50,10 @@ def test_cuts_by_hand() -> None:
     singles = tuple(((i,), Fraction(1)) for i in range(4))
     topology, collective = star(capable=False), allreduce(star(capable=False))
     # every rank in 3 + 1 sets; each down link in one broadcast set, each link up in one, no link twice
-    plain = CutCombinationWitness(cuts, singles)
+    plain = CutCombinationCertificate(cuts, singles)
     assert plain.bound(topology, collective) == Fraction(4 * 6, 4)
     # all but one rank both ways: the hub's potential halves the price between links up and links down
-    potential = CutCombinationWitness(cuts, cuts, ((4, HALF),), ((4, -HALF),))
+    potential = CutCombinationCertificate(cuts, cuts, ((4, HALF),), ((4, -HALF),))
     assert potential.bound(topology, collective) == Fraction(8 * 6 * HALF, 6)
     with pytest.raises(ScheduleError, match="node 4 must not have a potential"):
         potential.bound(star(capable=True), collective)
@@ -68,11 +68,11 @@ def asked_star() -> Topology:
 def test_lengths_by_hand_with_operations() -> None:
     """An operation of one rank crosses 1 + 4 links, so a pair of trees is 10 long; sends alone 12."""
     topology = asked_star()
-    assert LengthWitness((Fraction(1),) * 8).bound(topology, allreduce(topology)) == Fraction(48, 10)
+    assert DualCertificate((Fraction(1),) * 8).bound(topology, allreduce(topology)) == Fraction(48, 10)
     aggregating = replace(topology, multicast=topology.multicast & False)
-    assert LengthWitness((Fraction(1),) * 8).bound(aggregating, allreduce(aggregating)) == Fraction(48, 11)
+    assert DualCertificate((Fraction(1),) * 8).bound(aggregating, allreduce(aggregating)) == Fraction(48, 11)
     # long links to one rank: it is better asked by another, and the group's are paid once all the same
-    unequal = LengthWitness((Fraction(3),) * 2 + (Fraction(1),) * 6)
+    unequal = DualCertificate((Fraction(3),) * 2 + (Fraction(1),) * 6)
     assert unequal.bound(topology, allreduce(topology)) == Fraction(6 * 12, 2 * (3 + 3 + 1))
 
 
@@ -84,7 +84,7 @@ def test_prices_must_pay_for_operations() -> None:
     potentials = ((4, HALF),), ((4, -HALF),)
     for price, bound in ((Fraction(3, 5), Fraction(8 * 6 * 3, 5 * 6)), (Fraction(7, 12), None)):
         prices = tuple((link, price) for link in range(8))
-        witness = CutCombinationWitness(cuts, cuts, *potentials, prices)
+        witness = CutCombinationCertificate(cuts, cuts, *potentials, prices)
         if bound is not None:
             assert witness.bound(topology, collective) == bound == Fraction(24, 5)
             assert allreduce_bound(topology, collective).algbw == bound
@@ -93,15 +93,15 @@ def test_prices_must_pay_for_operations() -> None:
             witness.bound(topology, collective)
     # without prices the switch counts as one that works by itself
     with pytest.raises(ScheduleError, match="node 4 must not have a potential"):
-        CutCombinationWitness(cuts, cuts, *potentials).bound(topology, collective)
+        CutCombinationCertificate(cuts, cuts, *potentials).bound(topology, collective)
     singles = tuple(((i,), Fraction(1)) for i in range(4))
-    rooted = CutCombinationWitness((*cuts, (tuple(range(1, 5)), Fraction(1))), singles)
+    rooted = CutCombinationCertificate((*cuts, (tuple(range(1, 5)), Fraction(1))), singles)
     assert rooted.bound(topology, collective) == rooted.bound(star(capable=True), collective)
 
 
 def test_roots_at_branching_switches_must_be_covered() -> None:
     topology = star(capable=True)
-    witness = CutCombinationWitness(tuple(((i,), Fraction(1)) for i in range(4)), ())
+    witness = CutCombinationCertificate(tuple(((i,), Fraction(1)) for i in range(4)), ())
     with pytest.raises(ScheduleError, match="some root is in no set"):
         witness.bound(topology, allreduce(topology))
 
@@ -112,7 +112,7 @@ def test_any_lengths_and_any_cuts_bound_the_optimum(topology: Topology, data: st
     collective = allreduce(topology)
     optimum = allreduce_bound(topology, collective).algbw
     rationals = st.fractions(0, 3, max_denominator=6)
-    witness = LengthWitness(tuple(data.draw(rationals) + Fraction(1, 7) for _ in range(topology.n_links)))
+    witness = DualCertificate(tuple(data.draw(rationals) + Fraction(1, 7) for _ in range(topology.n_links)))
     assert witness.bound(topology, collective) >= optimum
     sets = st.sets(st.integers(0, topology.n_nodes - 1)).filter(lambda s: not s.issuperset(collective.ranks))
     cuts = st.lists(st.tuples(sets.map(lambda s: tuple(sorted(s))), rationals), max_size=5).map(tuple)
@@ -122,7 +122,7 @@ def test_any_lengths_and_any_cuts_bound_the_optimum(topology: Topology, data: st
         for node in topology.switches.tolist()
     ]
     potentials = st.tuples(*relays)
-    combination = CutCombinationWitness(
+    combination = CutCombinationCertificate(
         data.draw(cuts) + singles, data.draw(cuts), data.draw(potentials), data.draw(potentials)
     )
     assert combination.bound(topology, collective) >= optimum
@@ -132,7 +132,7 @@ def test_any_lengths_and_any_cuts_bound_the_optimum(topology: Topology, data: st
 def test_json_round_trip(topology: Topology) -> None:
     bound = allreduce_bound(topology, allreduce(topology))
     text = json.dumps(bound.witness.to_json())
-    again = witness_from_json(json.loads(text))
+    again = certificate_from_json(json.loads(text))
     assert again == bound.witness
     assert again.bound(topology, allreduce(topology)) == bound.algbw
 
@@ -143,21 +143,21 @@ ONE = Fraction(1)
 @pytest.mark.parametrize(
     ("witness", "message"),
     [
-        (LengthWitness((ONE,) * 3), "3 lengths, expected 4"),
-        (LengthWitness((ONE, ONE, -ONE, -ONE)), "must not be negative"),
-        (LengthWitness((Fraction(0),) * 4), "connected at length 0"),
-        (CutCombinationWitness((((0, 1, 2), ONE),), ()), "contains every rank"),
-        (CutCombinationWitness((((0, 7), ONE),), ()), "beyond the 3 of"),
-        (CutCombinationWitness((((0,), -ONE),), ()), "must not be negative"),
-        (CutCombinationWitness((((0,), ONE),), ()), "some root is in no set"),
-        (CutCombinationWitness((), ()), "some root is in no set"),
-        (CutCombinationWitness((), (), ((0, ONE),)), "node 0 must not have a potential"),
-        (CutCombinationWitness((), (), ((9, ONE),)), "node 9 must not have a potential"),
-        (CutCombinationWitness((), (), prices=((4, ONE),)), "a price for link 4 of 4"),
-        (CutCombinationWitness((), (), prices=((0, -ONE),)), "prices must not be negative"),
+        (DualCertificate((ONE,) * 3), "3 lengths, expected 4"),
+        (DualCertificate((ONE, ONE, -ONE, -ONE)), "must not be negative"),
+        (DualCertificate((Fraction(0),) * 4), "connected at length 0"),
+        (CutCombinationCertificate((((0, 1, 2), ONE),), ()), "contains every rank"),
+        (CutCombinationCertificate((((0, 7), ONE),), ()), "beyond the 3 of"),
+        (CutCombinationCertificate((((0,), -ONE),), ()), "must not be negative"),
+        (CutCombinationCertificate((((0,), ONE),), ()), "some root is in no set"),
+        (CutCombinationCertificate((), ()), "some root is in no set"),
+        (CutCombinationCertificate((), (), ((0, ONE),)), "node 0 must not have a potential"),
+        (CutCombinationCertificate((), (), ((9, ONE),)), "node 9 must not have a potential"),
+        (CutCombinationCertificate((), (), prices=((4, ONE),)), "a price for link 4 of 4"),
+        (CutCombinationCertificate((), (), prices=((0, -ONE),)), "prices must not be negative"),
     ],
 )
-def test_false_witnesses_prove_nothing(witness: Witness, message: str) -> None:
+def test_false_witnesses_prove_nothing(witness: Certificate, message: str) -> None:
     topology = path(3)
     with pytest.raises(ScheduleError, match=message):
         witness.bound(topology, allreduce(topology))
@@ -165,7 +165,7 @@ def test_false_witnesses_prove_nothing(witness: Witness, message: str) -> None:
 
 def test_other_collectives_are_refused() -> None:
     topology = path(3)
-    for witness in (LengthWitness((ONE,) * 4), CutCombinationWitness((), ())):
+    for witness in (DualCertificate((ONE,) * 4), CutCombinationCertificate((), ())):
         with pytest.raises(ScheduleError, match="bounds an allreduce, not allgather"):
             witness.bound(topology, Collective(CollectiveKind.ALLGATHER, (0, 1, 2)))
 
@@ -175,12 +175,12 @@ def test_denominators_without_a_common_measure_are_refused() -> None:
     topology = ring(16)
     collective = allreduce(topology)
     small = tuple(Fraction(1, 10**900 + number) for number in range(topology.n_links))
-    lengths = LengthWitness(small)
-    cuts = CutCombinationWitness(tuple(((node,), small[node]) for node in range(16)), ())
+    lengths = DualCertificate(small)
+    cuts = CutCombinationCertificate(tuple(((node,), small[node]) for node in range(16)), ())
     for witness in (lengths, cuts):
         with pytest.raises(ScheduleError, match="no common denominator below"):
             witness.bound(topology, collective)
-    alike = LengthWitness((Fraction(1, 10**900 + 1),) * topology.n_links)
+    alike = DualCertificate((Fraction(1, 10**900 + 1),) * topology.n_links)
     assert alike.bound(topology, collective) == allreduce_bound(topology, collective).algbw
 
 
@@ -193,16 +193,16 @@ def test_pairs_of_very_many_ranks_at_asked_switches_are_refused() -> None:
         builder.duplex(f"gpu{i}", "hub", 6)
     topology = builder.build()
     with pytest.raises(ScheduleError, match=r"1025 ranks .* expected at most 1024"):
-        LengthWitness((Fraction(1),) * topology.n_links).bound(topology, allreduce(topology))
+        DualCertificate((Fraction(1),) * topology.n_links).bound(topology, allreduce(topology))
 
 
 def test_too_many_branching_switches_are_refused() -> None:
     topology = dgx_h100(13, 3, nvls=True)
     with pytest.raises(ScheduleError, match="13 switches branch, expected at most 12"):
-        LengthWitness((ONE,) * topology.n_links).bound(topology, allreduce(topology))
+        DualCertificate((ONE,) * topology.n_links).bound(topology, allreduce(topology))
 
 
-NO_CUTS: dict[str, object] = CutCombinationWitness((), ()).to_json()
+NO_CUTS: dict[str, object] = CutCombinationCertificate((), ()).to_json()
 
 
 @pytest.mark.parametrize(
@@ -228,13 +228,13 @@ NO_CUTS: dict[str, object] = CutCombinationWitness((), ()).to_json()
 )
 def test_malformed_json_is_refused(value: dict[str, object]) -> None:
     with pytest.raises(FormatError):
-        witness_from_json(value)
+        certificate_from_json(value)
 
 
 @pytest.mark.parametrize("n", [2, 3, 5])
 def test_unit_lengths_bound_one_way_rings(n: int) -> None:
     """Every rank must send and receive (N - 1) / N of the buffer twice: T <= b / 2 * N / (N - 1)."""
     topology = ring(n, bidirectional=False)
-    witness = LengthWitness((ONE,) * n)
+    witness = DualCertificate((ONE,) * n)
     assert witness.bound(topology, allreduce(topology)) == Fraction(n, 2 * (n - 1))
     assert allreduce_bound(topology, allreduce(topology)).algbw == Fraction(n, 2 * (n - 1))

@@ -12,7 +12,7 @@ import pytest
 from treadle.errors import FormatError, ScheduleError
 from treadle.planning import as_cost_model, cost_presets, save_cost_model, simulate, solve
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
-from treadle.simulation.costs.cost_model_file import cost_model_from_text, cost_model_to_json, dump_cost_model
+from treadle.simulation.costs.cost_model_file import cost_model_to_json, dump_cost_model, parse_cost_model
 
 FULL = CostModel(
     "mine",
@@ -52,7 +52,7 @@ def test_what_comes_with_treadle_has_a_source_and_all_protocols() -> None:
 
 def test_what_is_left_out_is_nothing() -> None:
     text = '{"treadle": "cost-model", "version": 1, "name": "n", "source": "s", "protocols": [{"name": "p"}]}'
-    assert cost_model_from_text(text) == CostModel("n", "s", (Protocol("p"),))
+    assert parse_cost_model(text) == CostModel("n", "s", (Protocol("p"),))
 
 
 def changed(**values: object) -> str:

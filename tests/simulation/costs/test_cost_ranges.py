@@ -11,7 +11,7 @@ from treadle.errors import FormatError, ScheduleError
 from treadle.schedules.plan import MAX_SLICES
 from treadle.simulation.cost_models import cost_model_of
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, LinkClass, Protocol
-from treadle.simulation.costs.cost_model_file import cost_model_from_text, cost_model_to_json
+from treadle.simulation.costs.cost_model_file import cost_model_to_json, parse_cost_model
 from treadle.simulation.costs.cost_presets import cost_presets, default_cost_model, reference_hop_ns
 from treadle.simulation.costs.message_prices import protocol_options
 from treadle.simulation.simulation_options import Forwarding, LatencyModel, Sharing, SimulationOptions
@@ -207,7 +207,7 @@ FILE = """{"treadle": "cost-model", "version": 1, "name": "n", "source": "s", "r
 
 
 def test_every_figure_of_a_file_has_its_place() -> None:
-    model = cost_model_from_text(FILE)
+    model = parse_cost_model(FILE)
     assert model == CostModel(
         "n",
         "s",
@@ -317,10 +317,10 @@ def test_what_is_wrong_in_a_file_is_told_with_its_place(before: str, after: str,
     assert FILE.count(before) >= 1
     text = FILE.replace(before, after, 1)
     if words is None and "NaN" not in after:
-        assert cost_model_from_text(text).protocols[0].hop.efficiency == Fraction(1, 10)
+        assert parse_cost_model(text).protocols[0].hop.efficiency == Fraction(1, 10)
         return
     with pytest.raises(FormatError) as caught:
-        cost_model_from_text(text, source="here.json")
+        parse_cost_model(text, source="here.json")
     if words is not None:
         assert str(caught.value) == f"here.json: {words}"
 
@@ -329,7 +329,7 @@ def test_a_share_of_forty_characters_is_read() -> None:
     share = "0.5" + "0" * 37
     assert len(share) == 40
     text = FILE.replace("0.25", f'"{share}"')
-    assert cost_model_from_text(text).protocols[0].hop.efficiency == Fraction(1, 2)
+    assert parse_cost_model(text).protocols[0].hop.efficiency == Fraction(1, 2)
 
 
 def test_a_thousand_intervals_are_read() -> None:
@@ -338,9 +338,9 @@ def test_a_thousand_intervals_are_read() -> None:
         head, tail = FILE.split('"bands": {')
         return head + '"bands": {' + intervals + "}" + tail.partition("}")[2]
 
-    assert len(cost_model_from_text(file(1000)).bands) == 1000
+    assert len(parse_cost_model(file(1000)).bands) == 1000
     with pytest.raises(FormatError, match="bands: expected an object of at most 1000 intervals"):
-        cost_model_from_text(file(1001))
+        parse_cost_model(file(1001))
 
 
 def test_figures_of_what_comes_with_treadle() -> None:

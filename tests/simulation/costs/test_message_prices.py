@@ -18,11 +18,11 @@ from treadle.simulation.costs.cost_model import ClassCost, CostModel, LinkClass,
 from treadle.simulation.costs.link_classes import CLASSES, link_classes
 from treadle.simulation.costs.message_prices import protocol_options
 from treadle.simulation.critical_path import critical_path
-from treadle.simulation.picture import utilisation_over_time
 from treadle.simulation.simulate import simulate_graph
 from treadle.simulation.simulated_sizes import simulate_sizes
 from treadle.simulation.simulation_options import LatencyModel, Sharing, SimulationOptions
 from treadle.simulation.tasks import task_graph
+from treadle.simulation.utilization_drawing import utilisation_over_time
 from treadle.topologies.topology import Topology, TopologyBuilder
 
 NS = Fraction(1, 10**9)

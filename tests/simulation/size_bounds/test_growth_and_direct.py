@@ -11,13 +11,13 @@ import pytest
 
 from treadle.api.compare import compare
 from treadle.errors import ScheduleError
-from treadle.inputs.problem import pose
+from treadle.inputs.problem import make_problem
 from treadle.schedulers.bounds import find_bound
 from treadle.simulation.cost_models import as_cost_model
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
 from treadle.simulation.size_bounds.problem_bounds import size_bounds
 from treadle.simulation.size_bounds.size_bound_check import check_size_bounds
-from treadle.simulation.size_bounds.size_witness import DirectWitness, SizeBound, SizeProof
+from treadle.simulation.size_bounds.size_certificate import DirectCertificate, SizeBound, SizeProof
 from treadle.topologies.topology import Topology, TopologyBuilder
 
 TICK_NS = 1000
@@ -88,7 +88,7 @@ def test_no_schedule_of_three_ranks_is_faster(kind: str, gap: int, alpha: int) -
     size = SHARD if sums else 3 * SHARD
     cost = ClassCost(alpha * TICK_NS, gap * TICK_NS)
     model = CostModel("ticks", "made up", (Protocol("only", cost, cost, cost),))
-    (bound,) = size_bounds(pose(on_a_switch(3), kind), None, [size], cost_model=model)
+    (bound,) = size_bounds(make_problem(on_a_switch(3), kind), None, [size], cost_model=model)
     grown = bound.time_by("growth")
     assert grown is not None
     least = Fraction(least_ticks(3, gap, alpha, sums=sums) * TICK_NS, 10**9)
@@ -97,7 +97,7 @@ def test_no_schedule_of_three_ranks_is_faster(kind: str, gap: int, alpha: int) -
 
 def test_what_leaves_a_box_has_been_summed_and_is_handed_on() -> None:
     """A message before and one after, in boxes: half of their 2.1 us, since bytes might cross twice."""
-    problem, model = pose("dgx_h100(2, nvls=True)", "allreduce"), as_cost_model("reference")
+    problem, model = make_problem("dgx_h100(2, nvls=True)", "allreduce"), as_cost_model("reference")
     (found,) = size_bounds(problem, find_bound(problem).witness, [2**26], cost_model=model)
     crossing = found.time_by("crossing")
     assert crossing is not None
@@ -131,16 +131,16 @@ def test_one_message_for_each_who_is_far() -> None:
 
 
 def test_false_pairs_are_refused() -> None:
-    problem = pose(one_way(4), "allgather")
+    problem = make_problem(one_way(4), "allgather")
 
-    def judged(witness: DirectWitness, time: Fraction) -> None:
+    def judged(witness: DirectCertificate, time: Fraction) -> None:
         bound = SizeBound(4, "only", (SizeProof(time, witness),))
         check_size_bounds(problem.topology, problem.collective, SLOW.protocols, [bound])
 
     (found,) = size_bounds(problem, None, [4], cost_model=SLOW)
-    (proof,) = [proof for proof in found.proofs if isinstance(proof.witness, DirectWitness)]
+    (proof,) = [proof for proof in found.proofs if isinstance(proof.witness, DirectCertificate)]
     witness = proof.witness
-    assert isinstance(witness, DirectWitness)
+    assert isinstance(witness, DirectCertificate)
     judged(witness, proof.time)
     for false, time in (
         (witness, proof.time + Fraction(1, 10**9)),
@@ -150,7 +150,7 @@ def test_false_pairs_are_refused() -> None:
     ):
         with pytest.raises(ScheduleError, match="size bound: "):
             judged(false, time)
-    other = pose(on_a_switch(3), "allgather")
+    other = make_problem(on_a_switch(3), "allgather")
     bound = SizeBound(4, "only", (SizeProof(proof.time, witness),))
     with pytest.raises(ScheduleError, match="switches may serve"):
         check_size_bounds(other.topology, other.collective, SLOW.protocols, [bound])

@@ -17,17 +17,17 @@ from treadle.simulation.simulation_options import Sharing, SimulationOptions
 from treadle.simulation.size_bounds.bound_at_size import BoundsBySize, protocols_of
 from treadle.simulation.size_bounds.crossing import crossing_time
 from treadle.simulation.size_bounds.direct_messages import DirectPairs
-from treadle.simulation.size_bounds.distance import farthest_pair, needs
+from treadle.simulation.size_bounds.distance import farthest_pair, receives_from
 from treadle.simulation.size_bounds.message_terms import FAR_NS, boxes_of, is_near, message_terms
-from treadle.simulation.size_bounds.reach import reach_time_ns, reach_witness, shortest_ns
+from treadle.simulation.size_bounds.reach import reach_certificate, reach_time_ns, shortest_ns
 from treadle.simulation.size_bounds.size_bound_check import check_size_bounds
-from treadle.simulation.size_bounds.size_witness import (
-    DirectWitness,
+from treadle.simulation.size_bounds.size_certificate import (
+    DirectCertificate,
+    GrowthCertificate,
     GrowthClass,
-    GrowthWitness,
+    ReachCertificate,
     ReachClass,
-    ReachWitness,
-    RelayedWitness,
+    RelayedCertificate,
     SizeBound,
     SizeProof,
 )
@@ -108,7 +108,7 @@ def test_every_proof_is_as_late_as_the_check_allows(fabric: str, kind: str) -> N
             if proof.witness.kind == "relayed" and fabric == "ring":
                 continue
             # growth is found by coarser steps; the shortest message is taken for 1 ns less than it is here
-            late = 8 * proof.witness.step_ns if isinstance(proof.witness, GrowthWitness) else 2
+            late = 8 * proof.witness.step_ns if isinstance(proof.witness, GrowthCertificate) else 2
             later = replace(proof, time=proof.time + Fraction(late, 10**9))
             with pytest.raises(ScheduleError, match="size bound: "):
                 check_size_bounds(
@@ -211,16 +211,16 @@ def test_ways_are_shortest_in_both_directions() -> None:
     starts = np.zeros((2, 5), dtype=np.bool_)
     starts[0, 3] = starts[1, 0] = starts[1, 1] = True
     expected = [ways_by_force(topology, latency, [3]), ways_by_force(topology, latency, [0, 1])]
-    assert terms.ways(starts).tolist() == expected
+    assert terms.least_latencies(starts).tolist() == expected
     one_way = TopologyBuilder("one way")
     names = [one_way.compute(f"r{rank}") for rank in range(3)]
     one_way.link(names[0], names[1], 10**9, 5)
     one_way.link(names[1], names[2], 10**9, 9)
     terms = message_terms(one_way.build(), Protocol("p"))
     start = np.array([[False, True, False]])
-    assert terms.ways(start).tolist() == [[FAR_NS, 0, 9]]
-    assert terms.ways(start, reverse=True).tolist() == [[5, 0, FAR_NS]]
-    assert terms.ways(start, (0,)).tolist() == [[FAR_NS, 0, FAR_NS]]
+    assert terms.least_latencies(start).tolist() == [[FAR_NS, 0, 9]]
+    assert terms.least_latencies(start, reverse=True).tolist() == [[5, 0, FAR_NS]]
+    assert terms.least_latencies(start, (0,)).tolist() == [[FAR_NS, 0, FAR_NS]]
 
 
 def test_when_all_bytes_have_crossed() -> None:
@@ -234,7 +234,7 @@ def test_when_all_bytes_have_crossed() -> None:
 
 def test_when_messages_of_a_rank_are_through() -> None:
     """Two links, free for 5 and 40 ns: 30 and 2 for each byte, never later than two messages are."""
-    pairs = DirectPairs(DirectWitness(0, 1), 1000, (40, 5), 30, Fraction(2))
+    pairs = DirectPairs(DirectCertificate(0, 1), 1000, (40, 5), 30, Fraction(2))
     # a byte: 32 ns and 5 on the one link; then both: 30 + 2 b + 45 over two
     assert [pairs.time_ns(size) for size in (1, 2, 3, 10)] == [37, 39, Fraction(81, 2), Fraction(95, 2)]
     assert pairs.time_ns(10**6) == 1000
@@ -272,7 +272,7 @@ def test_when_messages_of_a_rank_are_through() -> None:
 def test_when_so_many_may_know(
     count: int, box_ranks: int, near: ReachClass | None, far: ReachClass | None, time: int
 ) -> None:
-    assert reach_time_ns(ReachWitness(0, count, box_ranks, near, far)) == time
+    assert reach_time_ns(ReachCertificate(0, count, box_ranks, near, far)) == time
 
 
 def test_whose_data_most_need() -> None:
@@ -282,17 +282,17 @@ def test_whose_data_most_need() -> None:
     # cards of two links each: one of the box, one of the network
     near = ReachClass(40, 60 + 700, 1)
     far = ReachClass(300, 20 + 110 + 3000, 2)  # one link of the network at least: box 2's to its switch
-    assert reach_witness(terms, everybody) == ReachWitness(0, 6, 3, near, far)
+    assert reach_certificate(terms, everybody) == ReachCertificate(0, 6, 3, near, far)
     weighted = replace(everybody, weights=(0, 0, 5, 1, 1, 1))
-    found = reach_witness(terms, weighted)
+    found = reach_certificate(terms, weighted)
     assert found is not None
     assert (found.source, found.count) == (2, 6)
     scattered = replace(on_all_ranks(topology, CollectiveKind.REDUCE_SCATTER), weights=(3, 0, 5, 1, 0, 1))
-    found = reach_witness(terms, scattered)
+    found = reach_certificate(terms, scattered)
     assert found is not None
     assert (found.source, found.count) == (1, 5)
-    assert reach_witness(terms, on_all_ranks(topology, CollectiveKind.REDUCE, root=1)) is None
-    assert reach_witness(message_terms(odd_boxes(blurred=True), COSTS), everybody) is None
+    assert reach_certificate(terms, on_all_ranks(topology, CollectiveKind.REDUCE, root=1)) is None
+    assert reach_certificate(message_terms(odd_boxes(blurred=True), COSTS), everybody) is None
 
 
 def test_who_needs_whose_data() -> None:
@@ -300,7 +300,7 @@ def test_who_needs_whose_data() -> None:
 
     def rows(kind: str, chosen: list[int], **values: object) -> list[str]:
         made = replace(collective_of(topology, kind), **values)  # type: ignore[arg-type]
-        return ["".join(str(int(one)) for one in row) for row in needs(made, chosen)]
+        return ["".join(str(int(one)) for one in row) for row in receives_from(made, chosen)]
 
     assert rows("allgather", [1, 3]) == ["10111", "11101"]
     assert rows("allgather", [1, 3], weights=(1, 0, 1, 2, 1)) == ["00000", "11101"]
@@ -328,9 +328,9 @@ def test_the_farthest_pair_of_a_ring() -> None:
 
 def test_steps_of_growth_are_a_fraction_of_the_least_delay() -> None:
     near, far = GrowthClass(1, 1000, (5,)), GrowthClass(1, 1700, (5,))
-    assert GrowthWitness(2, near, far, None).step_ns == 6
-    assert GrowthWitness(2, None, far, None).step_ns == 10
-    assert GrowthWitness(2, GrowthClass(1, 159, (5,)), far, None).step_ns == 0
+    assert GrowthCertificate(2, near, far, None).step_ns == 6
+    assert GrowthCertificate(2, None, far, None).step_ns == 10
+    assert GrowthCertificate(2, GrowthClass(1, 159, (5,)), far, None).step_ns == 0
 
 
 def test_bounds_without_proofs_or_of_unknown_protocols_are_refused() -> None:
@@ -355,14 +355,14 @@ def test_bounds_without_proofs_or_of_unknown_protocols_are_refused() -> None:
 
 def test_counts_of_ranks_do_not_hold_where_messages_change_their_class() -> None:
     topology = odd_boxes(blurred=True)
-    witness = ReachWitness(0, 2, 3, ReachClass(0, 0, 9), ReachClass(0, 0, 9))
+    witness = ReachCertificate(0, 2, 3, ReachClass(0, 0, 9), ReachClass(0, 0, 9))
     bound = SizeBound(1, "only", (SizeProof(Fraction(0), witness),))
     with pytest.raises(ScheduleError) as caught:
         check_size_bounds(topology, collective_of(topology, "allgather"), [COSTS], [bound])
     assert str(caught.value) == ("size bound: switches change the class of messages; no count of ranks holds")
     for one, words in (
-        (DirectWitness(0, 1), "size bound: pairs are counted where all links are of one class"),
-        (RelayedWitness(Fraction(1)), "size bound: pairs are counted where all links are of one class"),
+        (DirectCertificate(0, 1), "size bound: pairs are counted where all links are of one class"),
+        (RelayedCertificate(Fraction(1)), "size bound: pairs are counted where all links are of one class"),
     ):
         bound = SizeBound(1, "only", (SizeProof(Fraction(0), one),))
         with pytest.raises(ScheduleError) as caught:

@@ -10,14 +10,14 @@ import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from treadle.errors import ScheduleError
-from treadle.inputs.problem import pose
+from treadle.inputs.problem import make_problem
 from treadle.simulation.cost_models import as_cost_model
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
 from treadle.simulation.size_bounds.message_terms import message_terms
 from treadle.simulation.size_bounds.problem_bounds import size_bounds, size_reasons
 from treadle.simulation.size_bounds.relayed_messages import relayed_messages
 from treadle.simulation.size_bounds.size_bound_check import check_size_bounds
-from treadle.simulation.size_bounds.size_witness import RelayedWitness, SizeBound, SizeProof
+from treadle.simulation.size_bounds.size_certificate import RelayedCertificate, SizeBound, SizeProof
 from treadle.topologies import parse
 from treadle.topologies.distances import distance_matrix
 
@@ -81,7 +81,7 @@ def fewest_hops(name: str, most_hops: int) -> float:
 )
 def test_no_choice_of_messages_takes_less(name: str, most_hops: int) -> None:
     """A byte holds a link for a nanosecond; the bound may count what is told twice once more."""
-    problem = pose(name, "allreduce")
+    problem = make_problem(name, "allreduce")
     facts = relayed_messages(message_terms(problem.topology, costs().protocols[0]), problem.collective)
     assert facts is not None
     limit = 2 * ALPHA_NS + most_hops * HOP_NS + 1
@@ -92,7 +92,7 @@ def test_no_choice_of_messages_takes_less(name: str, most_hops: int) -> None:
 
 def test_a_kautz_graph() -> None:
     """Chains of three hops would take all links for 9 us; so some have four."""
-    problem, model = pose(KAUTZ, "allreduce"), as_cost_model("reference-hosts")
+    problem, model = make_problem(KAUTZ, "allreduce"), as_cost_model("reference-hosts")
     at = size_bounds(problem, None, [2**13, 2**14, 2**16], cost_model=model)
     assert [one.time_by("relayed") for one in at] == [
         Fraction(13_400, 10**9),
@@ -107,13 +107,13 @@ def test_a_kautz_graph() -> None:
 @pytest.mark.parametrize("size", [1, 2**10, 2**14, 2**20])
 @pytest.mark.parametrize("name", ["ring(5, bandwidth='10GB/s')", "kautz(2, 2, bandwidth='10GB/s')"])
 def test_no_other_price_proves_more(name: str, size: int) -> None:
-    problem, model = pose(name, "allreduce"), costs(gap_ns=300)
+    problem, model = make_problem(name, "allreduce"), costs(gap_ns=300)
     (bound,) = size_bounds(problem, None, [size], cost_model=model)
-    (proof,) = [one for one in bound.proofs if isinstance(one.witness, RelayedWitness)]
-    assert isinstance(proof.witness, RelayedWitness)
+    (proof,) = [one for one in bound.proofs if isinstance(one.witness, RelayedCertificate)]
+    assert isinstance(proof.witness, RelayedCertificate)
 
     def judged(worth: Fraction, time: Fraction) -> None:
-        only = SizeBound(size, "only", (SizeProof(time, RelayedWitness(worth)),))
+        only = SizeBound(size, "only", (SizeProof(time, RelayedCertificate(worth)),))
         check_size_bounds(problem.topology, problem.collective, model.protocols, [only])
 
     judged(proof.witness.worth_ns, proof.time)
@@ -130,11 +130,11 @@ def test_what_it_is_not_made_for() -> None:
         ("ring:4", "allgather", "are not counted"),
         ("dgx_h100:1", "allreduce", "may do what is counted"),
     ):
-        problem = pose(name, kind)
+        problem = make_problem(name, kind)
         assert (
             relayed_messages(message_terms(problem.topology, costs().protocols[0]), problem.collective)
             is None
         )
-        only = SizeBound(4, "only", (SizeProof(Fraction(0), RelayedWitness(Fraction(1))),))
+        only = SizeBound(4, "only", (SizeProof(Fraction(0), RelayedCertificate(Fraction(1))),))
         with pytest.raises(ScheduleError, match=words):
             check_size_bounds(problem.topology, problem.collective, costs().protocols, [only])

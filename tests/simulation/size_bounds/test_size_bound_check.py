@@ -10,21 +10,21 @@ from itertools import permutations, product
 import pytest
 
 from treadle.errors import ScheduleError
-from treadle.inputs.problem import pose
+from treadle.inputs.problem import make_problem
 from treadle.schedulers.bounds import find_bound
 from treadle.simulation.cost_models import as_cost_model
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
 from treadle.simulation.size_bounds.checked_fabric import CheckedFabric
 from treadle.simulation.size_bounds.problem_bounds import size_bounds
 from treadle.simulation.size_bounds.size_bound_check import check_size_bounds
-from treadle.simulation.size_bounds.size_witness import (
-    CrossingWitness,
-    GatheredWitness,
+from treadle.simulation.size_bounds.size_certificate import (
+    CrossingCertificate,
+    GatheredCertificate,
+    GrowthCertificate,
     GrowthClass,
-    GrowthWitness,
-    PairWitness,
+    PairCertificate,
+    ReachCertificate,
     ReachClass,
-    ReachWitness,
     SizeBound,
     SizeProof,
 )
@@ -97,7 +97,7 @@ def best_by_force(near: ClassCost, far: ClassCost) -> int:
 def test_all_ways_to_tell_four_ranks(near: tuple[int, int], far: tuple[int, int]) -> None:
     costs = ClassCost(*near), ClassCost(*far)
     model = CostModel("tiny", "made up", (Protocol("only", *costs),))
-    (bound,) = size_bounds(pose(two_boxes(), "broadcast"), None, [1], cost_model=model)
+    (bound,) = size_bounds(make_problem(two_boxes(), "broadcast"), None, [1], cost_model=model)
     reach = bound.time_by("reach")
     assert reach is not None
     least = Fraction(best_by_force(*costs), 10**9)
@@ -105,13 +105,13 @@ def test_all_ways_to_tell_four_ranks(near: tuple[int, int], far: tuple[int, int]
 
 
 def bound_of(kind: str) -> tuple[SizeBound, Protocol]:
-    problem, model = pose("dgx_a100:2", kind), as_cost_model("reference")
+    problem, model = make_problem("dgx_a100:2", kind), as_cost_model("reference")
     (found,) = size_bounds(problem, find_bound(problem).witness, [2**22], cost_model=model)
     return found, model.protocols[0]
 
 
 def judged(kind: str, protocol: Protocol, *proofs: SizeProof) -> None:
-    problem = pose("dgx_a100:2", kind)
+    problem = make_problem("dgx_a100:2", kind)
     ordered = tuple(sorted(proofs, key=lambda proof: -proof.time))
     bound = SizeBound(2**22, protocol.name, ordered)
     check_size_bounds(problem.topology, problem.collective, [protocol], [bound])
@@ -126,7 +126,7 @@ def test_a_nanosecond_more_is_refused(kind: str) -> None:
     assert {proof.witness.kind for proof in found.proofs} == {"crossing", "distance", "reach"} | more
     judged(kind, protocol, *found.proofs)
     for proof in found.proofs:
-        late = 4 * proof.witness.step_ns if isinstance(proof.witness, GrowthWitness) else 1
+        late = 4 * proof.witness.step_ns if isinstance(proof.witness, GrowthCertificate) else 1
         with pytest.raises(ScheduleError, match="size bound: "):
             judged(kind, protocol, replace(proof, time=proof.time + Fraction(late, 10**9)))
 
@@ -135,11 +135,11 @@ def test_false_witnesses_are_refused() -> None:
     found, protocol = bound_of("broadcast")
     by_kind = {proof.witness.kind: proof for proof in found.proofs}
     reach = by_kind["reach"].witness
-    assert isinstance(reach, ReachWitness)
+    assert isinstance(reach, ReachCertificate)
     assert isinstance(reach.far, ReachClass)
     wrong = [
-        PairWitness(1, 5),
-        PairWitness(0, 99),
+        PairCertificate(1, 5),
+        PairCertificate(0, 99),
         replace(reach, source=3),
         replace(reach, count=17),
         replace(reach, box_ranks=7),
@@ -152,7 +152,7 @@ def test_false_witnesses_are_refused() -> None:
         with pytest.raises(ScheduleError, match="size bound: "):
             judged("broadcast", protocol, SizeProof(Fraction(1, 10**9), witness))
     (grown,) = [proof.witness for proof in bound_of("allreduce")[0].proofs if proof.witness.kind == "growth"]
-    assert isinstance(grown, GrowthWitness)
+    assert isinstance(grown, GrowthCertificate)
     assert isinstance(grown.near, GrowthClass)
     assert grown.leaving_bytes_per_s == 16 * 25 * 10**9
     for false in (
@@ -168,19 +168,19 @@ def test_false_witnesses_are_refused() -> None:
             judged("allreduce", protocol, SizeProof(Fraction(1, 10**9), false))
     with pytest.raises(ScheduleError, match="is not counted"):
         judged("reduce-scatter", protocol, SizeProof(Fraction(1, 10**9), grown))
-    for nodes in ((), tuple(range(pose("dgx_a100:2", "broadcast").topology.n_nodes))):
+    for nodes in ((), tuple(range(make_problem("dgx_a100:2", "broadcast").topology.n_nodes))):
         with pytest.raises(ScheduleError, match="nothing leaves"):
-            judged("allreduce", protocol, SizeProof(Fraction(1, 10**9), GatheredWitness(nodes)))
+            judged("allreduce", protocol, SizeProof(Fraction(1, 10**9), GatheredCertificate(nodes)))
     with pytest.raises(ScheduleError, match="is not counted"):
-        judged("broadcast", protocol, SizeProof(Fraction(1, 10**9), GatheredWitness((0,))))
+        judged("broadcast", protocol, SizeProof(Fraction(1, 10**9), GatheredCertificate((0,))))
     crossing = by_kind["crossing"].witness
-    assert isinstance(crossing, CrossingWitness)
+    assert isinstance(crossing, CrossingCertificate)
     with pytest.raises(ScheduleError):  # a cut is none of an allreduce
         judged("allreduce", protocol, SizeProof(Fraction(1, 10**9), crossing))
     with pytest.raises(ScheduleError, match="first proof is not the latest"):
         check_size_bounds(
-            pose("dgx_a100:2", "broadcast").topology,
-            pose("dgx_a100:2", "broadcast").collective,
+            make_problem("dgx_a100:2", "broadcast").topology,
+            make_problem("dgx_a100:2", "broadcast").collective,
             [protocol],
             [SizeBound(2**22, protocol.name, found.proofs[::-1])],
         )

@@ -99,7 +99,7 @@ def test_an_alltoall_has_a_bundle_for_each_sender_and_passes_through_ranks() -> 
     assert other.routes == ((1, (4, 1)),)
     assert second == pytest.approx(4 * (16 + 2))
     assert dict(other.loads) == {4: 4, 1: 4}
-    assert [one.share(root) for root in one.roots] == [Fraction(1, 14), Fraction(1, 14)]
+    assert [one.root_fraction(root) for root in one.roots] == [Fraction(1, 14), Fraction(1, 14)]
 
 
 def test_edges_of_trees_end_at_ranks_but_go_through_forwarders() -> None:
@@ -146,7 +146,7 @@ def test_roots_and_what_each_has(
 ) -> None:
     one = network(Collective(kind, (2, 0, 1), root, weights))
     assert one.roots == roots
-    assert [one.share(root) for root in roots] == shares
+    assert [one.root_fraction(root) for root in roots] == shares
     assert [root for root, _, _ in one.cheapest(PRICES)] == roots
 
 

@@ -13,20 +13,20 @@ from treadle.schedules.alltoall.routes import MAX_UNITS, RouteSchedule
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule
 from treadle.synthesis.jobs.job_network import SpanningTree
+from treadle.synthesis.jobs.job_paths import JobPath, JobPaths
 from treadle.synthesis.jobs.job_schedules import schedule_of
-from treadle.synthesis.jobs.whole_ways import JobWay, JobWays
 from treadle.topologies import parse
 
 HALF = Fraction(1, 2)
 
 
-def way_of(kind: CollectiveKind, root: int, *, reduce: SpanningTree, broadcast: SpanningTree) -> JobWay:
-    return JobWay(
+def way_of(kind: CollectiveKind, root: int, *, reduce: SpanningTree, broadcast: SpanningTree) -> JobPath:
+    return JobPath(
         root, None, HALF, {}, reduce if kind.reduces else None, broadcast if kind.broadcasts else None
     )
 
 
-def trees(kind: CollectiveKind) -> JobWays:
+def trees(kind: CollectiveKind) -> JobPaths:
     """Two ways on ranks 0, 1, 2 of a ring; links 0, 1: 0 to 1, 1 to 0; the numbers matter to nobody here."""
     out = SpanningTree((-1, 0, 1), {1: (0,), 2: (2, 4)})
     back = SpanningTree((-1, 0, 0), {1: (1,), 2: (5,)})
@@ -34,9 +34,9 @@ def trees(kind: CollectiveKind) -> JobWays:
     ways = (
         way_of(kind, 2, reduce=other, broadcast=other),
         way_of(kind, 0, reduce=back, broadcast=out),
-        JobWay(1, None, Fraction(0), {}),
+        JobPath(1, None, Fraction(0), {}),
     )
-    return JobWays(Collective(kind, (0, 1, 2)), ways, {None: 3}, 3)
+    return JobPaths(Collective(kind, (0, 1, 2)), ways, {None: 3}, 3)
 
 
 def rows(forest: object) -> list[object]:
@@ -72,18 +72,18 @@ def test_up_to_so_many_trees_are_scheduled() -> None:
         schedule_of(ring, job, [2**50 - 1, 2, 0], Fraction(1))
 
 
-def routes() -> JobWays:
+def routes() -> JobPaths:
     """On a bidirectional ring of 4: from 0 to 2 both ways round, and from 3 to 0."""
     ring = parse("ring(4)")
     link = {(int(t), int(h)): i for i, (t, h) in enumerate(zip(ring.tails, ring.heads, strict=True))}
     one, other, back = ((link[0, 1], link[1, 2]), (link[0, 3], link[3, 2]), (link[3, 0],))
     ways = (
-        JobWay(3, 12, Fraction(1), {}, path=back, target=0),
-        JobWay(0, 2, HALF, {}, path=other, target=2),
-        JobWay(0, 2, HALF, {}, path=one, target=2),
-        JobWay(0, 1, HALF, {}, path=one[:1], target=1),
+        JobPath(3, 12, Fraction(1), {}, path=back, target=0),
+        JobPath(0, 2, HALF, {}, path=other, target=2),
+        JobPath(0, 2, HALF, {}, path=one, target=2),
+        JobPath(0, 1, HALF, {}, path=one[:1], target=1),
     )
-    return JobWays(Collective(CollectiveKind.ALLTOALL, (0, 1, 2, 3)), ways, {}, 4)
+    return JobPaths(Collective(CollectiveKind.ALLTOALL, (0, 1, 2, 3)), ways, {}, 4)
 
 
 def test_routes_keep_pairs_units_and_links() -> None:

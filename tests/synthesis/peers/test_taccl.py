@@ -9,7 +9,7 @@ import pytest
 
 from treadle import planning
 from treadle.errors import ScheduleError
-from treadle.inputs.problem import pose
+from treadle.inputs.problem import make_problem
 from treadle.schedulers.generation import generate
 from treadle.schedulers.schedulers import find_scheduler
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
@@ -67,7 +67,7 @@ def test_routes_load_links_as_little_as_any(fabric: str, chunks: int, load: int)
 )
 @pytest.mark.parametrize("kind", ["allgather", "reduce-scatter", "allreduce", "alltoall"])
 def test_every_collective_is_served(fabric: str, kind: str) -> None:
-    problem = pose(fabric, kind)
+    problem = make_problem(fabric, kind)
     scheduler = find_scheduler("taccl-alltoall" if kind == "alltoall" else "taccl")
     schedule = generate(problem, scheduler).schedule
     assert verify(problem.topology, problem.collective, schedule).is_ok

@@ -10,7 +10,7 @@ import pytest
 
 from treadle import planning
 from treadle.errors import ScheduleError
-from treadle.inputs.problem import pose
+from treadle.inputs.problem import make_problem
 from treadle.schedules.trees.forest import Forest
 from treadle.synthesis.peers.tto import tto
 from treadle.verification.schedules import verify
@@ -33,7 +33,7 @@ def test_without_a_corner_the_trees_share_no_link(side: int) -> None:
     """The paper's claim, whichever corner forwards; both ways together a link carries two units of three."""
     for corner in corners(side):
         ranks = [node for node in range(side * side) if node != corner]
-        problem = pose(f"mesh({side}, {side})", "allreduce", ranks=ranks, forward=True)
+        problem = make_problem(f"mesh({side}, {side})", "allreduce", ranks=ranks, forward=True)
         schedule = tto(problem.topology, problem.collective)
         report = verify(problem.topology, problem.collective, schedule)
         assert report.violations == ()
@@ -47,7 +47,7 @@ def test_without_a_corner_the_trees_share_no_link(side: int) -> None:
 def test_the_trees_of_three_by_three() -> None:
     """By hand: rows 0 to 2, columns 0 to 2, corner 6 (last row, first column) forwards."""
     ranks = [node for node in range(9) if node != 6]
-    problem = pose("mesh(3, 3)", "allreduce", ranks=ranks, forward=True)
+    problem = make_problem("mesh(3, 3)", "allreduce", ranks=ranks, forward=True)
     forest = tto(problem.topology, problem.collective).broadcast
     assert forest is not None
     names = np.array([*problem.collective.ranks, -1])
@@ -78,7 +78,7 @@ def test_other_fabrics_are_refused() -> None:
         ("dgx_a100(1)", {}),
         ("mesh(3, 3)", {"ranks": [0, 1, 2, 3, 5, 6, 7, 8], "forward": True}),
     ):
-        problem = pose(fabric, "allreduce", **options)  # type: ignore[arg-type]
+        problem = make_problem(fabric, "allreduce", **options)  # type: ignore[arg-type]
         with pytest.raises(ScheduleError, match="tto: "):
             planning.solve(problem.topology, problem.collective, algorithm="tto")
     with pytest.raises(ScheduleError, match="allgather is not supported"):

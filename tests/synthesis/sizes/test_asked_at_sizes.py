@@ -14,14 +14,14 @@ from treadle.schedules.collective import Collective, CollectiveKind, on_all_rank
 from treadle.synthesis.sizes import (
     axis_exchange,
     box_trees,
-    breadth_first_pieces,
+    breadth_first_chunks,
     factor_allreduce,
     factor_exchange,
-    scatter_pieces,
+    scatter_chunks,
     spanning_exchanges,
     two_rounds,
 )
-from treadle.synthesis.sizes.box_carriers import even_boxes
+from treadle.synthesis.sizes.leaders import even_boxes
 from treadle.synthesis.sizes.routed_rounds import sides_are_powers_of_two
 from treadle.synthesis.sizes.spanning_exchanges import few_ranks, mixed_radix, not_too_many, rail_bruck
 from treadle.topologies import parse
@@ -100,8 +100,8 @@ def test_trials_of_axes() -> None:
 def test_trials_of_pieces_and_trees() -> None:
     fabric = linked_boxes(2, 4)
     for scheduler, trials in (
-        (scatter_pieces.scatter_pieces, [{"chunks": c} for c in (2, 8, 16, 32)]),
-        (breadth_first_pieces.bfb_pieces, [{"parts": 5}, {"parts": 5, "chunks": 1}]),
+        (scatter_chunks.scatter_chunks, [{"chunks": c} for c in (2, 8, 16, 32)]),
+        (breadth_first_chunks.bfb_chunks, [{"parts": 5}, {"parts": 5, "chunks": 1}]),
     ):
         assert vars(scheduler)["options_at_sizes"] == trials
     plain = [{"chunks": 1}, {"trees": 1, "chunks": 1}, {"trees": 1}, {"chunks": 16}]
@@ -132,7 +132,7 @@ def test_schedulers_look_at_the_number_of_ranks_themselves(monkeypatch: pytest.M
         ("mixed-radix", lambda: mixed_radix(six, everyone(six))),
         ("rail-bruck", lambda: rail_bruck(boxes, everyone(boxes))),
         ("factor-allreduce", lambda: factor_allreduce.factor_allreduce(six, everyone(six))),
-        ("scatter-pieces", lambda: scatter_pieces.scatter_pieces(boxes, everyone(boxes, K.REDUCE_SCATTER))),
+        ("scatter-pieces", lambda: scatter_chunks.scatter_chunks(boxes, everyone(boxes, K.REDUCE_SCATTER))),
     ]
     for name, call in calls:
         with pytest.raises(ScheduleError, match=f"^{name}: expected at most 5 ranks, found 6$"):
@@ -144,7 +144,7 @@ def test_schedulers_look_at_the_number_of_ranks_themselves(monkeypatch: pytest.M
     with pytest.raises(ScheduleError, match=r"^axis-exchange: expected at most 5 ranks, found 6$"):
         axis_exchange.axis_exchange(torus, everyone(torus))
     with pytest.raises(ScheduleError, match=r"^bfb-pieces: expected at most 5 ranks, found 6$"):
-        breadth_first_pieces.bfb_pieces(torus, everyone(torus))
+        breadth_first_chunks.bfb_chunks(torus, everyone(torus))
 
 
 def test_refusals_of_boxes_and_sides() -> None:
@@ -155,8 +155,8 @@ def test_refusals_of_boxes_and_sides() -> None:
     assert words(in_boxes(3, 3)) == "expected boxes of one even size, found 3"
     assert words(in_boxes(4, 2, 2)) == "expected boxes of one even size, found 2, 4"
     four, five = in_boxes(2, 2, 2, 2), in_boxes(2, 2, 2, 2, 2)
-    assert scatter_pieces.few_boxes(four, everyone(four)) is None
-    assert str(scatter_pieces.few_boxes(five, everyone(five))) == "expected at most 4 boxes, found 5"
+    assert scatter_chunks.few_boxes(four, everyone(four)) is None
+    assert str(scatter_chunks.few_boxes(five, everyone(five))) == "expected at most 4 boxes, found 5"
     several = spanning_exchanges.several_boxes
     assert several(four, everyone(four)) is None
     flat = on_a_switch(4)

@@ -8,7 +8,7 @@ import pytest
 from treadle.errors import ScheduleError
 from treadle.planning import run, simulate, solve
 from treadle.schedules.steps.steps import StepSchedule
-from treadle.synthesis.sizes.box_carriers import _across
+from treadle.synthesis.sizes.leaders import _across
 
 ODD = [0, 4, 28, 1020, 4 * 997]
 

@@ -103,14 +103,14 @@ def test_forms_of_ways_and_twins_are_checked() -> None:
     for change, expected in (
         ({"way_offset": steps.way_offset[:-1]}, "way_offset must rise from 0"),
         ({"way_offset": []}, "way_links or way_kinds without way_offset"),
-        ({"link": steps.link + steps.n_ways}, "link: found"),
+        ({"link": steps.link + steps.n_paths}, "link: found"),
         ({"twins": [4, 4]}, "twins: found 4, expected 0 to 3"),
         ({"twins": [1, 2, 3]}, "3 further owners, expected as many for each shard"),
     ):
         with pytest.raises(ScheduleError, match=expected):
             replace(steps, **change)  # type: ignore[arg-type]
     assert reverse(reverse(steps)) == steps
-    assert reverse(steps).way(0).tolist() == steps.way(0).tolist()[::-1]
+    assert reverse(steps).path(0).tolist() == steps.path(0).tolist()[::-1]
     with pytest.raises(ScheduleError, match="must have the same paths"):
         combine([steps, replace(steps, way_links=steps.way_links[::-1].copy())])
 
@@ -135,7 +135,7 @@ def test_boxes_by_default_and_what_is_refused() -> None:
     fabric = parse("dgx_a100_flat(3, gpus_per_box=2)")
     schedule = factor_allreduce(fabric, on_all_ranks(fabric, K.ALLREDUCE))
     assert schedule.reduce is not None
-    assert [homes.tolist() for homes in schedule.reduce.all_homes] == [[0, 1], [2, 3], [4, 5]]
+    assert [homes.tolist() for homes in schedule.reduce.all_owners] == [[0, 1], [2, 3], [4, 5]]
     assert schedule.n_steps == 3
     flat = on_a_switch(6)
     assert factor_allreduce(flat, on_all_ranks(flat, K.ALLREDUCE)).n_steps == 1

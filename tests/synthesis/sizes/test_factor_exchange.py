@@ -33,7 +33,7 @@ def all_right(fabric: Topology, collective: Collective, schedule: ExchangeSchedu
     for step in range(sends.n_steps):
         before, moved = at.copy(), set()
         for send in range(*sends.span(step).indices(sends.n_sends)):
-            links, shard = sends.way(int(sends.link[send])).tolist(), int(sends.shard[send])
+            links, shard = sends.path(int(sends.link[send])).tolist(), int(sends.shard[send])
             tail, head = rank_of[int(fabric.tails[links[0]])], rank_of[int(fabric.heads[links[-1]])]
             if before[shard] != tail or shard in moved or tail == schedule.targets[shard]:
                 return False
@@ -66,7 +66,7 @@ def test_the_verifier_agrees_with_slow_moves_on_mutants() -> None:
     for _ in range(200):
         send, column = int(chance.integers(sends.n_sends)), str(chance.choice(["link", "shard"]))
         values = getattr(sends, column).copy()
-        values[send] = chance.integers(sends.n_ways if column == "link" else sends.n_shards)
+        values[send] = chance.integers(sends.n_paths if column == "link" else sends.n_shards)
         mutant = replace(schedule, sends=replace(sends, **{column: values}))
         verdicts.append(verify(fabric, collective, mutant).is_ok)
         assert verdicts[-1] == all_right(fabric, collective, mutant)

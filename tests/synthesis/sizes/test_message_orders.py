@@ -13,13 +13,13 @@ from treadle.schedules.collective import Collective, CollectiveKind, on_all_rank
 from treadle.schedules.steps.steps import Steps
 from treadle.schedules.trees.forest import Direction, TreeSpec, forest_from_trees
 from treadle.synthesis.sizes.axis_exchange import axis_exchange
-from treadle.synthesis.sizes.box_carriers import box_carriers
 from treadle.synthesis.sizes.box_trees import steps_of_trees
 from treadle.synthesis.sizes.exchanges import bruck, direct, far_first, on_axis, ring, sends_of
 from treadle.synthesis.sizes.factor_allreduce import factor_allreduce
 from treadle.synthesis.sizes.factor_exchange import factor_exchange
+from treadle.synthesis.sizes.leaders import leader_rounds
 from treadle.synthesis.sizes.routed_rounds import _on_torus, _swinging, _trebling
-from treadle.synthesis.sizes.scatter_pieces import gather_pieces, scatter_pieces
+from treadle.synthesis.sizes.scatter_chunks import gather_chunks, scatter_chunks
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 
@@ -33,7 +33,7 @@ def rows(fabric: Topology, steps: Steps | None, *, chunks: bool = False) -> list
     rank = {node: number for number, node in enumerate(fabric.compute_nodes.tolist())}
     found = []
     for send, step in enumerate(steps.send_steps().tolist()):
-        links = steps.way(int(steps.link[send]))
+        links = steps.path(int(steps.link[send]))
         ends = rank[int(fabric.tails[links[0]])], rank[int(fabric.heads[links[-1]])]
         part = (int(steps.low[send]), int(steps.high[send])) if chunks else ()
         found.append((step, int(steps.shard[send]), *ends, *part))
@@ -145,7 +145,7 @@ def test_axes_are_gone_through_in_turn(sides: tuple[int, ...], exchanged: tuple[
 def test_carriers_and_receivers_of_three_boxes() -> None:
     """Boxes of ranks 0 to 3, 4 to 7 and 8 to 11; first the lower halves carry for the upper ones."""
     fabric = in_boxes(4, 4, 4)
-    made = box_carriers(fabric, on_all_ranks(fabric, K.ALLREDUCE))
+    made = leader_rounds(fabric, on_all_ranks(fabric, K.ALLREDUCE))
     sums = rows(fabric, made.reduce)
 
     def pairs(step: int, half: int) -> list[Row]:
@@ -167,7 +167,7 @@ def test_carriers_and_receivers_of_three_boxes() -> None:
         *((0, 1, sender, target) for sender, target in own),
     ]
     assert made.reduce is not None
-    assert [homes.tolist() for homes in made.reduce.all_homes] == [
+    assert [homes.tolist() for homes in made.reduce.all_owners] == [
         [rank, turned[rank]] for rank in (2, 3, 6, 7, 10, 11)
     ]
 
@@ -189,9 +189,9 @@ def test_pieces_for_other_boxes_come_before_the_box_s_own(pieces: int | None) ->
             expected.append((step + 1, homes[box][1], other, homes[box][1], piece, piece + 1))
     for one, other in boxes:
         expected += [(2 * count, other, one, other, 0, count), (2 * count, one, other, one, 0, count)]
-    made = scatter_pieces(fabric, on_all_ranks(fabric, K.REDUCE_SCATTER), chunks=pieces)
+    made = scatter_chunks(fabric, on_all_ranks(fabric, K.REDUCE_SCATTER), chunks=pieces)
     assert rows(fabric, made.reduce, chunks=True) == sorted(expected, key=lambda row: row[0])
-    turned = gather_pieces(fabric, on_all_ranks(fabric, K.ALLGATHER), chunks=pieces).broadcast
+    turned = gather_chunks(fabric, on_all_ranks(fabric, K.ALLGATHER), chunks=pieces).broadcast
     last = 2 * count
     assert sorted(rows(fabric, turned, chunks=True)) == sorted(
         (last - step, shard, target, sender, *part) for step, shard, sender, target, *part in expected
@@ -200,7 +200,7 @@ def test_pieces_for_other_boxes_come_before_the_box_s_own(pieces: int | None) ->
 
 def test_ranks_of_a_box_of_three_begin_with_the_one_after_them() -> None:
     fabric = in_boxes(3, 3)
-    made = scatter_pieces(fabric, on_all_ranks(fabric, K.REDUCE_SCATTER), chunks=1).reduce
+    made = scatter_chunks(fabric, on_all_ranks(fabric, K.REDUCE_SCATTER), chunks=1).reduce
     last = [row[1:] for row in rows(fabric, made) if row[0] == 1][6:]
     assert last == [
         *((1, 0, 1), (2, 1, 2), (0, 2, 0), (4, 3, 4), (5, 4, 5), (3, 5, 3)),

@@ -76,7 +76,7 @@ def test_distances_of_swing() -> None:
         of_first = [
             int(link) for link, low in zip(steps.link[span], steps.low[span], strict=True) if low == 0
         ]
-        ways = [steps.way(link) for link in of_first if fabric.tails[steps.way(link)[0]] == 0]
+        ways = [steps.path(link) for link in of_first if fabric.tails[steps.path(link)[0]] == 0]
         found.append({int(fabric.heads[way[-1]]) for way in ways})
     assert found == [{16 - 5}, {3}, {16 - 1}, {1}]
 
@@ -101,7 +101,7 @@ def test_damaged_ones_are_refused(name: str) -> None:
         mutant = replace(entry.schedule, reduce=replace(steps, step_offset=offset, **columns))
         assert not verify(fabric, collective, mutant).is_ok
         link = steps.link.copy()
-        link[send] = (link[send] + 1 + chance.integers(steps.n_ways - 1)) % steps.n_ways
+        link[send] = (link[send] + 1 + chance.integers(steps.n_paths - 1)) % steps.n_paths
         assert not verify(fabric, collective, replace(entry.schedule, reduce=replace(steps, link=link))).is_ok
 
 

@@ -9,7 +9,7 @@ from treadle.errors import ScheduleError
 from treadle.planning import simulate, solve, solve_sizes
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.step_transforms import reverse
-from treadle.synthesis.sizes.scatter_pieces import gather_pieces, scatter_pieces
+from treadle.synthesis.sizes.scatter_chunks import gather_chunks, scatter_chunks
 from treadle.topologies import parse
 
 
@@ -27,7 +27,7 @@ def test_it_is_as_fast_as_the_allgather() -> None:
 @pytest.mark.parametrize("pieces", [1, 3])
 def test_what_stays_in_the_box_comes_last(pieces: int) -> None:
     topology = parse("dgx_a100(3, 2)")
-    steps = scatter_pieces(
+    steps = scatter_chunks(
         topology, on_all_ranks(topology, CollectiveKind.REDUCE_SCATTER), chunks=pieces
     ).reduce
     assert steps is not None
@@ -43,9 +43,9 @@ def test_what_stays_in_the_box_comes_last(pieces: int) -> None:
 @pytest.mark.parametrize("fabric", ["dgx_a100(3, 2)", "mi250(2)"])
 def test_the_allgather_is_the_same_turned_round_and_takes_as_long(fabric: str) -> None:
     topology = parse(fabric)
-    gather = gather_pieces(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER), chunks=2).broadcast
+    gather = gather_chunks(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER), chunks=2).broadcast
     assert gather is not None
-    scatter = scatter_pieces(
+    scatter = scatter_chunks(
         topology.transpose(), on_all_ranks(topology, CollectiveKind.REDUCE_SCATTER), chunks=2
     ).reduce
     assert reverse(gather) == scatter
@@ -73,6 +73,6 @@ def test_it_is_what_two_boxes_of_sparse_links_want_at_small_sizes() -> None:
 def test_many_boxes_are_refused() -> None:
     topology = parse("dgx_a100(5, 2)")
     with pytest.raises(ScheduleError, match="gather-pieces: expected at most 4 boxes, found 5"):
-        gather_pieces(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER))
+        gather_chunks(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER))
     with pytest.raises(ScheduleError, match="at most 4 boxes, found 5"):
-        scatter_pieces(topology, on_all_ranks(topology, CollectiveKind.REDUCE_SCATTER))
+        scatter_chunks(topology, on_all_ranks(topology, CollectiveKind.REDUCE_SCATTER))

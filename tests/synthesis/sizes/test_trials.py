@@ -20,13 +20,13 @@ def test_trials_are_right_schedules(fabric: Topology) -> None:
     for record in schedulers(plug_ins=False):
         for kind in record.collectives:
             collective = on_all_ranks(fabric, kind) if kind in _ALL else None
-            if collective is None or record.refusal(fabric, collective) is not None:
+            if collective is None or record.unsupported(fabric, collective) is not None:
                 continue
             first, *others = record.trials(fabric, collective)
             assert first == {}
             assert len(others) == len({str(sorted(one.items())) for one in others})
             for options in others:
-                assert set(options) <= set(record.heeded)
+                assert set(options) <= set(record.supported_options)
                 found = solve(fabric, kind, algorithm=record.name, **options)  # type: ignore[arg-type]
                 assert found.report.is_ok
 

@@ -94,8 +94,8 @@ def test_ways_stay_in_boxes() -> None:
     assert isinstance(entry.schedule, StepSchedule)
     fabric, lengths = parse("mi250(2)"), set()
     for steps in entry.schedule.phases:
-        for number in range(steps.n_ways):
-            links = steps.way(number)
+        for number in range(steps.n_paths):
+            links = steps.path(number)
             nodes = [fabric.node_names[node] for node in (fabric.tails[links[0]], *fabric.heads[links])]
             is_within = len({name.partition(".")[0] for name in (nodes[0], nodes[-1])}) == 1
             assert ("ib0" in nodes) != is_within

@@ -21,11 +21,11 @@ from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.plan_files.archive import dump_plan, parse_plan
 from treadle.schedules.steps import step_cost
-from treadle.schedules.steps.steps import StepSchedule, WayKind, steps_from_sends
+from treadle.schedules.steps.steps import PathKind, StepSchedule, steps_from_sends
 from treadle.schedules.transfer import transfer_schedule
 from treadle.schedules.trees.forest import Direction
 from treadle.simulation.simulation_options import Sharing, SimulationOptions
-from treadle.synthesis.steps.asked_switches import ask_switches
+from treadle.synthesis.steps.gpu_initiated import use_in_network
 from treadle.verification.schedules import verify
 
 K = CollectiveKind
@@ -33,10 +33,10 @@ ODD = [0, 4, 28, 1020, 4 * 997]
 REFERENCE = "reference"
 
 
-def kinds(schedule: StepSchedule) -> list[dict[WayKind, int]]:
+def kinds(schedule: StepSchedule) -> list[dict[PathKind, int]]:
     """How many sends of each kind each phase has."""
     return [
-        {kind: int(np.sum(steps.way_kinds[steps.link] == kind)) for kind in WayKind if steps.has_operations}
+        {kind: int(np.sum(steps.way_kinds[steps.link] == kind)) for kind in PathKind if steps.has_operations}
         for steps in schedule.phases
     ]
 
@@ -45,15 +45,15 @@ def test_what_costs_fewer_links_becomes_an_operation() -> None:
     """Boxes of four: 12 sums and 12 copies in each; across, and in boxes of three, sends are as they were."""
     schedule = asked(asking_boxes(2, 4))
     assert kinds(schedule) == [
-        {WayKind.PLAIN: 8, WayKind.COPY: 0, WayKind.SUM: 24},
-        {WayKind.PLAIN: 0, WayKind.COPY: 24, WayKind.SUM: 0},
+        {PathKind.PLAIN: 8, PathKind.COPY: 0, PathKind.SUM: 24},
+        {PathKind.PLAIN: 0, PathKind.COPY: 24, PathKind.SUM: 0},
     ]
     in_full = asked(asking_boxes(2, 4), factors=(4, 2), exchanged=(1, 2))
-    assert kinds(in_full)[0] == {WayKind.PLAIN: 8, WayKind.COPY: 0, WayKind.SUM: 24}
+    assert kinds(in_full)[0] == {PathKind.PLAIN: 8, PathKind.COPY: 0, PathKind.SUM: 24}
     assert kinds(asked(asking_boxes(2, 2))) == [{}, {}]
     plain = in_boxes(4, 4)
     whole = asked(plain)
-    assert ask_switches(plain, on_all_ranks(plain, K.ALLREDUCE), whole) is whole
+    assert use_in_network(plain, on_all_ranks(plain, K.ALLREDUCE), whole) is whole
     assert kinds(whole) == [{}, {}]
 
 
@@ -62,7 +62,7 @@ def test_a_switch_that_only_copies_copies_sums_too() -> None:
     fabric = replace(asking_boxes(1, 5), aggregation=np.zeros(7, dtype=np.bool_))
     collective = on_all_ranks(fabric, K.ALLREDUCE)
     schedule = asked(fabric, factors=(5,), exchanged=(1,))
-    assert kinds(schedule)[0] == {WayKind.PLAIN: 0, WayKind.COPY: 20, WayKind.SUM: 0}
+    assert kinds(schedule)[0] == {PathKind.PLAIN: 0, PathKind.COPY: 20, PathKind.SUM: 0}
     assert verify(fabric, collective, schedule).is_ok
     inputs = [np.arange(29, dtype=np.int32) + 37 * rank for rank in range(5)]
     for output in execute(lower(fabric, collective, schedule), inputs):
@@ -108,7 +108,7 @@ def test_an_operation_is_of_one_step() -> None:
         steps_from_sends(Direction.BROADCAST, 5, 1, sends, homes=[0]),
         way_offset=frozen([0, 2, 4, 6, 8], np.int64),
         way_links=frozen([0, 5, 0, 9, 0, 13, 0, 17], np.int32),
-        way_kinds=frozen([WayKind.COPY] * 4, np.int32),
+        way_kinds=frozen([PathKind.COPY] * 4, np.int32),
     )
     schedule = StepSchedule(K.BROADCAST, broadcast=steps)
     collective = on_all_ranks(fabric, K.BROADCAST, root=0)

@@ -12,10 +12,10 @@ from treadle.errors import ScheduleError, TopologyError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.steps.steps import Steps, steps_from_sends
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.steps.baselines import both_ways as both_ways_module
+from treadle.synthesis.steps.baselines import bidirectional as both_ways_module
+from treadle.synthesis.steps.baselines.bidirectional import all_nodes_in_order, check_sends
 from treadle.synthesis.steps.baselines.binary_tree_times import best_chunk_count, double_binary_tree_time_s
 from treadle.synthesis.steps.baselines.binary_trees import double_binary_tree_steps
-from treadle.synthesis.steps.baselines.both_ways import all_nodes_in_order, check_sends
 from treadle.synthesis.steps.baselines.full_exchange import _fold, bruck, recursive_doubling
 from treadle.synthesis.steps.baselines.ring_algorithms import ring_steps
 from treadle.synthesis.steps.baselines.roots import links_of_one_bandwidth, reduce_broadcast

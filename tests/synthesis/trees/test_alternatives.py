@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from treadle.planning import solve
-from treadle.refusal import Refusal
 from treadle.schedulers.solving import SolveResult
 from treadle.synthesis.trees.allreduce import bound
 from treadle.synthesis.trees.packers import packers
 from treadle.synthesis.trees.packers.packed import Packer
 from treadle.synthesis.trees.tight_cuts import layer_solution
 from treadle.topologies import Topology, TopologyBuilder, parse
+from treadle.unsupported import Unsupported
 
 GB = 10**9
 
@@ -64,7 +64,7 @@ def test_closed_forms_are_lower(form: str, monkeypatch: pytest.MonkeyPatch) -> N
     fabric, options = FORMS[form]
     topology = fabric()
     found = solve(topology, "allgather", **options)
-    monkeypatch.setattr(layer_solution, form, lambda *_: Refusal("left out"))
+    monkeypatch.setattr(layer_solution, form, lambda *_: Unsupported("left out"))
     check_lower(found, solve(topology, "allgather", **options))
 
 

@@ -13,7 +13,6 @@ import pytest
 from shortcuts.switched_ranks import in_boxes
 from treadle.context import TimeLimitError, start
 from treadle.errors import InfeasibleError
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.result import Bound, Result
 from treadle.synthesis.trees import pack_forest, tree_synthesis
@@ -24,6 +23,7 @@ from treadle.synthesis.trees.pipeline import synthesise
 from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
+from treadle.unsupported import Unsupported
 
 F = Fraction
 K = CollectiveKind
@@ -139,7 +139,7 @@ def test_of_both_the_faster_then_the_lower(
 @pytest.mark.parametrize(
     ("decomposed", "packer", "words"),
     [
-        (Refusal("no sets"), None, "failed: no sets"),
+        (Unsupported("no sets"), None, "failed: no sets"),
         (
             SimpleNamespace(n_layers=2),
             None,
@@ -287,10 +287,10 @@ def test_trees_are_routed_on_the_fabric_or_packed(
         searches.append(one)
         return one
 
-    monkeypatch.setattr(module, "route_low", route)
-    monkeypatch.setattr(module, "search_lower", search)
+    monkeypatch.setattr(module, "route_trees", route)
+    monkeypatch.setattr(module, "local_search", search)
     monkeypatch.setattr(module, "remove_switches", lambda *_, **__: graph)
-    monkeypatch.setattr(module, "pack_lowest", lambda *_, **__: grown)
+    monkeypatch.setattr(module, "pack_smallest_height", lambda *_, **__: grown)
     monkeypatch.setattr(module, "to_forest", lambda *_: "forest")
     problem = instance_of(DIRECT, on_all_ranks(DIRECT, K.BROADCAST, root=1))
     units: Any = SimpleNamespace(fixed=SimpleNamespace(trees=7), capacities="room")

@@ -140,7 +140,7 @@ def test_only_switches_need_balance(data: st.DataObject) -> None:
         result.schedule,
         claimed_algbw=result.bound.algbw,
         claimed_optimal_algbw=result.bound.algbw,
-        witness=result.bound.witness,
+        witness=result.bound.certificate,
     )
     assert not report.violations
 

@@ -10,7 +10,7 @@ import pytest
 
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.trees import heights as module
-from treadle.synthesis.trees.heights import lowest_height
+from treadle.synthesis.trees.heights import smallest_height
 from treadle.synthesis.trees.instance import Instance, instance_of
 from treadle.topologies.topology import TopologyBuilder
 
@@ -35,7 +35,7 @@ def problem_of(links: Sequence[Link], *, switches: str = "", ranks: str = "") ->
 
 
 def lowest(problem: Instance, multiplicities: Sequence[int], scale: int = 1) -> int:
-    return lowest_height(problem, np.array(multiplicities), problem.bandwidths * scale)
+    return smallest_height(problem, np.array(multiplicities), problem.bandwidths * scale)
 
 
 def test_distances_of_roots_that_have_trees() -> None:
@@ -114,7 +114,7 @@ def test_sets_that_some_tree_enters_once(size: int, slow: int, trees: int, heigh
     multiplicities = [0] * size + [trees] * 2
     # roots x and y reach everybody at once by links that are wide enough
     wide = np.where(problem.bandwidths == 40, 10**6, problem.bandwidths)
-    assert lowest_height(problem, np.array(multiplicities), wide) == height
+    assert smallest_height(problem, np.array(multiplicities), wide) == height
 
 
 def test_large_sets_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ def test_large_sets_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = np.where(problem.bandwidths == 40, 10**6, problem.bandwidths)
     for most, height in ((5, 3), (4, 1)):
         monkeypatch.setattr(module, "_LARGEST_SET", most)
-        assert lowest_height(problem, np.array([0] * 5 + [2, 2]), wide) == height
+        assert smallest_height(problem, np.array([0] * 5 + [2, 2]), wide) == height
 
 
 def test_of_very_many_ranks_some_roots_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ def test_of_very_many_ranks_some_roots_are_looked_at(monkeypatch: pytest.MonkeyP
     for few, height in ((1, 3), (2, 3), (3, 4), (6, 5)):  # c; c and d; c, b and e; all
         monkeypatch.setattr(module, "_FEW_ROOTS", few)
         assert lowest(line, [1] * 6) == height
-    assert lowest_height(line, np.array([0, 0, 1, 0, 0, 0]), line.bandwidths) == 4
+    assert smallest_height(line, np.array([0, 0, 1, 0, 0, 0]), line.bandwidths) == 4
 
 
 def test_a_rank_alone_has_no_height() -> None:

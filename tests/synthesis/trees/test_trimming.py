@@ -15,7 +15,7 @@ from treadle.cli.main import main
 from treadle.errors import InfeasibleError
 from treadle.planning import bound, solve
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.synthesis.trees import best_trimming, optimum
+from treadle.synthesis.trees import best_balancing, optimum
 from treadle.topologies import Topology, TopologyBuilder, save_topology, trimmed
 
 PHASES = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER)
@@ -78,7 +78,7 @@ def test_balanced_bandwidths_keep_the_highest_rate(kind: CollectiveKind) -> None
         except InfeasibleError:
             continue
         best = best_rate(topology, kinds)
-        found = best_trimming(topology, collective)
+        found = best_balancing(topology, collective)
         assert float(found.share * whole) == pytest.approx(best, rel=1e-9)
         assert np.all(found.bandwidths <= topology.bandwidths * found.scale)
         for relay in range(3, topology.n_nodes):

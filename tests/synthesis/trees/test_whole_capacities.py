@@ -11,10 +11,10 @@ import pytest
 
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.synthesis.trees import whole_capacities as module
+from treadle.synthesis.trees import integral_capacities as module
 from treadle.synthesis.trees.instance import Instance, find_violated_cut, instance_of
+from treadle.synthesis.trees.integral_capacities import best_balancing, capacities_within
 from treadle.synthesis.trees.switch_removal import unbalanced_relay
-from treadle.synthesis.trees.whole_capacities import best_trimming, capacities_within
 from treadle.topologies.topology import Topology, TopologyBuilder
 
 K = CollectiveKind
@@ -101,7 +101,7 @@ def test_bandwidths_that_a_switch_passes_on(
 ) -> None:
     topology = fabric_of([("a", "s", into), ("s", "b", out), ("a", "b", direct), ("b", "a", 50)])
     collective = Collective(K.ALLGATHER, tuple(topology.compute_nodes.tolist()), weights=(1, 0))
-    found = best_trimming(topology, collective)
+    found = best_balancing(topology, collective)
     assert found.bandwidths.tolist() == [*bandwidths, 50]
     assert (found.scale, found.share) == (1, share)
 
@@ -111,7 +111,7 @@ def test_what_is_cut_away_costs_least() -> None:
     links = [("a", "s", 4), ("s", "b", 3), ("s", "c", 3), ("b", "c", 9), ("c", "b", 9), ("b", "a", 9)]
     topology = fabric_of(links)
     collective = Collective(K.ALLGATHER, tuple(topology.compute_nodes.tolist()), weights=(1, 0, 0))
-    found = best_trimming(topology, collective)
+    found = best_balancing(topology, collective)
     # b and c take from each other: what leaves s counts once
     assert found.share == 1
     kept = found.bandwidths
@@ -126,9 +126,9 @@ def test_the_lesser_of_both_directions() -> None:
     topology = fabric_of(links)
     ranks = tuple(topology.compute_nodes.tolist())
     shares = {
-        kind: best_trimming(topology, Collective(kind, ranks)).share for kind in (K.ALLGATHER, K.ALLREDUCE)
+        kind: best_balancing(topology, Collective(kind, ranks)).share for kind in (K.ALLGATHER, K.ALLREDUCE)
     }
-    both = best_trimming(topology, Collective(K.ALLREDUCE, ranks))
+    both = best_balancing(topology, Collective(K.ALLREDUCE, ranks))
     assert shares[K.ALLGATHER] == 1  # 5 into c bind; one of six is taken off somewhere else
     assert 0 < both.share <= 1
     total = both.bandwidths.sum()
@@ -141,12 +141,12 @@ def test_no_way_out_of_large_fabrics(monkeypatch: pytest.MonkeyPatch) -> None:
     topology = fabric_of(links)
     ranks = tuple(topology.compute_nodes.tolist())
     collective = Collective(K.ALLGATHER, ranks, weights=(1, 0, 0))
-    found = best_trimming(topology, collective)
+    found = best_balancing(topology, collective)
     assert found.share == Fraction(1, 2)
     assert (found.bandwidths * 2 == np.array([2, 1, 1, 1, 10, 10]) * found.scale).all()
     monkeypatch.setattr(module, "MOST_LINKS", 5)
     with pytest.raises(InfeasibleError) as refused:
-        best_trimming(topology, collective)
+        best_balancing(topology, collective)
     assert str(refused.value) == (
         "odd: taking the least bandwidth away to balance switches and forwarders cuts ranks off, "
         "and of 6 links (at most 5) no better way is looked for"

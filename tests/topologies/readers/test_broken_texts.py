@@ -12,7 +12,7 @@ from samples.readers.reader_texts import TEXTS
 from treadle.errors import FormatError
 from treadle.planning import import_options
 from treadle.topologies import Topology
-from treadle.topologies.readers.imported import ImportOptions, SourceText
+from treadle.topologies.readers.imported import ImportOptions, SourceFile
 from treadle.topologies.readers.reader import HEAD_CHARACTERS, read_topology, topology_formats
 
 MUTANTS = 80
@@ -47,7 +47,7 @@ def options_of(name: str) -> ImportOptions:
 
 
 def read(name: str, text: str) -> Topology:
-    return RECORDS[name].imported(SourceText(text, "fabric"), options_of(name)).topology
+    return RECORDS[name].imported(SourceFile(text, "fabric"), options_of(name)).topology
 
 
 def mutant(text: str, draw: random.Random) -> str:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from treadle.errors import FormatError
-from treadle.topologies.readers.imported import SourceText
-from treadle.topologies.readers.yaml_text import MAX_DEPTH, parse_yaml
+from treadle.topologies.readers.imported import SourceFile
+from treadle.topologies.readers.yaml_source import MAX_DEPTH, parse_yaml
 
 
 def parsed(text: str) -> Any:
-    return parse_yaml(SourceText(text, "x.yml"))
+    return parse_yaml(SourceFile(text, "x.yml"))
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_few_micro_batches_never_fill_a_pipeline() -> None:
 def test_layers_of_stages() -> None:
     placed = PipelineCut((range(2), range(2, 3), range(3, 6), range(6, 7)), 2)
     assert [placed.stage_of(place) for place in range(7)] == [0, 0, 1, 0, 0, 0, 1]
-    assert [placed.places(stage) for stage in (0, 1)] == [[0, 1, 3, 4, 5], [2, 6]]
+    assert [placed.stage_layers(stage) for stage in (0, 1)] == [[0, 1, 3, 4, 5], [2, 6]]
 
 
 def turns(*layers: int) -> list[Turn]:

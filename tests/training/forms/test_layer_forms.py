@@ -15,7 +15,7 @@ from treadle.training.costs import AlphaBetaCosts
 from treadle.training.forms.axes import ParallelLayout
 from treadle.training.forms.layer_forms import layer_passes, with_quicker_order
 from treadle.training.forms.layer_passes import LayerAction, LayerSeconds
-from treadle.training.forms.share import share_of
+from treadle.training.forms.rank_part import rank_part
 from treadle.training.models.model_layer import Attended, ModelLayer, Saved, Weight, Work, WorkKind
 from treadle.training.models.zoo import zoo_model
 from treadle.training.timeline.task import Category
@@ -37,7 +37,7 @@ def passes(
     """Forward and backward pass in words: seconds, exchanges with their bytes, or both at once."""
     (layer,) = plain_layers(1, boundary_elements=10, **fields)
     chosen = TrainingOptions(kappa=1, element_bytes=1, **(options or {}))
-    share = share_of(ParallelLayout(mesh), chosen, ParallelLayout(mesh).replicas, {"": tokens})
+    share = rank_part(ParallelLayout(mesh), chosen, ParallelLayout(mesh).replicas, {"": tokens})
     found = layer_passes(layer, seconds, share)
     return [words(action) for action in found.forward], [words(action) for action in found.backward]
 
@@ -199,14 +199,14 @@ def test_the_quicker_order_of_exchange_and_gather_is_taken(inner: int, outer: in
     """Copies along the faster axis."""
     mesh = mesh_of(ep=4, tp=2)
     options = TrainingOptions(kappa=1, sequence_parallel=spread)
-    share = share_of(ParallelLayout(mesh), options, 4, {"": 8})
+    share = rank_part(ParallelLayout(mesh), options, 4, {"": 8})
     rates = {
         (kind, axes): rate for kind in CollectiveKind for axes, rate in ((("tp",), inner), (("ep",), outer))
     }
     layers = plain_layers(1, boundary_elements=10, **experts(reductions=1))
     found = with_quicker_order(share, layers, AlphaBetaCosts(0, rates)).options.expert_order
     assert found is (ExpertOrder.GATHER_FIRST if outer > inner else ExpertOrder.EXCHANGE_FIRST)
-    alone = share_of(ParallelLayout(mesh_of(ep=4)), options, 4, {"": 8})
+    alone = rank_part(ParallelLayout(mesh_of(ep=4)), options, 4, {"": 8})
     assert with_quicker_order(alone, layers, AlphaBetaCosts(0, {})) is alone
     assert with_quicker_order(share, plain_layers(1), AlphaBetaCosts(0, {})) is share
 
@@ -215,7 +215,7 @@ def test_copies_of_qwen3() -> None:
     """8 of ep with 8 sequences of 4096 tokens each: 268,435,456 bytes, and 8 copies of each token."""
     model = zoo_model("qwen3-235b-a22b")
     layer = next(layer for layer in model.layers if layer.exchanges)
-    share = share_of(ParallelLayout(mesh_of(ep=8, tp=8)), TrainingOptions(kappa=1), 64, {"": 4096})
+    share = rank_part(ParallelLayout(mesh_of(ep=8, tp=8)), TrainingOptions(kappa=1), 64, {"": 4096})
     found = layer_passes(layer, SECONDS, share)
     moved = {(str(one.kind), one.size_bytes) for action in found.forward if (one := action.exchange)}
     tokens, copies = 8 * 4096 * 4096 * 2, 8 * 8 * 4096 * 4096 * 2
@@ -314,14 +314,14 @@ def test_what_cannot_be_shared_is_refused() -> None:
     layout = ParallelLayout(mesh_of(dp=4, cp=4))
     options = TrainingOptions(kappa=1, micro_batches=2)
     with pytest.raises(ScheduleError, match=r"batch of 12: expected a multiple of 8 \(4 replicas"):
-        share_of(layout, options, 12, {"": 8})
+        rank_part(layout, options, 12, {"": 8})
     with pytest.raises(ScheduleError, match=r"sequences of 6 tokens: expected a multiple of cp, 4"):
-        share_of(layout, options, 8, {"": 6})
-    assert share_of(layout, options, 16, {"": 8}).rank_tokens("") == 4
+        rank_part(layout, options, 8, {"": 6})
+    assert rank_part(layout, options, 16, {"": 8}).rank_tokens("") == 4
 
 
 def test_weights_that_are_not_cut_are_whole_on_every_rank() -> None:
     layer = ModelLayer("l", weights=(Weight("norm", 6, split=False), Weight("w", 8)))
-    share = share_of(ParallelLayout(mesh_of(tp=4, fsdp=2)), TrainingOptions(kappa=1), 2, {"": 1})
+    share = rank_part(ParallelLayout(mesh_of(tp=4, fsdp=2)), TrainingOptions(kappa=1), 2, {"": 1})
     assert share.layer_elements(layer, expert=False) == 6 + 2
     assert share.held_elements(layer) == 4

@@ -15,7 +15,7 @@ from treadle.training.costs import AlphaBetaCosts
 from treadle.training.forms.axes import ParallelLayout
 from treadle.training.forms.layer_passes import LayerSeconds
 from treadle.training.forms.pipeline_parallel import Visit, cut_layers, stage_order
-from treadle.training.forms.share import Share
+from treadle.training.forms.rank_part import RankPart
 from treadle.training.forms.training_tasks import boundary_bytes
 from treadle.training.models.model_layer import Attended, Weight, Work, WorkKind
 from treadle.training.timeline.task import Category
@@ -131,7 +131,9 @@ def test_what_a_later_stage_attends_to_is_handed_on() -> None:
     decoder = [
         replace(layer, name=f"d{k}", stream="", works=works) for k, layer in enumerate(plain_layers(2))
     ]
-    share = Share(ParallelLayout(mesh), TrainingOptions(kappa=1, element_bytes=1), 1, {"encoder": 10, "": 2})
+    share = RankPart(
+        ParallelLayout(mesh), TrainingOptions(kappa=1, element_bytes=1), 1, {"encoder": 10, "": 2}
+    )
     layers = [*encoder, *decoder]
     assert boundary_bytes(layers[:1], layers, share) == 50
     assert boundary_bytes(layers[:2], layers, share) == 50 + 2

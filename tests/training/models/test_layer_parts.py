@@ -72,7 +72,7 @@ def test_grouped_attention() -> None:
         Saved("attention output", 24),
         kept_scores(6 * Fraction(5, 2)),
     )
-    assert (GROUPED.kv_elements, GROUPED.cache_elements, GROUPED.kv_pieces) == (16, 16, 2)
+    assert (GROUPED.kv_elements, GROUPED.cache_elements, GROUPED.kv_slices) == (16, 16, 2)
 
 
 def test_attention_across_streams() -> None:
@@ -135,7 +135,7 @@ def test_latent_attention() -> None:
         Saved("attention output", 24),
         kept_scores(3),
     )
-    assert (LATENT.kv_elements, LATENT.cache_elements, LATENT.kv_pieces) == (7, 7, 1)
+    assert (LATENT.kv_elements, LATENT.cache_elements, LATENT.kv_slices) == (7, 7, 1)
     direct = replace(LATENT, query_rank=0).parts(10, OWN)
     assert direct.weights[-1] == Weight("query", 10 * 18)
     assert direct.works[2] == product("query", 10, 18)

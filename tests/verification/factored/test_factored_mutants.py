@@ -19,7 +19,6 @@ import pytest
 from reference.formula_checks import one_piece, planes_star
 from samples.factored import factored_samples as samples
 from treadle.errors import ScheduleError
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.factored import (
     CirculantTrees,
@@ -33,10 +32,11 @@ from treadle.synthesis.trees.instance import instance_of
 from treadle.synthesis.trees.tight_cuts.closed_forms.even_planes import relay_planes
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.synthesis.trees.tight_cuts.family import Family
-from treadle.synthesis.trees.tight_cuts.pieces import cut
+from treadle.synthesis.trees.tight_cuts.subproblems import cut
 from treadle.topologies.catalogue.platforms import add_box
 from treadle.topologies.topology import TopologyBuilder
 from treadle.topologies.transforms.changes import with_failed_links
+from treadle.unsupported import Unsupported
 from treadle.verification.factored.formulas import formula_faults
 from treadle.verification.factored.height import forest_height
 from treadle.verification.schedules import verify
@@ -57,7 +57,7 @@ def on_planes(boxes: Sequence[Sequence[int]], *failures: str, lone: Sequence[int
     topology = with_failed_links(builder.build(), *failures) if failures else builder.build()
     collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
     found = decompose(topology, collective)
-    assert not isinstance(found, Refusal)
+    assert not isinstance(found, Unsupported)
     return topology, collective, found.schedule
 
 
@@ -71,7 +71,7 @@ def relay_planes_on_a_star() -> samples.Sample:
     family = Family(np.array([-1], dtype=np.int32), np.zeros(problem.n_nodes, dtype=np.int32))
     cutting = cut(problem, family, problem.bandwidths, np.array(weights))
     found = relay_planes(cutting.kinds[0], cutting, {}, 1)
-    assert not isinstance(found, Refusal)
+    assert not isinstance(found, Unsupported)
     return topology, collective, one_piece(topology, found)
 
 

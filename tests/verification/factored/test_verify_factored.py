@@ -15,6 +15,7 @@ import pytest
 
 from samples.factored import factored_samples as samples
 from treadle.errors import ScheduleError
+from treadle.schedules.certificate import BottleneckCut
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.factored import (
     CirculantTrees,
@@ -22,13 +23,12 @@ from treadle.schedules.factored import (
     FactoredForest,
     FactoredSchedule,
     Layer,
-    Piece,
+    Subproblem,
     TableTrees,
 )
 from treadle.schedules.factored.layers import no_crossings
 from treadle.schedules.trees.forest import Direction
 from treadle.schedules.trees.forest_cost import height_max, link_loads
-from treadle.schedules.witness import CutWitness
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 from treadle.verification.factored import factored_check
@@ -83,7 +83,7 @@ def test_unused_exits_carry_nothing() -> None:
 def test_claims_and_witness() -> None:
     topology, collective, schedule = samples.two_boxes()
     outside = [topology.node_index(name) for name in samples.box_sets(2, 3)[0]]
-    witness = CutWitness(tuple(outside))
+    witness = BottleneckCut(tuple(outside))
     report = verify(
         topology,
         collective,
@@ -387,7 +387,7 @@ def test_what_is_wrong_is_told_of_whole_forests_and_the_outermost_piece() -> Non
 def test_a_forest_without_trees_is_told() -> None:
     ring = parse("ring:2")
     none: Any = TableTrees([], [], *[np.zeros((0, 2))] * 4, [0], [])
-    piece: Any = Piece([1, 1], [0, 0], none, no_crossings(), no_crossings())
+    piece: Any = Subproblem([1, 1], [0, 0], none, no_crossings(), no_crossings())
     layer: Any = Layer((piece,), [0], [-1], [0, 2], [0, 1], [0, 2], [0, 1])
     forest: Any = FactoredForest(Direction.BROADCAST, [0, 0], (layer,))
     schedule = FactoredSchedule(CollectiveKind.ALLGATHER, broadcast=forest)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.routes import RouteSchedule, routes_from_paths
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
@@ -173,7 +173,7 @@ def test_routes_for_others_are_told() -> None:
 
 def test_a_bound_on_what_leaves_the_first_rank() -> None:
     """Five units leave c by 6 bytes/s, so six units take 5 / 6 s; the routes leave nothing to gain."""
-    witness = DistanceWitness(np.array([1, 0, 0, 0, 0, 0, 0]))
+    witness = FlowDualCertificate(np.array([1, 0, 0, 0, 0, 0, 0]))
     best = Fraction(36, 5)
     report = verify_routes(FABRIC, ODD, made(), claimed_optimal_algbw=best, witness=witness)
     assert report == Report((), 0, best, best, None, n_layers=3)

@@ -85,7 +85,7 @@ def test_most_random_sums_begin_anew_and_are_stored() -> None:
     for seed in range(40):
         fabric, schedule = random_allreduce(seed)
         assert schedule.reduce is not None
-        anew += schedule.reduce.begins_anew
+        anew += schedule.reduce.restarts
         program = lower(fabric, on_all_ranks(fabric, CollectiveKind.ALLREDUCE), schedule)
         reducing = program.step < schedule.reduce.n_steps
         stored += bool((program.operation_kind[reducing] == OperationKind.RECEIVE).any())

@@ -16,7 +16,7 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps import step_cost
 from treadle.schedules.steps.step_transforms import reverse
-from treadle.schedules.steps.steps import Steps, StepSchedule, WayKind, steps_from_sends
+from treadle.schedules.steps.steps import PathKind, Steps, StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.verification.schedules import verify
@@ -36,7 +36,9 @@ def star(lanes: int = 1) -> Topology:
     return builder.build()
 
 
-def one_sum(served: tuple[int, ...], *, kind: WayKind = WayKind.SUM, lanes: int = 1, lane: int = 0) -> Steps:
+def one_sum(
+    served: tuple[int, ...], *, kind: PathKind = PathKind.SUM, lanes: int = 1, lane: int = 0
+) -> Steps:
     """Ranks send a chunk to rank 0, all of it at home there."""
     ways = [(2 * (rank * lanes + lane), 2 * lane + 1) for rank in (1, 2, 3)]
     sends = [(0, rank - 1, 0, 0, 1) for rank in served]
@@ -59,13 +61,13 @@ def judged(fabric: Topology, steps: Steps) -> Report:
     return verify(fabric, on_all_ranks(fabric, kind, root=0), StepSchedule(kind, **phase))
 
 
-@pytest.mark.parametrize("kind", [WayKind.SUM, WayKind.COPY])
-def test_an_operation_crosses_every_link_of_its_group_once(kind: WayKind) -> None:
+@pytest.mark.parametrize("kind", [PathKind.SUM, PathKind.COPY])
+def test_an_operation_crosses_every_link_of_its_group_once(kind: PathKind) -> None:
     """Up from all four and down to the asker; the plain ways bring three to the asker's one link."""
     fabric, steps = star(), one_sum((1, 2, 3))
     up, down = [2 * rank for rank in range(4)], [2 * rank + 1 for rank in range(4)]
     expected = [int(link in up or link == down[0]) for link in range(8)]
-    if kind is WayKind.COPY:
+    if kind is PathKind.COPY:
         fabric, steps = fabric.transpose(), reverse(steps)
     assert set(steps.way_kinds.tolist()) == {kind}
     (load,) = step_cost.step_loads(fabric, steps)
@@ -96,7 +98,7 @@ def test_what_is_no_operation_is_refused() -> None:
     no_copies = replace(fabric, multicast=np.zeros(5, dtype=np.bool_))
     assert judged(no_copies, steps).is_ok
     assert not judged(blind.transpose(), reverse(steps)).is_ok
-    spread = replace(reverse(steps), way_kinds=frozen([WayKind.SUM] * 3, np.int32))
+    spread = replace(reverse(steps), way_kinds=frozen([PathKind.SUM] * 3, np.int32))
     assert "only in reductions" in judged(fabric.transpose(), spread).violations[0].message
     one_way = TopologyBuilder("one way")
     switch = one_way.switch("s", multicast=True, aggregation=True)
@@ -104,7 +106,7 @@ def test_what_is_no_operation_is_refused() -> None:
     for name in names:
         one_way.link(name, switch, 12)
     one_way.link(switch, names[0], 12)
-    lonely = with_ways(steps, [(1, 4), (2, 4), (3, 4)], [WayKind.SUM] * 3)
+    lonely = with_ways(steps, [(1, 4), (2, 4), (3, 4)], [PathKind.SUM] * 3)
     assert "both ends in its group" in judged(one_way.build(), lonely).violations[0].message
 
 
@@ -114,7 +116,7 @@ def test_kinds_that_do_not_fit_the_ways() -> None:
         with pytest.raises(ScheduleError, match=words):
             replace(steps, way_kinds=frozen(kinds, np.int32))
     with pytest.raises(ScheduleError, match="expected two links"):
-        with_ways(steps, [(2, 1, 0), (4, 1), (6, 1)], [WayKind.SUM] * 3)
+        with_ways(steps, [(2, 1, 0), (4, 1), (6, 1)], [PathKind.SUM] * 3)
     with pytest.raises(ScheduleError, match="without way_offset"):
         replace(steps, way_offset=frozen([], np.int64), way_links=frozen([], np.int32))
 
@@ -133,12 +135,12 @@ def slow_algbw(fabric: Topology, schedule: StepSchedule) -> Fraction:
             served: dict[tuple[int, int, int, int], set[int]] = defaultdict(set)
             for send in range(steps.n_sends)[steps.span(step)]:
                 way = int(steps.link[send])
-                kind, links = int(steps.way_kinds[way]), steps.way(way).tolist()
+                kind, links = int(steps.way_kinds[way]), steps.path(way).tolist()
                 for chunk in range(int(steps.low[send]), int(steps.high[send])):
                     if kind:
-                        own, shared = links[::-1] if kind == WayKind.COPY else links
+                        own, shared = links[::-1] if kind == PathKind.COPY else links
                         served[shared, kind, int(steps.shard[send]), chunk].add(
-                            ends[own][kind == WayKind.COPY]
+                            ends[own][kind == PathKind.COPY]
                         )
                         load[own] += 1
                     else:
@@ -146,9 +148,9 @@ def slow_algbw(fabric: Topology, schedule: StepSchedule) -> Fraction:
                             load[link] += 1
             for (shared, kind, _, _), nodes in served.items():
                 load[shared] += 1
-                switch = ends[shared][kind == WayKind.COPY]
+                switch = ends[shared][kind == PathKind.COPY]
                 for rank in set(ranks) - nodes:
-                    crossed = (switch, rank) if kind == WayKind.COPY else (rank, switch)
+                    crossed = (switch, rank) if kind == PathKind.COPY else (rank, switch)
                     if crossed in ends and crossed[::-1] in ends:
                         load[ends.index(crossed)] += 1
             slowest = max(
@@ -188,7 +190,7 @@ def mutants(schedule: StepSchedule, count: int) -> Iterator[StepSchedule]:
         elif fault == 2:
             columns["shard"][send] = chance.integers(steps.n_shards)
         elif fault == 3:
-            columns["link"][send] = chance.integers(steps.n_ways)
+            columns["link"][send] = chance.integers(steps.n_paths)
         elif fault == 4:
             kinds = steps.way_kinds.copy()
             kinds[steps.link[send]] = chance.integers(3)

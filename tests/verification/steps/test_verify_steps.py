@@ -12,11 +12,11 @@ import pytest
 
 from reference.step_times import runtime_s
 from samples import step_samples as samples
+from treadle.schedules.certificate import BottleneckCut
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.steps import step_cost
 from treadle.schedules.steps.steps import Send, Steps, StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
-from treadle.schedules.witness import CutWitness
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.verification.schedules import Report, ViolationKind, verify
 from treadle.verification.steps import step_flow as verify_steps_flow
@@ -411,7 +411,7 @@ def test_limit_keeps_the_count() -> None:
 def test_claims_and_witness() -> None:
     topology, steps = samples.k22_allgather()
     collective, schedule = on_all_ranks(topology, ALLGATHER), samples.schedule_of(ALLGATHER, steps)
-    cut = CutWitness((0, 1, 2))  # 3 of 4 shards leave over 2 links
+    cut = BottleneckCut((0, 1, 2))  # 3 of 4 shards leave over 2 links
     optimum = Fraction(8, 3)
     good = verify(
         topology, collective, schedule, claimed_algbw=optimum, claimed_optimal_algbw=optimum, witness=cut

@@ -11,6 +11,7 @@ import pytest
 
 from samples import forest_samples as samples
 from treadle.errors import ScheduleError
+from treadle.schedules.certificate import BottleneckCut
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.trees.forest import (
     Direction,
@@ -20,7 +21,6 @@ from treadle.schedules.trees.forest import (
     TreeSpec,
     forest_from_trees,
 )
-from treadle.schedules.witness import CutWitness
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.verification.schedules import Report, ViolationKind, verify
 
@@ -152,7 +152,7 @@ def test_false_algbw_is_rejected(factor: Fraction) -> None:
 
 def test_optimum_needs_its_witness() -> None:
     topology, collective, schedule = samples.ring_allgather()
-    cut = CutWitness((0, 1, 2))
+    cut = BottleneckCut((0, 1, 2))
     assert cut.bound(topology, collective) == 8
     good = verify(
         topology,
@@ -168,11 +168,11 @@ def test_optimum_needs_its_witness() -> None:
         (Fraction(8), None),
         (Fraction(9), cut),
         (Fraction(7), cut),
-        (Fraction(8), CutWitness((0, 1))),
-        (Fraction(8), CutWitness((0, 1, 2, 3))),
-        (Fraction(8), CutWitness(())),
-        (Fraction(8), CutWitness((0, 99))),
-        (Fraction(8), CutWitness((-1,))),
+        (Fraction(8), BottleneckCut((0, 1))),
+        (Fraction(8), BottleneckCut((0, 1, 2, 3))),
+        (Fraction(8), BottleneckCut(())),
+        (Fraction(8), BottleneckCut((0, 99))),
+        (Fraction(8), BottleneckCut((-1,))),
     ):
         report = verify(topology, collective, schedule, claimed_optimal_algbw=claimed, witness=witness)
         assert kinds(report) == {ViolationKind.BOUND}

@@ -16,7 +16,7 @@ from samples.groups.group_mutants import MUTATIONS, with_groups
 from samples.groups.group_samples import GROUPED, grouped, random_groups
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
-from treadle.schedules.group_witness import GroupLengthWitness
+from treadle.schedules.group_certificate import GroupDualCertificate
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.trees.forest import Direction, ForestSchedule, TreeSpec, forest_from_trees
 from treadle.schedules.trees.group_schedule import GroupSchedule
@@ -42,7 +42,7 @@ def plan_of(kind: CollectiveKind, case: int, seed: int = 1) -> Plan:
     random = Random(seed)
     lengths = tuple(Fraction(random.randint(0, 3), 2) for _ in range(topology.n_links))
     bound = slow_bound(topology, collective, lengths)
-    witness = None if bound is None else GroupLengthWitness(lengths)
+    witness = None if bound is None else GroupDualCertificate(lengths)
     return Plan(topology, collective, (PlanEntry(0, None, schedule),), "by hand", algbw, bound, witness)
 
 
@@ -83,7 +83,7 @@ def is_true(plan: Plan) -> bool:
         return False
     if plan.witness is None:
         return plan.optimal_algbw is None
-    assert isinstance(plan.witness, GroupLengthWitness)
+    assert isinstance(plan.witness, GroupDualCertificate)
     bound = slow_bound(plan.topology, plan.collective, plan.witness.lengths)
     return bound is not None and bound == plan.optimal_algbw
 

@@ -17,7 +17,7 @@ from samples.strategies import extreme_topologies, sparse_demands
 from samples.wide_fabrics import wide_fabric
 from treadle import planning
 from treadle.errors import InfeasibleError, ScheduleError, TreadleError
-from treadle.inputs.problem import pose
+from treadle.inputs.problem import make_problem
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan import Plan
@@ -71,7 +71,7 @@ def _posed(case: Case) -> planning.Problem:
     options = dict(case["options"])
     if "demands" in options:
         options["demands"] = Demands(np.array(options["demands"]))
-    return pose(topology_from_json(case["topology"]), case["collective"], **options)
+    return make_problem(topology_from_json(case["topology"]), case["collective"], **options)
 
 
 def _is_balanced(topology: Topology) -> bool:

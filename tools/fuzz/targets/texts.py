@@ -18,7 +18,7 @@ from treadle.formats.msccl.writer import Profile
 from treadle.formats.nccl.reader import parse_nccl_graph
 from treadle.formats.routes.reader import read_route_json
 from treadle.inputs.demand_files import read_demands
-from treadle.inputs.texts import verify_text
+from treadle.inputs.runtime_files import verify_runtime_file
 from treadle.simulation.calibration.calibration import calibrate_rows
 from treadle.simulation.calibration.measurements import read_measurements
 from treadle.topologies.files import dump_topology, load_topology
@@ -44,7 +44,7 @@ def one_line(error: TreadleError) -> None:
 
 def _check_text(case: Case) -> None:
     try:
-        seen = verify_text(case["text"], source="damaged")
+        seen = verify_runtime_file(case["text"], source="damaged")
     except TreadleError as error:
         one_line(error)
         return

@@ -8,7 +8,7 @@ from treadle.cli.output import Output, ProgressLine
 from treadle.cli.status import FAILED
 from treadle.inputs.problem import resolve_topology
 from treadle.options.building import CablingCheck, CablingList, Racks
-from treadle.options.rows import keywords, refuse
+from treadle.options.rows import keywords, reject
 from treadle.options.shared import Seed
 from treadle.render.building import cabling_check_rows, cabling_list_rows
 
@@ -21,7 +21,7 @@ def list_command(o: CablingList) -> int:
     with ProgressLine(quiet=output.is_silent) as progress:
         built = planning.cabling(fabric, progress=progress, **keywords(o, Racks, Seed))
     if o.output is not None:
-        write_bytes(o.output, built.sheet.text().encode())
+        write_bytes(o.output, built.sheet.csv().encode())
     output.show(cabling_list_rows(built, o.output))
     return 0
 
@@ -37,4 +37,4 @@ def check_command(o: CablingCheck) -> int:
 def check_racks(o: Racks) -> None:
     """FormatError for an option that is about racks where there are none."""
     if o.rack_size is None:
-        refuse(o, ("floor", "objective"), "valid only with racks; give --rack-size too")
+        reject(o, ("floor", "objective"), "valid only with racks; give --rack-size too")

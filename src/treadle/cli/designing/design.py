@@ -17,7 +17,7 @@ from treadle.options.building import Racks
 from treadle.options.designing import Design, Finder
 from treadle.options.rows import keywords
 from treadle.options.shared import Seed
-from treadle.render.building import cabling_rows, growth_row, rewiring_row, rival_rows
+from treadle.render.building import cabling_rows, expansion_row, reference_rows, rewiring_row
 from treadle.render.designing import design_rows
 from treadle.render.problems import plan_values, seconds_row
 from treadle.render.quantities import counted
@@ -68,16 +68,16 @@ def command(o: Design) -> int:
             built = planning.cabling(result.topology(chosen), progress=progress, **keywords(o, Racks, Seed))
         rows += cabling_rows(built)
         if o.cabling is not None:
-            write_bytes(o.cabling, built.sheet.text().encode())
+            write_bytes(o.cabling, built.sheet.csv().encode())
             many = counted(len(built.sheet.wires), "cable")
             rows.append(row("cabling", f"{o.cabling}: {many}", cabling=str(o.cabling)))
     if o.placement is not None:
-        write_bytes(o.placement, chosen.placement_text().encode())
+        write_bytes(o.placement, chosen.placement_summary().encode())
         rows.append(row("ranks", f"{o.placement}: the node of each rank", placement_file=str(o.placement)))
     rivalry = None
     if o.against:
         with ProgressLine(quiet=output.is_silent) as progress:
-            rivalry = planning.rivals(
+            rivalry = planning.compare_references(
                 chosen.option.topology,
                 **({} if o.rack_size is None else {"rack_size": o.rack_size}),
                 floor=o.floor,
@@ -86,7 +86,7 @@ def command(o: Design) -> int:
                 seed=o.seed,
                 progress=progress,
             )
-        rows += rival_rows(rivalry, chosen.option.label)
+        rows += reference_rows(rivalry, chosen.option.label)
     if o.report is not None:
         with ProgressLine(quiet=output.is_silent) as progress:
             page = planning.design_page(
@@ -172,13 +172,13 @@ def _changes(fabric: Topology, o: Design, progress: ProgressLine) -> Iterator[Ro
     """Plan a growth or a reconfiguration, and write it."""
     if o.grow is not None:
         plan = planning.grow(fabric, o.grow, seed=o.seed, progress=progress)
-        yield growth_row(plan, fabric.n_nodes)
-        text = plan.text()
+        yield expansion_row(plan, fabric.n_nodes)
+        text = plan.csv()
     else:
         assert o.reconfigure is not None
         rewired = planning.reconfigure(fabric, o.reconfigure, seed=o.seed, progress=progress)
         yield rewiring_row(rewired)
-        text = rewired.text()
+        text = rewired.csv()
     if o.changes is not None:
         write_bytes(o.changes, text.encode())
         yield row("changes", str(o.changes), changes_file=str(o.changes))

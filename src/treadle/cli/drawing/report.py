@@ -11,7 +11,7 @@ from treadle.cli.plan_file import read_plan
 from treadle.cli.status import FAILED
 from treadle.errors import FormatError
 from treadle.options.drawing import Report
-from treadle.options.rows import refuse
+from treadle.options.rows import reject
 from treadle.options.shared import Fabric, ReadOrSolved
 from treadle.render.rows import row
 from treadle.topologies.topology import Topology
@@ -31,7 +31,7 @@ def command(o: Report) -> int:
             f"-o FILE {found}: expected a name that ends in .html, or for a drawing in .svg, .png or .pdf"
         )
     of_drawings = ("show", "algorithm", *(name for name in Fabric.rows if name != "gpu"))
-    refuse(o, of_drawings, "valid only for drawings; use -o FILE with .svg, .png or .pdf")
+    reject(o, of_drawings, "valid only for drawings; use -o FILE with .svg, .png or .pdf")
     with ProgressLine(quiet=output.is_silent) as progress:
         if planning.is_parallel_plan(o.plan):
             if o.others:
@@ -47,7 +47,7 @@ def command(o: Report) -> int:
             )
         else:
             plans = [read_plan(path, o.max_memory) for path in (o.plan, *o.others)]
-            refuse(o, _OF_SHARDING, "valid only for plans that parallelize wrote (JSON); leave it out")
+            reject(o, _OF_SHARDING, "valid only for plans that parallelize wrote (JSON); leave it out")
             try:
                 page = planning.report(plans[0], plans[1:], size=o.size, progress=progress)
             except planning.UnverifiedPlanError as error:
@@ -63,7 +63,7 @@ def command(o: Report) -> int:
 def _draw(output: Output, o: Report) -> int:
     """Draw a fabric, or what a plan does on it: loads, the bottleneck, a tree."""
     COMMAND.set("draw")
-    refuse(o, ("size", "fabric", "model", "tokens", "sequence"), "not supported for drawings; leave it out")
+    reject(o, ("size", "fabric", "model", "tokens", "sequence"), "not supported for drawings; leave it out")
     if len(o.others) > 1:
         raise FormatError(f"drawing: expected at most a COLLECTIVE after {o.plan}; left over: {o.others[1]}")
     collective = o.others[0] if o.others else None

@@ -14,7 +14,7 @@ from treadle.cli.output import Output, ProgressLine
 from treadle.context import Context, under
 from treadle.errors import FormatError
 from treadle.inputs.fabrics_and_plans import as_plan
-from treadle.inputs.problem import pose, resolve_kind
+from treadle.inputs.problem import make_problem, resolve_kind
 from treadle.options.measuring import Calibrate
 from treadle.render.fitting import calibration_rows, cost_fit_rows
 from treadle.render.rows import values
@@ -91,7 +91,7 @@ def _write_fabric(expression: str, path: Path, result: Calibration) -> None:
             "--fabric: takes the latency of a step, and the file does not say how many its times have; "
             "say it by --steps, such as 2(N-1) of a ring's allreduce"
         )
-    topology = pose(expression, CollectiveKind.ALLGATHER).topology
+    topology = make_problem(expression, CollectiveKind.ALLGATHER).topology
     degrees = np.bincount(topology.tails[topology.tails != topology.heads], minlength=topology.n_nodes)
     if topology.switches.size or len(set(topology.bandwidths.tolist())) != 1 or len(set(degrees)) != 1:
         raise FormatError(f"{topology.name}: --fabric takes direct links, all equal, as many at each node")

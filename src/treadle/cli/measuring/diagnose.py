@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from treadle.api.diagnose import diagnose
-from treadle.cli.fabric_arguments import import_keywords, left_of, read_fabric, tell_warnings
+from treadle.cli.fabric_arguments import import_keywords, left_of, print_warnings, read_fabric
 from treadle.cli.output import Output, ProgressLine, late
 from treadle.cli.status import USAGE, fail
 from treadle.errors import FormatError
@@ -20,7 +20,7 @@ def command(o: Diagnose) -> int:
     if o.fabric is not None:
         imported = read_fabric(o.fabric, o)
         if not o.quiet:
-            tell_warnings(imported)
+            print_warnings(imported)
         topology, imports = left_of(imported.topology, o.without), {}
     elif o.without:
         raise FormatError("--without is about the fabric of --topology; a log's own tree lacks what failed")

@@ -13,7 +13,7 @@ from treadle.options.rows import keywords
 from treadle.planning import DeviceProtocol, RunKeywords, parse_sizes
 from treadle.render.measuring import run_rows
 from treadle.render.quantities import Rates
-from treadle.simulation.lane_costs import lane_costs
+from treadle.simulation.block_costs import block_costs
 from treadle.topologies.topology import Topology
 
 
@@ -67,7 +67,7 @@ def _run_keywords(o: Run) -> RunKeywords:
             )
         found["device_protocols"] = tuple(known[name] for name in dict.fromkeys(names))
     if o.lane_costs is not None:
-        found["lane_costs"] = lane_costs(planning.as_cost_model(o.lane_costs))
+        found["lane_costs"] = block_costs(planning.as_cost_model(o.lane_costs))
     return found
 
 

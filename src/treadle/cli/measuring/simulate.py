@@ -6,13 +6,13 @@ from pathlib import Path
 
 from treadle import planning
 from treadle.atomic import write_bytes
-from treadle.cli.cost_model_option import asked_cost_model
-from treadle.cli.measuring.solved_or_read import LoadedPlan, refuse_solving, solved_or_read
+from treadle.cli.cost_model_option import given_cost_model
+from treadle.cli.measuring.solved_or_read import LoadedPlan, reject_solver_options, solved_or_read
 from treadle.cli.output import Output, ProgressLine, warn
 from treadle.cli.status import FAILED
 from treadle.context import Context
 from treadle.errors import FormatError
-from treadle.inputs.texts import read_text
+from treadle.inputs.runtime_files import read_runtime_file
 from treadle.options.measuring import MessageModel, Simulate
 from treadle.options.rows import keywords
 from treadle.planning import PlacedSchedule, SimulationOptions, parse_sizes
@@ -30,7 +30,7 @@ def command(o: Simulate) -> int:
     sizes = parse_sizes(o.size)
     if o.trace is not None:
         planning.check_trace_name(o.trace)
-    model = asked_cost_model(o.cost_model, o.alpha_ns)
+    model = given_cost_model(o.cost_model, o.alpha_ns)
     options = SimulationOptions(
         slices=1 if o.slices == "auto" else int(o.slices),
         alpha_ns=o.alpha_ns or 0,
@@ -41,7 +41,7 @@ def command(o: Simulate) -> int:
         with ProgressLine(quiet=output.is_silent) as progress:
             loaded: _Simulated
             found: LoadedPlan | None = None
-            if isinstance(o.plan, Topology) or read_text(Path(o.plan)) is None:
+            if isinstance(o.plan, Topology) or read_runtime_file(Path(o.plan)) is None:
                 if o.topology is not None:
                     raise FormatError(
                         f"--topology: names the fabric of a schedule of others, and {o.plan} is none"
@@ -49,7 +49,7 @@ def command(o: Simulate) -> int:
                 found = solved_or_read(o, command="simulate", progress=progress)
                 loaded = found.plan
             else:
-                refuse_solving(o, f"{o.plan} is a schedule of others")
+                reject_solver_options(o, f"{o.plan} is a schedule of others")
                 loaded = _placed(o.plan, o.topology, progress)
             if o.alpha_ns is None and model is None:
                 model = planning.default_cost_model(loaded.topology)
@@ -58,7 +58,7 @@ def command(o: Simulate) -> int:
             if o.referee is not None and o.cost_model is not None:
                 raise FormatError("--referee: knows one alpha for all messages, and --cost-model has several")
             if o.referee is not None:
-                planning.require_referee(o.referee, loaded.collective.n_ranks, sizes)
+                planning.require_cross_check(o.referee, loaded.collective.n_ranks, sizes)
             Context(progress).announce("messages")
             result = planning.simulate(
                 loaded,
@@ -71,7 +71,7 @@ def command(o: Simulate) -> int:
             judged = (
                 ()
                 if o.referee is None or not isinstance(loaded, Plan)
-                else planning.ask_referee(
+                else planning.run_cross_check(
                     loaded,
                     sizes,
                     referee=o.referee,
@@ -86,7 +86,7 @@ def command(o: Simulate) -> int:
     if o.trace is not None:
         planning.write_trace(o.trace, planning.simulation_trace(result.last))
     if o.picture is not None:
-        image = planning.utilisation_picture(result.last, file_format=o.picture.suffix[1:].lower())
+        image = planning.draw_utilization(result.last, file_format=o.picture.suffix[1:].lower())
         write_bytes(o.picture, image)
     path = () if output.is_silent else planning.critical_path_lines(result.last)
     files = {"trace": o.trace, "picture": o.picture}
@@ -120,6 +120,6 @@ def _placed(path: str, topology: Topology | None, progress: ProgressLine) -> Pla
     if topology is None:
         raise FormatError(f"{path}: a schedule of others names no fabric; expected --topology TOPOLOGY")
     Context(progress).announce("placing")
-    placed = planning.place_file(Path(path), topology, progress=progress)
+    placed = planning.route_file(Path(path), topology, progress=progress)
     placed.require()
     return placed

@@ -12,7 +12,7 @@ from treadle.cli.plan_file import read_plan
 from treadle.cli.usage import is_fabric
 from treadle.context import Context, under
 from treadle.errors import FormatError
-from treadle.options.rows import keywords, refuse
+from treadle.options.rows import keywords, reject
 from treadle.options.shared import Groups, ReadOrSolved, Seed
 from treadle.schedulers.alone_rates import alone_in_plan
 from treadle.schedulers.shared_rates import SharedRates, plan_rates, shared_rates
@@ -21,10 +21,10 @@ from treadle.schedules.plan import Plan
 from treadle.topologies.topology import Topology
 
 
-def refuse_solving(o: ReadOrSolved, instead: str) -> None:
+def reject_solver_options(o: ReadOrSolved, instead: str) -> None:
     """FormatError if what only solving accepts was typed; `instead` says what was found, as "x is a plan"."""
     names = ["collective", "algorithm", *Groups.rows, *(["multicast"] if "multicast" in o.rows else [])]
-    refuse(o, names, f"expected a fabric to solve for, and {instead}")
+    reject(o, names, f"expected a fabric to solve for, and {instead}")
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,6 @@ def solved_or_read(o: ReadOrSolved, *, command: str, progress: ProgressLine) -> 
             f"COLLECTIVE is missing; expected one of {', '.join(CollectiveKind)}, as in: "
             f"treadle {command} {quote(text)} allreduce"
         )
-    refuse_solving(o, f"{text} is a plan")
+    reject_solver_options(o, f"{text} is a plan")
     Context(progress).announce("reading")
     return LoadedPlan(read_plan(text, o.max_memory))

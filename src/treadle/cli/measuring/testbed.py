@@ -8,7 +8,7 @@ from treadle.cli.plan_file import read_plan
 from treadle.cli.status import FAILED
 from treadle.context import Context
 from treadle.errors import FormatError
-from treadle.inputs.problem import pose, resolve_kind
+from treadle.inputs.problem import make_problem, resolve_kind
 from treadle.options.measuring import Testbed
 from treadle.render.fitting import emulation_rows
 from treadle.render.rows import row
@@ -56,7 +56,7 @@ def command(o: Testbed) -> int:
 
 def _fabric(typed: Topology | None, planned: list[Topology]) -> Topology:
     if typed is not None:
-        return pose(typed, CollectiveKind.ALLGATHER).topology
+        return make_problem(typed, CollectiveKind.ALLGATHER).topology
     if not planned:
         raise FormatError("expected a TOPOLOGY, --plan or --clean")
     return planned[0]

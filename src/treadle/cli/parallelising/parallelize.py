@@ -26,7 +26,7 @@ def command(o: Parallelize) -> int:
         planning.check_page_name(o.report, "--report FILE")
     fabrics = named_fabrics(o.fabric, "")
     options: ParallelizeKeywords = keywords(o, Sharding, but=("pins",))
-    options["pins"] = planning.read_pins(o.pins)
+    options["pins"] = planning.read_constraints(o.pins)
     with ProgressLine(quiet=output.is_silent) as progress:
         found = planning.parallelize(
             o.model, fabrics, mesh=o.mesh, gpu=o.gpu, tokens=o.tokens, progress=progress, **options
@@ -34,7 +34,7 @@ def command(o: Parallelize) -> int:
         stories = [story for name in o.explain for story in planning.explain_tensor(found, name)]
         changes = None if o.diff is None else planning.plan_changes(found, o.diff)
     if o.output is not None:
-        write_bytes(o.output, planning.parallel_plan_text(found).encode())
+        write_bytes(o.output, planning.explain_parallel_plan(found).encode())
     rows = [*parallelize_rows(found), *tensor_rows(stories)]
     if changes is not None:
         rows += plan_changes_rows(changes)

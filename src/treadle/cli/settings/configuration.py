@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from treadle.errors import FormatError
-from treadle.input_files import is_file, read_input_text
-from treadle.options.judging import Lower
+from treadle.input_files import is_file, read_input_string
+from treadle.options.checking import Lower
 from treadle.options.measuring import Simulate
 from treadle.options.rows import Row
 from treadle.options.shared import Memory, Rated, TimeLimit, Workers
@@ -128,7 +128,7 @@ def _read(path: Path, *, is_users: bool) -> dict[str, str]:
     source = str(path)
     if not is_file(path):
         return {}
-    text = read_input_text(path, MAX_BYTES)
+    text = read_input_string(path, MAX_BYTES)
     import tomllib  # here, because most folders have no such file
 
     try:

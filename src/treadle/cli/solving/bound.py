@@ -8,7 +8,7 @@ from treadle import planning
 from treadle.cli.output import Output, ProgressLine, late
 from treadle.cli.status import INFEASIBLE, fail
 from treadle.errors import FormatError
-from treadle.options.rows import keywords, refuse
+from treadle.options.rows import keywords, reject
 from treadle.options.shared import Costs, Problem, Seed, TimeLimit, Workers
 from treadle.options.solving import Bound, Compare
 from treadle.render.solving import bound_result_rows, cut_off_rows, jobs_rows
@@ -56,7 +56,7 @@ def cut_off(output: Output, error: planning.CutOffGroupError, o: Bound | Compare
 def _bound_jobs(output: Output, o: Bound) -> int:
     from treadle.cli.solving.solve import OF_JOBS, WITH_JOBS
 
-    refuse(o, (*OF_JOBS, "method", "gap", "size", "cost_model"), WITH_JOBS)
+    reject(o, (*OF_JOBS, "method", "gap", "size", "cost_model"), WITH_JOBS)
     assert o.jobs is not None
     try:
         with ProgressLine(quiet=output.is_silent) as progress:

@@ -11,7 +11,7 @@ from treadle.cli.solving.bound import cut_off
 from treadle.cli.status import FAILED
 from treadle.errors import FormatError
 from treadle.options.rows import keywords
-from treadle.options.shared import Costs, Problem, Seed, TimeLimit, Trim, Workers
+from treadle.options.shared import Balance, Costs, Problem, Seed, TimeLimit, Workers
 from treadle.options.solving import Compare
 from treadle.planning import parse_sizes
 from treadle.render.comparing import compare_rows
@@ -26,7 +26,7 @@ def command(o: Compare) -> int:
     if o.picture is not None:
         if o.size is None or len(parse_sizes(o.size)) < 2:
             raise FormatError("--picture: of times by size; expected --size A..B beside it")
-        planning.check_figure_name(o.picture)
+        planning.check_plot_name(o.picture)
     try:
         with ProgressLine(quiet=output.is_silent) as progress, workers(**keywords(o, Workers)):
             result = planning.compare(
@@ -36,7 +36,7 @@ def command(o: Compare) -> int:
                 beside=[Path(name) for name in o.beside or ()],
                 sizes=[] if o.size is None else parse_sizes(o.size),
                 progress=progress,
-                **keywords(o, Costs, Trim, Seed, TimeLimit, Problem),
+                **keywords(o, Costs, Balance, Seed, TimeLimit, Problem),
             )
     except planning.CutOffGroupError as error:
         return cut_off(output, error, o, schedules=[])
@@ -47,7 +47,7 @@ def command(o: Compare) -> int:
     if o.picture is not None:
         title = f"{result.topology.name}, {result.collective.kind}"
         kind = o.picture.suffix[1:].lower()
-        write_bytes(o.picture, planning.comparison_picture(result, title=title, file_format=kind))
+        write_bytes(o.picture, planning.plot_comparison(result, title=title, file_format=kind))
     rows = compare_rows(
         result, output.rates, mesh=o.mesh, axes=o.axes, picture=o.picture, shows_all=o.shows_all
     )

@@ -6,7 +6,7 @@ from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.cli.output import Output, ProgressLine, late
 from treadle.context import Context
-from treadle.options.rows import keywords, refuse
+from treadle.options.rows import keywords, reject
 from treadle.options.shared import TimeLimit
 from treadle.options.solving import Pareto
 from treadle.render.quantities import counted
@@ -17,10 +17,10 @@ from treadle.render.solving import front_rows, tree_front_rows
 def command(o: Pareto) -> int:
     """Show what lower and fewer trees cost in throughput, or (--max-steps) all steps that are worth it."""
     output = Output.of(o)
-    problem = planning.pose(o.topology, o.collective, root=o.root)
+    problem = planning.make_problem(o.topology, o.collective, root=o.root)
     if o.max_steps is None:
         return _of_trees(output, problem, o)
-    refuse(o, ("trees", "max_height", "picture"), "valid only for fronts of trees; leave out --max-steps")
+    reject(o, ("trees", "max_height", "picture"), "valid only for fronts of trees; leave out --max-steps")
     with ProgressLine(quiet=output.is_silent) as progress:
         Context(progress).announce("schedules")
         front = planning.exact_front(
@@ -40,7 +40,7 @@ def _of_trees(output: Output, problem: planning.Problem, o: Pareto) -> int:
     """Print the front of trees."""
     picture = o.picture
     if picture is not None:
-        planning.check_figure_name(picture)
+        planning.check_plot_name(picture)
     with ProgressLine(quiet=output.is_silent) as progress:
         front = planning.tree_front(
             problem,
@@ -53,7 +53,7 @@ def _of_trees(output: Output, problem: planning.Problem, o: Pareto) -> int:
     if picture is not None:
         title = f"{problem.collective.kind} on {problem.topology.name}"
         kind = picture.suffix[1:].lower()
-        write_bytes(picture, planning.front_picture(front, title=title, file_format=kind))
+        write_bytes(picture, planning.plot_front(front, title=title, file_format=kind))
         rows.append(row("plot", str(picture), picture=str(picture)))
     output.show(rows)
     return 0

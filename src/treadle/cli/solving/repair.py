@@ -13,8 +13,8 @@ from treadle.cli.output import COMMAND, STOPGAP, Output, ProgressLine, late, war
 from treadle.cli.plan_file import read_plan
 from treadle.cli.status import FAILED, INFEASIBLE
 from treadle.context import Context
-from treadle.options.rows import keywords, refuse
-from treadle.options.shared import TimeLimit, Trim, Workers
+from treadle.options.rows import keywords, reject
+from treadle.options.shared import Balance, TimeLimit, Workers
 from treadle.options.solving import Repair
 from treadle.planning import HardenedRow
 from treadle.render.solving import hardened_cells, hardened_rows, hardened_values, repair_rows
@@ -26,13 +26,13 @@ def command(o: Repair) -> int:
     """Plan anew without failed links and nodes, and say what the failure costs."""
     output = Output.of(o)
     if o.every_failure:
-        refuse(
+        reject(
             o,
             ("links", "nodes", "algorithm", "form", "size_bytes"),
             "not supported with --every-failure; leave it out",
         )
         return harden(output, o)
-    refuse(o, ("failures", "threads", "cluster"), "valid only with --every-failure; leave it out")
+    reject(o, ("failures", "threads", "cluster"), "valid only with --every-failure; leave it out")
     try:
         with ProgressLine(quiet=output.is_silent) as progress:
             Context(progress).announce("reading")
@@ -45,7 +45,7 @@ def command(o: Repair) -> int:
                 forward=o.forward,
                 size_bytes=o.size_bytes,
                 progress=progress,
-                **keywords(o, Trim, TimeLimit),
+                **keywords(o, Balance, TimeLimit),
             )
             if o.output is not None:
                 Context(progress).announce("writing")
@@ -73,7 +73,7 @@ def harden(output: Output, o: Repair) -> int:
                 which=o.failures,
                 forward=o.forward,
                 progress=progress,
-                **keywords(o, Trim, TimeLimit),
+                **keywords(o, Balance, TimeLimit),
             )
             for row, path in _written(rows, o.output):
                 summaries.append(hardened_values(row, None if path is None else path.name))

@@ -11,7 +11,7 @@ from treadle.cli.status import FAILED
 from treadle.context import Context
 from treadle.errors import FormatError
 from treadle.inputs.problem import resolve_kind
-from treadle.options.rows import keywords, refuse
+from treadle.options.rows import keywords, reject
 from treadle.options.shared import Costs, Problem, Seed, TimeLimit, Workers
 from treadle.options.solving import RouteLimits, Scheduler, Solve
 from treadle.render.rows import row
@@ -45,7 +45,7 @@ def command(o: Solve) -> int:
 
 
 def _solve(output: Output, o: Solve) -> int:
-    refuse(o, ("max_schedules", "cost_model"), "valid only for plans by size; give --size too")
+    reject(o, ("max_schedules", "cost_model"), "valid only for plans by size; give --size too")
     with ProgressLine(quiet=output.is_silent) as progress, workers(**keywords(o, Workers)):
         result = planning.solve(
             o.topology,
@@ -70,7 +70,7 @@ def _save(o: Solve, plan: Plan, progress: ProgressLine) -> None:
 
 def _solve_sizes(output: Output, o: Solve) -> int:
     reason = "with --size candidates are tried with options of their own; leave out one or the other"
-    refuse(o, _OF_ONE, reason)
+    reject(o, _OF_ONE, reason)
     assert o.size is not None
     try:
         with ProgressLine(quiet=output.is_silent) as progress:
@@ -112,7 +112,7 @@ def _show_sizes(output: Output, o: Solve, result: planning.SizeSet, variant: str
 
 
 def _solve_jobs(output: Output, o: Solve) -> int:
-    refuse(o, (*OF_JOBS, "algorithm", "trees", "multicast", "trim"), WITH_JOBS)
+    reject(o, (*OF_JOBS, "algorithm", "trees", "multicast", "trim"), WITH_JOBS)
     folder = o.output
     assert o.jobs is not None
     if folder is not None and folder.exists() and not folder.is_dir():
@@ -141,7 +141,7 @@ def _solve_routes(output: Output, o: Solve) -> int:
     """Compute deadlock-free routes of an all-to-all near the optimal rate, or write those of a plan."""
     COMMAND.set("routes")
     of_routes = {*RouteLimits.rows, "chunks"}
-    refuse(o, set(Scheduler.rows) - of_routes, "not supported with --routes; leave it out")
+    reject(o, set(Scheduler.rows) - of_routes, "not supported with --routes; leave it out")
     if resolve_kind(o.collective) is not CollectiveKind.ALLTOALL:
         raise FormatError(f"--routes: {o.collective} has no routes; expected alltoall")
     form = None if o.output is None else _route_format(o.output)
@@ -155,7 +155,7 @@ def _solve_routes(output: Output, o: Solve) -> int:
             )
         else:
             reason = f"{o.topology}: a plan has its routes; leave out the options that choose them"
-            refuse(o, (*of_routes, *Problem.rows, "file_format", "time_limit_s"), reason)
+            reject(o, (*of_routes, *Problem.rows, "file_format", "time_limit_s"), reason)
             Context(progress).announce("reading")
             from treadle.cli.plan_file import read_plan
 

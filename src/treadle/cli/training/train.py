@@ -6,12 +6,12 @@ from pathlib import Path
 
 from treadle import planning
 from treadle.atomic import write_bytes
-from treadle.cli.cost_model_option import asked_cost_model
+from treadle.cli.cost_model_option import given_cost_model
 from treadle.cli.output import Output, ProgressLine
 from treadle.cli.status import INFEASIBLE
 from treadle.cli.step_options import named_fabrics
 from treadle.errors import FormatError
-from treadle.options.rows import keywords, refuse
+from treadle.options.rows import keywords, reject
 from treadle.options.training import Step, Train
 from treadle.planning import TrainKeywords, TrainResult, TrainRow
 from treadle.render.rows import Row, row
@@ -26,15 +26,15 @@ def command(o: Train) -> int:
     if o.trace is not None:
         planning.check_trace_name(o.trace)
     if o.picture is not None:
-        planning.check_figure_name(o.picture)
+        planning.check_plot_name(o.picture)
     if o.report is not None:
         planning.check_page_name(o.report, "--report FILE")
     reason = f"is of training steps; --phase {o.phase} has rows by batch only"
     options: TrainKeywords = keywords(o, Step, but=("batch", "cost_model"))
     if o.cost_model is not None:
-        options["cost_model"] = asked_cost_model(o.cost_model, o.alpha_s)
+        options["cost_model"] = given_cost_model(o.cost_model, o.alpha_s)
     if o.phase is not None:
-        refuse(o, ("trace", "picture", "chakra", "report", "workload"), reason)
+        reject(o, ("trace", "picture", "chakra", "report", "workload"), reason)
         with ProgressLine(quiet=output.is_silent) as progress:
             served = planning.serve(
                 o.model,
@@ -77,7 +77,7 @@ def _files(result: TrainResult, first: TrainRow, o: Train) -> dict[str, Path | s
     if o.trace is not None:
         planning.write_trace(o.trace, planning.step_trace_of(result, first))
     if o.picture is not None:
-        image = planning.step_picture_of(result, first, file_format=o.picture.suffix[1:].lower())
+        image = planning.draw_step(result, first, file_format=o.picture.suffix[1:].lower())
         write_bytes(o.picture, image)
     if o.workload is not None:
         write_bytes(o.workload, planning.step_workload_of(result, first).encode())

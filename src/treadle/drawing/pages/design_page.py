@@ -12,11 +12,11 @@ import numpy as np
 
 from treadle.brief import brief
 from treadle.context import Progress
-from treadle.drawing.page import PageKind, page, table, texts
-from treadle.finder.building.built_fabric import BuiltFabric, cabling
+from treadle.drawing.page import PageKind, page, table, text_columns
 from treadle.finder.building.cable_sheet import COPPER
 from treadle.finder.building.floor import Floor
-from treadle.finder.building.rivals import Rivalry
+from treadle.finder.building.installed_fabric import InstalledFabric, cabling
+from treadle.finder.building.reference_topologies import ReferenceComparison
 from treadle.finder.construction import expression, family
 from treadle.finder.designing.design_limits import DesignLimits, design_limits
 from treadle.finder.designing.design_result import DesignResult, DesignRow
@@ -37,10 +37,10 @@ def design_page(
     result: DesignResult,
     row: DesignRow | None = None,
     *,
-    built: BuiltFabric | None = None,
+    built: InstalledFabric | None = None,
     rack_size: int | None = None,
     seed: int = 0,
-    rivalry: Rivalry | None = None,
+    rivalry: ReferenceComparison | None = None,
     progress: Progress | None = None,
 ) -> str:
     """The page of `treadle design --report`: one file of HTML that loads nothing.
@@ -50,7 +50,7 @@ def design_page(
     result : DesignResult
     row : DesignRow, optional
         Whose cables are shown; default the best.
-    built : BuiltFabric, optional
+    built : InstalledFabric, optional
         The row's fabric as it is placed; default: placed here.
     rack_size : int, optional
         Most nodes of a rack; default so many that there are eight racks, or 32.
@@ -100,7 +100,7 @@ def design_page(
     )
 
 
-def _tiles(result: DesignResult, chosen: DesignRow, built: BuiltFabric) -> list[list[str]]:
+def _tiles(result: DesignResult, chosen: DesignRow, built: InstalledFabric) -> list[list[str]]:
     figures, limits = chosen.option.candidate, result.limits
     t_b = figures.t_b_both / 2
     least_steps = figures.steps == limits.steps
@@ -224,7 +224,7 @@ def _exchanges(result: DesignResult) -> dict[str, object]:
     return table(
         "times",
         f"Times for {format_size(result.shown_bytes)}",
-        [*texts("", "fabric"), *((name, "s") for name in seconds)],
+        [*text_columns("", "fabric"), *((name, "s") for name in seconds)],
         rows,
         panel=None,
         note=f"workload: {result.workload.name}",
@@ -233,7 +233,7 @@ def _exchanges(result: DesignResult) -> dict[str, object]:
     )
 
 
-def _networks(rivalry: Rivalry) -> dict[str, object]:
+def _networks(rivalry: ReferenceComparison) -> dict[str, object]:
     rows = [
         [
             *(row.name, row.nodes, row.ports, row.switches, round(float(row.price_per_node))),
@@ -246,7 +246,7 @@ def _networks(rivalry: Rivalry) -> dict[str, object]:
         "networks",
         "Compared with networks that people build",
         [
-            *texts("network"),
+            *text_columns("network"),
             *((name, "n") for name in numbers),
             *(("T_B in M/B", "x"), ("all-to-all in B", "x")),
         ],
@@ -273,7 +273,7 @@ def _fabrics(points: Sequence[ChartPoint]) -> dict[str, object]:
         "fabrics",
         "Fabrics",
         [
-            *texts("", "fabric", "what"),
+            *text_columns("", "fabric", "what"),
             *(("nodes", "n"), ("ports", "n"), ("steps", "n"), ("T_B in M/B", "x"), ("", "text")),
         ],
         rows,
@@ -283,7 +283,7 @@ def _fabrics(points: Sequence[ChartPoint]) -> dict[str, object]:
     )
 
 
-def _totals(built: BuiltFabric) -> dict[str, object]:
+def _totals(built: InstalledFabric) -> dict[str, object]:
     placed, plain = built.totals, built.in_order
     assert placed is not None
     assert plain is not None
@@ -293,23 +293,23 @@ def _totals(built: BuiltFabric) -> dict[str, object]:
         ["cables within racks", placed.in_rack, plain.in_rack],
         ["pairs of racks that cables join", placed.bundles, plain.bundles],
     ]
-    columns = [*texts(""), ("placed", "x"), ("in order of numbers", "x")]
+    columns = [*text_columns(""), ("placed", "x"), ("in order of numbers", "x")]
     note = "so that cables are short; good, not proved the best"
     return table("placement", "Placement", columns, rows, panel=None, note=note)
 
 
-def _lengths(built: BuiltFabric) -> dict[str, object]:
+def _lengths(built: InstalledFabric) -> dict[str, object]:
     """Cables by length, a metre a row."""
     sheet = built.sheet
     counts: dict[int, list[int]] = {}
     for length, medium in zip(sheet.metres, sheet.media, strict=True):
         counts.setdefault(int(length), [0, 0])[medium != COPPER] += 1
-    columns = [*texts("metres"), ("copper", "n"), ("optical", "n")]
+    columns = [*text_columns("metres"), ("copper", "n"), ("optical", "n")]
     rows = [[f"{metre} to {metre + 1}", *counts[metre]] for metre in sorted(counts)]
     return table("lengths", "Cables by length", columns, rows, panel=None)
 
 
-def _facts(result: DesignResult, chosen: DesignRow, built: BuiltFabric) -> list[list[str]]:
+def _facts(result: DesignResult, chosen: DesignRow, built: InstalledFabric) -> list[list[str]]:
     placement = built.sheet.placement
     assert placement is not None
     floor: Floor = placement.floor
@@ -341,12 +341,12 @@ MOST_NODES = 128
 MOST_RACKS = 128
 
 
-def cable_ring(built: BuiltFabric) -> dict[str, object]:
+def cable_ring(built: InstalledFabric) -> dict[str, object]:
     """Places, links between them, and cables by pairs of racks.
 
     Parameters
     ----------
-    built : BuiltFabric
+    built : InstalledFabric
         Placed in racks.
     """
     placement, fabric = built.sheet.placement, built.topology

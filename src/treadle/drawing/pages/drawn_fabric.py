@@ -8,8 +8,8 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.topologies.topology import Topology
+from treadle.viz.drawing_layout import DrawingLayout, Shape
 from treadle.viz.fabric_layout import fabric_layout
-from treadle.viz.picture_layout import PictureLayout, Shape
 
 _SHAPES = tuple(Shape)
 
@@ -24,7 +24,7 @@ class DrawnFabric:
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
-        self.layout: PictureLayout = fabric_layout(topology)
+        self.layout: DrawingLayout = fabric_layout(topology)
         signed = np.zeros(topology.n_links, dtype=np.int64)
         for number, line in enumerate(self.layout.lines, start=1):
             signed[list(line.forward)] = number

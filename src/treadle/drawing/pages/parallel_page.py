@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from treadle.drawing.page import PageKind, page, table, texts
-from treadle.drawing.pages.task_lanes import task_lanes
+from treadle.drawing.page import PageKind, page, table, text_columns
+from treadle.drawing.pages.task_tracks import task_tracks
 from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate
-from treadle.parallelism.evaluation.retiming import Retimed
-from treadle.parallelism.explaining.state_words import letters_of, spelled_state
+from treadle.parallelism.evaluation.resimulation import Resimulated
+from treadle.parallelism.explaining.state_format import dims_of, spelled_state
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
 from treadle.parallelism.searching.parallel_options import ParallelRequest
@@ -20,10 +20,10 @@ from treadle.parallelism.searching.parallel_result import (
     ParallelizeResult,
     PricedPlan,
 )
-from treadle.refusal import Refusal
 from treadle.spelling import counted
 from treadle.training.costs import Costs
 from treadle.units import format_seconds, format_size
+from treadle.unsupported import Unsupported
 
 _COMPUTE, _EXPOSED = ["compute", "compute", "forward"], ["exposed", "exposed", "allgather"]
 _IDLE = ["idle", "idle", "idle"]
@@ -40,7 +40,7 @@ _NEAR = 0.02
 
 
 @dataclass(frozen=True)
-class ToldPlan:
+class ReportedPlan:
     """A plan on a fabric with what is known of it.
 
     Parameters
@@ -61,7 +61,7 @@ class ToldPlan:
     fabric: str
     rows: tuple[PricedPlan, ...]
     evaluation: Evaluation
-    retimed: Retimed | Refusal
+    retimed: Resimulated | Unsupported
     bound_s: float
     is_claimed: bool = False
     trials: tuple[MeshTrial, ...] = ()
@@ -79,7 +79,7 @@ def parallel_page(result: ParallelizeResult) -> str:
     for search in result.searches:
         costs = search.costs_on(search.best.plan.mesh)
         told.append(
-            ToldPlan(
+            ReportedPlan(
                 search.fabric,
                 search.rows,
                 evaluated(search.best.plan, search.found.posed.problem.model, costs, result.request),
@@ -88,7 +88,7 @@ def parallel_page(result: ParallelizeResult) -> str:
                 trials=search.meshes,
             )
         )
-    return told_page(result.model, result.request, told, notes=result.notes, matrix=result.matrix)
+    return parallel_report(result.model, result.request, told, notes=result.notes, matrix=result.matrix)
 
 
 def evaluated(plan: ParallelPlan, model: ModelGraph, costs: Costs, request: ParallelRequest) -> Evaluation:
@@ -96,10 +96,10 @@ def evaluated(plan: ParallelPlan, model: ModelGraph, costs: Costs, request: Para
     return evaluate(plan, model, costs, request.numbers, overlap=request.overlap.value)
 
 
-def told_page(
+def parallel_report(
     model: ModelGraph,
     request: ParallelRequest,
-    told: Sequence[ToldPlan],
+    told: Sequence[ReportedPlan],
     *,
     notes: Sequence[str] = (),
     matrix: FabricMatrix | None = None,
@@ -108,10 +108,10 @@ def told_page(
     first, plan = told[0], told[0].rows[0].plan
     left: list[object] = []
     lanes = {}
-    if timed := [(one, one.retimed) for one in told if isinstance(one.retimed, Retimed)]:
+    if timed := [(one, one.retimed) for one in told if isinstance(one.retimed, Resimulated)]:
         left.append({"panel": "lanes"})
         lanes["lanes"] = {
-            **task_lanes((f"{again.mesh} on {one.fabric}", again.outcome.timeline) for one, again in timed),
+            **task_tracks((f"{again.mesh} on {one.fabric}", again.outcome.timeline) for one, again in timed),
             "note": _lanes_words(timed[0][1]),
         }
     left += [
@@ -132,7 +132,7 @@ def told_page(
         right.append(_matrix(matrix))
     return page(
         {
-            "title": f"{model.name} on {first.fabric}, mesh {plan.mesh.text}",
+            "title": f"{model.name} on {first.fabric}, mesh {plan.mesh.notation}",
             "lede": f"How every tensor is sharded on {plan.mesh.n_ranks} {request.device.name}; figures are "
             "of a model of the machine, nothing is measured here",
             "tiles": _tiles(first, request),
@@ -144,7 +144,7 @@ def told_page(
     )
 
 
-def _tiles(told: ToldPlan, request: ParallelRequest) -> list[list[str]]:
+def _tiles(told: ReportedPlan, request: ParallelRequest) -> list[list[str]]:
     best, *others = told.rows
     tiles = [[format_seconds(best.seconds), "a step, simulated", ""]]
     if told.bound_s:
@@ -161,7 +161,7 @@ def _tiles(told: ToldPlan, request: ParallelRequest) -> list[list[str]]:
     return tiles
 
 
-def _lanes_words(again: Retimed) -> str:
+def _lanes_words(again: Resimulated) -> str:
     words = (
         f"Simulated as {again.mesh}, the layout of whole axes that the plan comes nearest to: "
         f"{format_seconds(float(again.outcome.iteration_s))}."
@@ -171,7 +171,7 @@ def _lanes_words(again: Retimed) -> str:
     return words
 
 
-def _row_names(told: Sequence[ToldPlan]) -> list[tuple[str, PricedPlan]]:
+def _row_names(told: Sequence[ReportedPlan]) -> list[tuple[str, PricedPlan]]:
     """Plans that fit, the first of each fabric first; alike ones once."""
     found, seen = [], set()
     for one in told:
@@ -183,7 +183,7 @@ def _row_names(told: Sequence[ToldPlan]) -> list[tuple[str, PricedPlan]]:
     return found
 
 
-def _rows_bars(told: Sequence[ToldPlan]) -> dict[str, object]:
+def _rows_bars(told: Sequence[ReportedPlan]) -> dict[str, object]:
     rows = [(name, row) for name, row in _row_names(told) if row.fits]
     bound = told[0].bound_s if len(told) == 1 else 0
     return {
@@ -205,7 +205,7 @@ def _exposed(row: PricedPlan) -> float:
     return row.exposed_s if row.exposed_s > 1e-12 * row.seconds else 0.0
 
 
-def _rows_table(told: Sequence[ToldPlan]) -> dict[str, object]:
+def _rows_table(told: Sequence[ReportedPlan]) -> dict[str, object]:
     rows = [
         [
             name if row.fits else f"{name} (does not fit)",
@@ -215,7 +215,9 @@ def _rows_table(told: Sequence[ToldPlan]) -> dict[str, object]:
     ]
     seconds = [(name, "s") for name in ("step", "exposed", "communication")]
     left_out = "Exposed: a rank communicates and does not compute. Communication: hidden or not."
-    return table("figures", "Figures", [*texts("plan"), *seconds, ("memory", "B")], rows, left_out=left_out)
+    return table(
+        "figures", "Figures", [*text_columns("plan"), *seconds, ("memory", "B")], rows, left_out=left_out
+    )
 
 
 def _parts(found: Evaluation, pipeline: Pipeline | None = None) -> dict[str, object]:
@@ -255,7 +257,7 @@ def _memory(found: Evaluation, limit: float) -> dict[str, object]:
     return table(
         "memory",
         "Memory at the fullest moment",
-        [*texts("why", "tensor"), ("bytes", "B")],
+        [*text_columns("why", "tensor"), ("bytes", "B")],
         [["all", "", peak.n_bytes], *rows],
         note=f"{peak.phase.value} of {peak.part}, {peak.node}",
         left_out=f"{format_size(round(limit))} may be used." if isfinite(limit) else "",
@@ -265,33 +267,33 @@ def _memory(found: Evaluation, limit: float) -> dict[str, object]:
 def _meshes(trials: Sequence[MeshTrial]) -> dict[str, object]:
     rows = [
         [
-            one.mesh.text + ("" if one.is_searched else " (not searched)"),
+            one.mesh.notation + ("" if one.is_searched else " (not searched)"),
             one.seconds if isfinite(one.seconds) else None,
             one.bound_s if isfinite(one.bound_s) else None,
         ]
         for one in trials
     ]
-    columns = [*texts("mesh"), ("best known", "s"), ("no plan takes less", "s")]
+    columns = [*text_columns("mesh"), ("best known", "s"), ("no plan takes less", "s")]
     left_out = "Not searched: its bound cannot beat the best plan known."
     return table("meshes", "Meshes that were looked at", columns, rows, left_out=left_out)
 
 
 def _matrix(matrix: FabricMatrix) -> dict[str, object]:
     rows = [[name, *row] for name, row in zip(matrix.fabrics, matrix.seconds, strict=True)]
-    columns = [*texts("plan of"), *((f"on {name}", "s") for name in matrix.fabrics)]
+    columns = [*text_columns("plan of"), *((f"on {name}", "s") for name in matrix.fabrics)]
     rows.append(["axes priced one by one", *matrix.isolated_s])
     return table("matrix", "Each plan on each fabric", columns, rows)
 
 
 def _facts(
-    model: ModelGraph, request: ParallelRequest, told: ToldPlan, notes: Sequence[str]
+    model: ModelGraph, request: ParallelRequest, told: ReportedPlan, notes: Sequence[str]
 ) -> list[list[str]]:
     plan = told.rows[0].plan
     words = f"{model.parameters / 1e9:.3g} billion parameters, {model.layers} layers"
     tokens = model.tokens * (1 if plan.pipeline is None else plan.pipeline.micro_batches)
     rows = [
         ["Model", f"{model.name}, {words}, {tokens:,} tokens a step"],
-        ["Compute", request.times.words],
+        ["Compute", request.times.summary],
         ["Overlap", f"communication hides behind computing: {request.overlap.value}"],
         ["Between layers", f"activations {plan.boundary.activation}"],
     ]
@@ -328,7 +330,7 @@ def collectives(found: Evaluation) -> dict[str, object]:
         "collectives",
         "Collectives",
         [
-            *texts("part", "tensor", "pass", "what", "for"),
+            *text_columns("part", "tensor", "pass", "what", "for"),
             *(("times", "n"), ("bytes each", "B"), ("time", "s")),
         ],
         rows,
@@ -343,12 +345,12 @@ def parameters(plan: ParallelPlan, model: ModelGraph) -> dict[str, object]:
     for part in model.parts:
         for number, one in enumerate(plan.parts[part.name]):
             for path, state in one.parameters.items():
-                letters = letters_of(part, part.parameters[path])
+                letters = dims_of(part, part.parameters[path])
                 rows.append([_named(part, plan, number), path, spelled_state(letters, state)])
     return table(
         "parameters",
         "Parameters",
-        texts("part", "parameter", "stored"),
+        text_columns("part", "parameter", "stored"),
         rows[:_MOST_PARAMETERS],
         note="by letter the axes that cut it",
         left_out=_left_out(_MOST_PARAMETERS, len(rows), "parameter"),
@@ -377,9 +379,9 @@ def operators(plan: ParallelPlan, model: ModelGraph) -> dict[str, object]:
         "operators",
         "Operators",
         [
-            *texts("part", "operator", "takes", "makes"),
+            *text_columns("part", "operator", "takes", "makes"),
             ("shares of the work", "n"),
-            *texts("for the backward pass", "chunks"),
+            *text_columns("for the backward pass", "chunks"),
         ],
         rows[:_MOST_OPERATORS],
         note="dimensions with | between, by the axes that cut them",

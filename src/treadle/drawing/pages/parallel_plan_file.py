@@ -6,7 +6,7 @@ from pathlib import Path
 
 from treadle.checking import checked, left_alone
 from treadle.context import Progress
-from treadle.drawing.pages.parallel_page import ToldPlan, evaluated, told_page
+from treadle.drawing.pages.parallel_page import ReportedPlan, evaluated, parallel_report
 from treadle.errors import FormatError
 from treadle.input_files import read_head
 from treadle.inputs.fabrics_and_plans import FabricLike, as_fabric
@@ -79,7 +79,7 @@ def report_parallel_plan(
     >>> from treadle import planning
     >>> words = planning.ModelGraph("words", (treadle.capture("gpt2", tokens=4096).part("embedding"),))
     >>> found = treadle.parallelize(words, "ring(2, bandwidth='25GB/s')", gpu="h100", mesh="2")
-    >>> _ = Path("plan.json").write_text(planning.parallel_plan_text(found))
+    >>> _ = Path("plan.json").write_text(planning.explain_parallel_plan(found))
     >>> planning.report_parallel_plan("plan.json", model=words)[:15]
     '<!doctype html>'
     """
@@ -118,7 +118,7 @@ def report_parallel_plan(
     n_ranks = len(topology.compute_nodes)
     if n_ranks != plan.mesh.n_ranks:
         raise FormatError(
-            f"{plan.mesh.n_ranks} ranks (mesh {plan.mesh.text}), {topology.name} has {n_ranks}",
+            f"{plan.mesh.n_ranks} ranks (mesh {plan.mesh.notation}), {topology.name} has {n_ranks}",
             source=str(path),
         )
     search = PlanSearch(graph, request, layers)
@@ -127,12 +127,12 @@ def report_parallel_plan(
     if plan.claim is not None:
         claim = plan.claim
         notes.append(f"its file claims {claim.seconds:.4g} s and {claim.memory_bytes / 2**30:.4g} GB")
-    told = ToldPlan(
+    told = ReportedPlan(
         topology.name,
         (row,),
         evaluated(plan, graph, costs, request),
-        search.retimed(plan, costs),
+        search.resimulated(plan, costs),
         0.0 if plan.claim is None else min(plan.claim.bound_s, row.seconds),
         is_claimed=True,
     )
-    return told_page(graph, request, [told], notes=notes)
+    return parallel_report(graph, request, [told], notes=notes)

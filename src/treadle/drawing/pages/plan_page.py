@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, distinct
 from treadle.context import Progress
-from treadle.drawing.draw import CutWords, cut_words
+from treadle.drawing.draw import CutDescription, describe_cut
 from treadle.drawing.pages.drawn_fabric import DrawnFabric
 from treadle.drawing.plan_loads import busy_links
 from treadle.drawing.tree_hops import tree_depths
@@ -33,11 +33,11 @@ from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.schedules.trees.forest import Direction, ForestSchedule, Tree, Trees, TreeSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.simulation.cost_models import default_cost_model
-from treadle.simulation.picture import MAX_LANES, utilisation_over_time
 from treadle.simulation.result import Simulation
 from treadle.simulation.simulated_plans import SimulatedRow, SimulationRun, simulate_plan
+from treadle.simulation.utilization_drawing import MAX_LANES, utilisation_over_time
 from treadle.spelling import counted
-from treadle.units import format_bandwidth, format_share, format_size
+from treadle.units import format_bandwidth, format_fraction, format_size
 from treadle.verification.schedules import pipelined_algbw
 from treadle.viz.fabric_layout import MOST_COLLAPSED
 
@@ -66,7 +66,7 @@ def page_of_result(result: object) -> str:
     return ""
 
 
-def check_alike(own: Plan, other: Plan) -> None:
+def check_same_problem(own: Plan, other: Plan) -> None:
     """Refuse to put plans of different problems on one page."""
     for what, one, found in (
         ("collective", own.collective.kind.value, other.collective.kind.value),
@@ -76,7 +76,7 @@ def check_alike(own: Plan, other: Plan) -> None:
             raise FormatError(f"report: another plan has {what} {found}, expected {one} as the first")
 
 
-def shown_names(own: Plan, others: Sequence[Plan]) -> list[str]:
+def display_names(own: Plan, others: Sequence[Plan]) -> list[str]:
     """Algorithms, with the fabric where that differs, told apart."""
     names: list[str] = []
     for plan in (own, *others):
@@ -114,9 +114,9 @@ def static_values(plan: Plan, fabric: DrawnFabric) -> dict[str, object]:
     }
 
 
-def _cut(plan: Plan) -> CutWords | None:
+def _cut(plan: Plan) -> CutDescription | None:
     try:
-        return cut_words(plan)
+        return describe_cut(plan)
     except ScheduleError:
         return None
 
@@ -134,7 +134,7 @@ def tiles(plan: Plan, rows: Sequence[SimulatedRow] = ()) -> list[list[str]]:
     elif best == rate:
         verdict = ["optimal", "proved: no schedule is faster at large sizes", "good"]
     else:
-        verdict = [format_share(rate / best), "of the proved bound", ""]
+        verdict = [format_fraction(rate / best), "of the proved bound", ""]
     in_turn = "" if rate == plan.algbw else f", {format_bandwidth(plan.algbw)} step by step"
     reached = [format_bandwidth(rate), f"algorithm bandwidth at large sizes{in_turn}", ""]
     if len(plan.entries) > 1:
@@ -143,7 +143,7 @@ def tiles(plan: Plan, rows: Sequence[SimulatedRow] = ()) -> list[list[str]]:
         shares = sorted(Fraction(row.efficiency) for row in rows if row.efficiency is not None)
         reached = [" to ".join(span) or str(len(plan.entries)), "algorithm bandwidth, by size", ""]
         verdict = [
-            " to ".join(format_share(one) for one in (*shares[:1], *shares[-1:])),
+            " to ".join(format_fraction(one) for one in (*shares[:1], *shares[-1:])),
             "of the bound of each size",
             "",
         ]
@@ -185,7 +185,7 @@ def _loads(fabric: DrawnFabric, busy: Any, full: Any) -> dict[str, object]:
     }
 
 
-def _cut_values(fabric: DrawnFabric, found: CutWords) -> dict[str, object]:
+def _cut_values(fabric: DrawnFabric, found: CutDescription) -> dict[str, object]:
     marks = fabric.layout.marks
     return {
         "words": found.words,
@@ -365,7 +365,7 @@ _MANY_RANKS = 64
 """Above so many every other size is enough: what takes long to simulate is large anyway."""
 
 
-def shown_sizes(plan: Plan) -> tuple[int, ...]:
+def display_sizes(plan: Plan) -> tuple[int, ...]:
     """Those of `SIZES` at which a plan is simulated."""
     return SIZES if plan.collective.n_ranks <= _MANY_RANKS else SIZES[::2]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from treadle.drawing.page import PageKind, page, table, texts
-from treadle.drawing.pages.task_lanes import KIND_VALUES, task_lanes
+from treadle.drawing.page import PageKind, page, table, text_columns
+from treadle.drawing.pages.task_tracks import KIND_VALUES, task_tracks
 from treadle.spelling import counted
-from treadle.training.costs import traffic_words
-from treadle.training.device_memory import shortfall
+from treadle.training.costs import format_traffic
+from treadle.training.device_memory import missing_bytes
 from treadle.training.forms.axes import AXIS_FORMS
 from treadle.training.step import StepOutcome
 from treadle.training.timeline.task import Category
@@ -41,11 +41,11 @@ def step_page(result: TrainResult) -> str:
     return page(
         {
             "title": f"A step of {result.model.name} on {setup.mesh.n_ranks} {setup.device.name}",
-            "lede": f"{result.mesh.text} on {', '.join(dict.fromkeys(row.fabric for row in result.rows))}; "
+            "lede": f"{result.mesh.notation} on {', '.join(dict.fromkeys(row.fabric for row in result.rows))}; "
             "simulated, nothing is measured here",
             "tiles": _tiles(first, result),
             "lanes": {
-                **task_lanes((name, row.outcome.timeline) for name, row in rows),
+                **task_tracks((name, row.outcome.timeline) for name, row in rows),
                 "note": "Ranks of a program do the same at the same time: a device is a rank of a pipeline "
                 "stage. Streams of a device that communicate run beside its computing.",
             },
@@ -108,7 +108,7 @@ def _rows(rows: list[tuple[str, TrainRow]]) -> dict[str, object]:
         for name, row in rows
         for one in [row.outcome]
     ]
-    columns = [*texts(""), ("step", "s"), ("exposed", "s"), ("MFU", "share"), ("per s", "n")]
+    columns = [*text_columns(""), ("step", "s"), ("exposed", "s"), ("MFU", "share"), ("per s", "n")]
     left_out = (
         "Exposed: a rank communicates and does not compute. Per s: tokens or samples, all ranks together."
     )
@@ -122,19 +122,19 @@ def _communications(rows: list[tuple[str, TrainRow]]) -> dict[str, object]:
         counts: dict[str, list[float]] = {}
         for task in row.outcome.timeline.tasks:
             if task.traffic is not None and task.device == row.outcome.timeline.devices[0]:
-                entry = counts.setdefault(traffic_words(task.traffic), [0, 0.0, 0.0])
+                entry = counts.setdefault(format_traffic(task.traffic), [0, 0.0, 0.0])
                 entry[0] += 1
                 entry[1] += task.size_bytes
                 entry[2] += float(task.seconds)
         for one in row.priced:
-            words = traffic_words((one.kind, one.axes))
+            words = format_traffic((one.kind, one.axes))
             count, size, seconds = counts.get(words, [0, 0.0, 0.0])
             found.append([name, words, count, size, seconds, float(one.algbw), one.delay_s])
     return table(
         "communication",
         "Communication",
         [
-            *texts("by", "what"),
+            *text_columns("by", "what"),
             *(("times", "n"), ("bytes", "B"), ("time", "s"), ("rate of large ones", "rate")),
             ("delay of small ones", "s"),
         ],
@@ -151,7 +151,7 @@ def _memory(row: TrainRow) -> dict[str, object]:
     return table(
         "memory",
         "Memory of a rank",
-        [*texts("part"), ("at its own peak", "B"), ("of the device", "share")],
+        [*text_columns("part"), ("at its own peak", "B"), ("of the device", "share")],
         [[name, size, size / limit] for name, size in sizes.items()],
         left_out="Of the stage that needs most.",
     )
@@ -159,17 +159,17 @@ def _memory(row: TrainRow) -> dict[str, object]:
 
 def _facts(result: TrainResult) -> list[list[str]]:
     setup, model = result.setup, result.model
-    missing = shortfall(result.rows[0].outcome.memory, setup.device.memory_bytes)
+    missing = missing_bytes(result.rows[0].outcome.memory, setup.device.memory_bytes)
     rows = [
         ["Model", f"{model.name}, {model.parameters / 1e9:.3g} billion parameters, {model.n_layers} layers"],
-        ["Mesh", f"{result.mesh.text}: {setup.mesh.n_ranks} {setup.device.name}, {setup.precision}"],
+        ["Mesh", f"{result.mesh.notation}: {setup.mesh.n_ranks} {setup.device.name}, {setup.precision}"],
     ]
     for name, size in zip(result.mesh.axis_names, result.mesh.shape, strict=True):
         if size > 1:
             rows.append([name, AXIS_FORMS[name].words])
     what = "samples" if model.unit == "sample" else "sequences"
     rows.append(["Batch", f"{setup.sequences} {what}, {counted(setup.options.micro_batches, 'micro-batch')}"])
-    rows.append(["Compute", setup.times.words])
+    rows.append(["Compute", setup.times.summary])
     rows.append(["Contention", f"{float(setup.options.kappa):g}: {result.contention.words}"])
     if result.network_words:
         rows.append(["Network", result.network_words])

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from treadle.finder.building.build_prices import BuildPrices
-from treadle.finder.building.optical_planes import OpticalBox, OpticalPlanes, share_among
+from treadle.finder.building.optical_planes import OpticalBox, OpticalPlanes, divide_among
 from treadle.finder.building.placement import RackPlacement, cable_metres
 from treadle.finder.cabling import Cable, cables
-from treadle.tabular import csv_text
+from treadle.tabular import format_csv
 from treadle.topologies.topology import Topology
 from treadle.units import format_link_bandwidth
 
@@ -50,14 +50,14 @@ class CableSheet:
             return "--".join(racks)
         return "+".join(f"{rack}--plane{self.planes.plane[place]}" for rack in racks)
 
-    def text(self) -> str:
+    def csv(self) -> str:
         """As CSV; docs/how-to/architect.md describes the columns."""
         heads = ["cable", "from_node", "from_port", "to_node", "to_port", "duplex", "bandwidth"]
         if self.placement is not None:
             heads += ["from_rack", "from_unit", "to_rack", "to_unit", "length_m", "medium", "bundle"]
         if self.planes is not None:
             heads += ["plane", "from_plane_port", "to_plane_port"]
-        return csv_text(heads, map(self._row, range(len(self.wires))))
+        return format_csv(heads, map(self._row, range(len(self.wires))))
 
     def _row(self, place: int) -> list[object]:
         wire, names = self.wires[place], self.topology.node_names
@@ -102,7 +102,7 @@ def cable_sheet(
         If the boxes do not hold the cables.
     """
     wires = cables(topology)
-    planes = None if box is None else share_among(wires, box)
+    planes = None if box is None else divide_among(wires, box)
     if planes is not None:
         wires = _ports_by_plane(wires, planes)
     metres: tuple[Fraction, ...] = ()

@@ -125,9 +125,9 @@ class CablingReport(Tabular):
                 {
                     "fault": str(step.fault),
                     "action": str(step.action),
-                    "at": plug_text(step.at),
-                    "to": plug_text(step.to),
-                    "stays": None if step.stays is None else plug_text(step.stays),
+                    "at": format_plug(step.at),
+                    "to": format_plug(step.to),
+                    "stays": None if step.stays is None else format_plug(step.stays),
                     "is_held": step.is_held,
                 }
             )
@@ -135,13 +135,13 @@ class CablingReport(Tabular):
         ]
 
 
-def plug_text(plug: Plug) -> str:
+def format_plug(plug: Plug) -> str:
     """A plug as it is told.
 
     Examples
     --------
     >>> from treadle import planning
-    >>> planning.plug_text(("n0", 3))
+    >>> planning.format_plug(("n0", 3))
     'n0 port 3'
     """
     return f"{plug[0]} port {plug[1]}"
@@ -224,8 +224,8 @@ def _matching(
             if end not in found:
                 continue
             before = found[end]
-            said = " and to ".join(plug_text(one[:2]) for one in (before, ends[1 - place]))
-            said = f"{plug_text(end[:2])} is joined to {said}"
+            said = " and to ".join(format_plug(one[:2]) for one in (before, ends[1 - place]))
+            said = f"{format_plug(end[:2])} is joined to {said}"
             if doubts is None:
                 raise FormatError(f"{said} (line {lines[end]})", source=source, line=row.line)
             doubts.append(f"line {row.line}: {said} (line {lines[end]}); the first is believed")

@@ -22,14 +22,14 @@ from treadle.checking import checked
 from treadle.context import Context, Progress, TimeLimitError, context, under
 from treadle.engine import core
 from treadle.errors import FormatError, InfeasibleError
-from treadle.finder.cabling import Cable, cables, one_way
+from treadle.finder.cabling import Cable, cables, unidirectional_cables
 from treadle.inputs.fabrics_and_plans import FabricLike
 from treadle.inputs.problem import resolve_topology
 from treadle.math.graphs import reached
 from treadle.synthesis.core_values.step_values import InLinks
 from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
 from treadle.synthesis.steps.bfb.in_links import TRANSFORM_LIMIT
-from treadle.tabular import csv_text
+from treadle.tabular import format_csv
 from treadle.topologies.properties import has_switches, has_uniform_links, is_regular
 from treadle.topologies.topology import Topology
 
@@ -107,7 +107,7 @@ class GrowthPlan:
         """Whether every cable that is moved joins both directions of two ports, else one direction."""
         return all(wire.is_duplex for wire in cables(self.before))
 
-    def text(self) -> str:
+    def csv(self) -> str:
         """The moves as CSV; ``duplex`` is as in a cabling list."""
         heading = ["stage", "action", "from_node", "from_port", "to_node", "to_port", "duplex"]
         rows = []
@@ -116,7 +116,7 @@ class GrowthPlan:
             action = "add" if move.is_added else "pull"
             ends = (names[move.tail], move.tail_port, names[move.head], move.head_port)
             rows.append([move.stage, action, *ends, duplex])
-        return csv_text(heading, rows)
+        return format_csv(heading, rows)
 
 
 @checked()
@@ -165,7 +165,7 @@ def grow(
         )
     wires = cables(fabric)
     is_duplex = all(wire.is_duplex for wire in wires)
-    cuttable = list(wires) if is_duplex else one_way(wires)
+    cuttable = list(wires) if is_duplex else unidirectional_cables(wires)
     degree = fabric.n_links // n
     per_node = degree // 2 if is_duplex else degree
     if is_duplex and degree % 2 and (nodes - n) % 2:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from treadle.errors import FormatError
-from treadle.input_files import read_input_text
-from treadle.tabular import cell_text
+from treadle.input_files import read_input_string
+from treadle.tabular import format_cell
 
 MAX_FILE_BYTES = 2**26
 MAX_CABLES = 500_000
@@ -71,7 +71,7 @@ def read_cables(path: str | Path, *, host: str | None = None) -> tuple[tuple[See
         With the line, for what is malformed.
     """
     source = str(path)
-    text = read_input_text(path, MAX_FILE_BYTES, expected="a cabling list")
+    text = read_input_string(path, MAX_FILE_BYTES, expected="a cabling list")
     head = text.lstrip()[:20_000]
     if re.search(r"^lldp\.", head, re.MULTILINE):
         return tuple(_of_lldp(text, host or Path(path).name.partition(".")[0], source)), "lldp"
@@ -105,7 +105,7 @@ def _of_csv(text: str, source: str) -> Iterator[SeenCable]:
                 raise FormatError(f"more than {MAX_CABLES} cables", source=source, line=line)
             if len(row) != len(heading):
                 raise FormatError(f"{len(row)} columns, expected {len(heading)}", source=source, line=line)
-            cells = {name: cell_text(row[place].strip()) for name, place in places.items()}
+            cells = {name: format_cell(row[place].strip()) for name, place in places.items()}
             if not cells["to_node"]:
                 continue  # a port that sees nobody
             tail = _plug(cells["from_node"], cells["from_port"], source, line)

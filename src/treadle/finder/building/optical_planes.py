@@ -99,7 +99,7 @@ def parse_box(text: str) -> OpticalBox:
     )
 
 
-def share_among(wires: Sequence[Cable], box: OpticalBox) -> OpticalPlanes:
+def divide_among(wires: Sequence[Cable], box: OpticalBox) -> OpticalPlanes:
     """Share cables out among as few boxes as hold them, evenly.
 
     Parameters

@@ -127,7 +127,7 @@ def placed_in_order(topology: Topology, floor: Floor, rack_size: int) -> RackPla
     return RackPlacement(floor, racks, rack_size, rack, unit, None)
 
 
-def place_nodes(
+def assign_racks(
     topology: Topology,
     floor: Floor,
     rack_size: int,

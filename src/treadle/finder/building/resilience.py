@@ -19,12 +19,12 @@ from treadle.brief import brief
 from treadle.checking import checked, unexpected
 from treadle.context import Progress, TimeLimitError, context, in_context, start
 from treadle.errors import FormatError, TopologyError
+from treadle.format_choice import format_choice
 from treadle.inputs.fabrics_and_plans import FabricLike
-from treadle.inputs.problem import pose, resolve_kind, resolve_topology
+from treadle.inputs.problem import make_problem, resolve_kind, resolve_topology
 from treadle.schedulers.bound_results import bound_problem
 from treadle.schedules.collective import CollectiveKind, busbw_factor
 from treadle.tabular import Cell, Tabular, plain_row
-from treadle.told_by import told_by
 from treadle.topologies.cables import NamedCable, named_cables
 from treadle.topologies.catalogue.random_graphs import failed_cables, punctured
 from treadle.topologies.topology import Topology
@@ -102,7 +102,7 @@ class FailureLevel:
         return self.fabrics[self.shares.index(self.worst)]
 
 
-@told_by("treadle.render.building:resilience_rows")
+@format_choice("treadle.render.building:resilience_rows")
 @dataclass(frozen=True)
 class ResilienceResult(Tabular):
     """What failures cost a fabric.
@@ -315,7 +315,7 @@ class _Optima:
                     "resilience: time ran out; take fewer --samples or a longer --time-limit"
                 )
             with start(time_limit_s=seconds):
-                result = bound_problem(pose(fabric, kind))
+                result = bound_problem(make_problem(fabric, kind))
             factor = busbw_factor(result.collective.kind, result.collective.group_size)
             self._known[key] = result.algbw * factor
         return self._known[key]

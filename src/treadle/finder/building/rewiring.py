@@ -17,12 +17,12 @@ from treadle.checking import checked
 from treadle.context import Progress, start
 from treadle.engine import core, run_core
 from treadle.errors import FormatError, InfeasibleError
-from treadle.finder.cabling import cables, one_way
+from treadle.finder.cabling import cables, unidirectional_cables
 from treadle.inputs.fabrics_and_plans import FabricLike, as_fabric
 from treadle.inputs.problem import resolve_topology
 from treadle.synthesis.core_values.arrangement_values import ArrangeProblem
 from treadle.synthesis.core_values.flow_values import Annealing
-from treadle.tabular import csv_text
+from treadle.tabular import format_csv
 from treadle.topologies.isomorphism import UndecidedError, find_isomorphism
 from treadle.topologies.properties import has_switches
 from treadle.topologies.topology import Topology
@@ -89,7 +89,7 @@ class RewiringPlan:
         """Connections that are made."""
         return sum(change.is_made for change in self.changes)
 
-    def text(self) -> str:
+    def csv(self) -> str:
         """Commands as CSV, each with the node of the wanted fabric whose part its ends take."""
         heading = ["action", "from_node", "from_port", "to_node", "to_port", "duplex", "from_part", "to_part"]
         rows = []
@@ -100,7 +100,7 @@ class RewiringPlan:
             parts = [self.other.node_names[part[node]] for node in (one.tail, one.head)]
             ends = (names[one.tail], one.tail_port, names[one.head], one.head_port)
             rows.append([action, *ends, duplex, *parts])
-        return csv_text(heading, rows)
+        return format_csv(heading, rows)
 
 
 @checked()
@@ -199,7 +199,7 @@ def _changes(now: Topology, wanted: Topology, node: Int32Array, is_duplex: bool)
     """Connections that go and that come; ports that become free are used again, in their order."""
     wires = [wire for wire in cables(now) if wire.tail != wire.head]
     if not is_duplex:
-        wires = one_way(wires)
+        wires = unidirectional_cables(wires)
     need = Counter(
         _ends(int(node[tail]), int(node[head]), is_duplex)
         for tail, head in zip(wanted.tails.tolist(), wanted.heads.tolist(), strict=True)

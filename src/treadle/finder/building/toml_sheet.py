@@ -11,7 +11,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from treadle.errors import FormatError
-from treadle.input_files import read_input_text
+from treadle.input_files import read_input_string
 
 MAX_FILE_BYTES = 2**20
 MOST_METRES = 100_000
@@ -26,7 +26,7 @@ Price = Annotated[int, _PRICE] | Annotated[float, _PRICE]
 
 def read_sheet(path: str | Path, what: str) -> str:
     """The text of a file; FormatError if it cannot be read, `what` says which file it is."""
-    return read_input_text(path, MAX_FILE_BYTES, expected=f"the {what} as TOML")
+    return read_input_string(path, MAX_FILE_BYTES, expected=f"the {what} as TOML")
 
 
 def metres(length: str) -> Fraction:

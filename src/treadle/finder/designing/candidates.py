@@ -9,7 +9,7 @@ from pathlib import Path
 
 from treadle.errors import InfeasibleError, TopologyError, TreadleError
 from treadle.finder.construction import construction_of
-from treadle.finder.measure import Option, figures_of, is_quick_breadth_first, measured_options
+from treadle.finder.measure import Option, is_quick_breadth_first, measure_graph, measured_options
 from treadle.finder.predict import Performance
 from treadle.finder.search import Bases, FabricCandidate, Finder
 from treadle.finder.searches.fresh import Effort
@@ -45,13 +45,13 @@ def known_bases(nodes: int, degree: int, extra: Sequence[FabricCandidate] = ()) 
     place = nodes, degree
     kautz = tables.figures["generalized_kautz"]
     if place not in kautz and 1 < degree < nodes and is_quick_breadth_first(nodes, degree):
-        more = {place: figures_of(generalized_kautz(degree, nodes))}
+        more = {place: measure_graph(generalized_kautz(degree, nodes))}
         tables = replace(tables, figures={**tables.figures, "generalized_kautz": {**kautz, **more}})
     for family, graph in _random_graphs(nodes, degree):
         known = tables.figures.get(family, {})
         if place not in known:
             tables = replace(
-                tables, figures={**tables.figures, family: {**known, place: figures_of(parse(graph))}}
+                tables, figures={**tables.figures, family: {**known, place: measure_graph(parse(graph))}}
             )
     if extra:
         tables = replace(tables, library={**tables.library, place: [*tables.library.get(place, ()), *extra]})

@@ -12,10 +12,10 @@ from pathlib import Path
 from treadle.context import Context, Progress, under
 from treadle.errors import TreadleError
 from treadle.finder.construction import Base
-from treadle.finder.designing.store import keep_value, key_of
+from treadle.finder.designing.store import key_of, store_value
 from treadle.finder.measure import FlowRate, Option
 from treadle.finder.workload import Exchange, Workload
-from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
 
@@ -32,7 +32,7 @@ _MAX_FILE_BYTES = 2**22
 _ROUNDING = 1e-12
 
 
-class AlltoallFigures(StrEnum):
+class AlltoallRates(StrEnum):
     """What a design says of all-to-alls."""
 
     FLOW = "flow"
@@ -98,7 +98,7 @@ def with_flow(option: Option, *, directory: Path | None = None, progress: Progre
         found = optimal_rate(option.topology, collective, gap=FLOW_GAP)
     if path is not None:
         value = {"topology": option.expression, "rate": found.rate, "witness": found.witness.to_json()}
-        keep_value(path, value)
+        store_value(path, value)
     return replace(option, flow=FlowRate(found.rate, found.gap))
 
 
@@ -117,7 +117,7 @@ def _kept(path: Path, option: Option) -> FlowRate | None:
         if not isinstance(witness, dict):
             return None
         collective = on_all_ranks(option.topology, CollectiveKind.ALLTOALL)
-        upper = DistanceWitness.from_json(witness).pair_rate_bound(option.topology, collective)
+        upper = FlowDualCertificate.from_json(witness).pair_rate_bound(option.topology, collective)
         gap = 1 - value["rate"] / float(upper)
         if not -_ROUNDING <= gap <= FLOW_GAP:
             return None

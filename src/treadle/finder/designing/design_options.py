@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from treadle.finder.designing.design_flow import AlltoallFigures
+from treadle.finder.designing.design_flow import AlltoallRates
 from treadle.finder.searches.fresh import USUAL_SEARCH, SearchLimit
 
 
@@ -19,7 +19,7 @@ class DesignOptions:
         Only fabrics whose links come in opposite pairs.
     reconfiguration_delay_s : float, optional
         Time to change the topology; also considers a topology for each call.
-    alltoall : AlltoallFigures
+    alltoall : AlltoallRates
         Whether to compute an optimal flow on each fabric of the frontier. All-to-alls of the workload over
         all nodes are told by the flows if every fabric has one, else by distances.
     search : SearchLimit, optional
@@ -36,7 +36,7 @@ class DesignOptions:
 
     bidirectional: bool = False
     reconfiguration_delay_s: float | None = None
-    alltoall: AlltoallFigures = AlltoallFigures.FLOW
+    alltoall: AlltoallRates = AlltoallRates.FLOW
     search: SearchLimit | None = USUAL_SEARCH
     seed: int = 0
     topology: str | None = None

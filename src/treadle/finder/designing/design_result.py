@@ -63,7 +63,7 @@ class DesignRow:
         made = self.option.candidate.construction
         return made.nodes if isinstance(made, Placed) else None
 
-    def placement_text(self) -> str:
+    def placement_summary(self) -> str:
         """Node of each rank, as CSV."""
         return placement_sheet(self.option)
 
@@ -168,7 +168,7 @@ class DesignResult(Tabular):
         made = unplaced(row.option.candidate.construction)
         return any(made == found.construction for effort in self.efforts for found in effort.found)
 
-    def is_kept(self, row: DesignRow) -> bool:
+    def is_cached(self, row: DesignRow) -> bool:
         """Whether a row's graph is one that an earlier search kept."""
         return expression(unplaced(row.option.candidate.construction)) in self.kept
 

@@ -20,8 +20,8 @@ from treadle.finder.measure import Option
 from treadle.finder.search import FabricCandidate, Finder
 from treadle.finder.workload import Call, Exchange, Network, Workload
 from treadle.inputs.problem import Problem
-from treadle.schedulers.solving import judged
-from treadle.schedulers.step_candidates import bound_beside
+from treadle.schedulers.solving import verified
+from treadle.schedulers.step_candidates import bound_of_steps
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.plan import Plan
 from treadle.schedules.steps.steps import StepSchedule
@@ -41,7 +41,7 @@ def others_of(
     return tuple(one for one in finder.candidates(nodes, degree) if expression(one.construction) not in shown)
 
 
-def shown_bytes(workload: Workload) -> int:
+def format_sizes(workload: Workload) -> int:
     """The size whose times the table shows: the largest allreduce of the workload, or 1 MiB."""
     sizes = [call.size_bytes for call in workload.calls if call.kind is Exchange.ALLREDUCE]
     return max(sizes, default=2**20)
@@ -118,7 +118,7 @@ def size_of(workload: Workload, kind: CollectiveKind) -> int:
         for call in workload.calls
         if call.kind.value == kind.value and call.group_size is None
     ]
-    return max(sizes, default=shown_bytes(workload))
+    return max(sizes, default=format_sizes(workload))
 
 
 def plan_of(topology: Topology, option: Option, kind: CollectiveKind) -> Plan:
@@ -132,6 +132,6 @@ def plan_of(topology: Topology, option: Option, kind: CollectiveKind) -> Plan:
             parts[name] = build(option.candidate.construction, direction)[1]
     schedule = StepSchedule(kind, **parts)
     problem = Problem(topology, on_all_ranks(topology, kind))
-    bound = bound_beside(problem, schedule)
-    plan, _ = judged(problem, Result(schedule, bound, f"finder: {option.label}"))
+    bound = bound_of_steps(problem, schedule)
+    plan, _ = verified(problem, Result(schedule, bound, f"finder: {option.label}"))
     return replace(plan, provenance={"version": __version__, "construction": option.expression})

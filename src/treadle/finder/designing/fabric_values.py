@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from treadle.brief import brief
-from treadle.notebook import own_fields, shown
+from treadle.notebook import displayed, own_fields
 from treadle.synthesis.steps.bfb import BfbValue
 from treadle.synthesis.steps.bfb.in_links import MAX_NODES
 from treadle.topologies import (
@@ -16,7 +16,7 @@ from treadle.topologies import (
 from treadle.topologies.isomorphism import DEFAULT_WORK
 
 
-@shown(own_fields)
+@displayed(own_fields)
 @dataclass(frozen=True)
 class FactLimits:
     """How much work the slower facts may take; the defaults keep any fabric to a few seconds.

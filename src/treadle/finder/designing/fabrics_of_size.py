@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from treadle.context import context
+from treadle.finder.designing.cached_graphs import cache_graphs, cached_graphs, usual_seeds
 from treadle.finder.designing.candidates import (
     frontier_options,
     improving,
@@ -14,7 +15,6 @@ from treadle.finder.designing.candidates import (
     quick_neighbours,
 )
 from treadle.finder.designing.design_options import DesignOptions
-from treadle.finder.designing.kept_graphs import keep_graphs, kept_graphs, usual_seeds
 from treadle.finder.measure import Option
 from treadle.finder.search import Finder
 from treadle.finder.searches.fresh import USUAL_SEARCH, Effort, search_now
@@ -63,7 +63,9 @@ def fabrics_of_size(
         finder = Finder(known_bases(nodes, degree, quick), bidirectional=two_way)
         options = () if asked.topology is not None else frontier_options(finder, nodes, degree)
         kept = (
-            () if asked.topology is not None else kept_graphs(nodes, degree, directory, bidirectional=two_way)
+            ()
+            if asked.topology is not None
+            else cached_graphs(nodes, degree, directory, bidirectional=two_way)
         )
     seeds = usual_seeds(nodes, degree, directory, kept, bidirectional=two_way)
     is_usual = asked.search == USUAL_SEARCH
@@ -87,7 +89,7 @@ def fabrics_of_size(
             own = {one.construction for one in (*found, *earlier)}
             frontier = [one.candidate for one in options if one.candidate.construction in own]
             done = [*seeds, asked.seed] if is_usual else seeds
-            keep_graphs(nodes, degree, frontier, directory, bidirectional=two_way, usual_seeds=done)
+            cache_graphs(nodes, degree, frontier, directory, bidirectional=two_way, usual_seeds=done)
         old = {one.construction for one in earlier}
         shown = tuple(one.expression for one in options if one.candidate.construction in old)
         return FabricsOfSize(options, finder, efforts, shown)

@@ -20,11 +20,11 @@ from treadle.finder.construction import (
     Product,
     ScheduleMethod,
     expression,
-    in_one_word,
     is_breadth_first,
+    join_name,
 )
 from treadle.finder.designing.workload_costs import costs_of, total_seconds
-from treadle.finder.evaluate import GroupFigures
+from treadle.finder.evaluate import GroupCosts
 from treadle.finder.measure import Option, measured_options
 from treadle.finder.predict import Performance
 from treadle.finder.search import FabricCandidate
@@ -46,14 +46,14 @@ class HybridOption:
     Parameters
     ----------
     option : Option
-    shared : mapping of (group size, stride) to GroupFigures
+    shared : mapping of (group size, stride) to GroupCosts
         Within the factors.
     seconds : float
         Of the workload.
     """
 
     option: Option
-    shared: dict[tuple[int, int], GroupFigures]
+    shared: dict[tuple[int, int], GroupCosts]
     seconds: float
 
 
@@ -194,14 +194,14 @@ class _HybridSearch:
             text = f'with_axes_ordered({text}, "{own}", "{back}")'
         if copies == 1 and placed == sorted(placed):
             return measured_options([inner])[0]
-        base = Base(text, in_one_word(text), ScheduleMethod.BFB, "hybrid")
+        base = Base(text, join_name(text), ScheduleMethod.BFB, "hybrid")
         gather = replace(inner.gather, nodes=self.nodes)
         reduce = gather if inner.reduce is inner.gather else replace(inner.reduce, nodes=self.nodes)
         distances = measured_options([inner])[0].distances if copies == 1 else None
         return Option(FabricCandidate(base, gather, reduce), distances, parts=copies)
 
 
-def _group_figures(inside: Sequence[Option], degree: int, nodes: int) -> GroupFigures | None:
+def _group_figures(inside: Sequence[Option], degree: int, nodes: int) -> GroupCosts | None:
     """Of groups that each have a product of these factors to themselves."""
     whole = _measured_product(tuple(inside))
     if whole is None:
@@ -210,7 +210,7 @@ def _group_figures(inside: Sequence[Option], degree: int, nodes: int) -> GroupFi
     size = whole.gather.nodes
     # mean distances of factors add up; every pair counts in each of the groups
     distances = sum((Fraction(one.distance_sum or 0, one.nodes**2) for one in inside), Fraction(0))
-    return GroupFigures(
+    return GroupCosts(
         whole.steps,
         share * whole.gather.t_b,
         share * whole.reduce.t_b,

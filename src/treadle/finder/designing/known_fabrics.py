@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from treadle.brief import brief
-from treadle.finder.building.rivals import MAX_NODES, nearest_names, switched_names
+from treadle.finder.building.reference_topologies import MAX_NODES, nearest_names, switched_names
 from treadle.finder.construction import expression, notation
-from treadle.finder.measure import figures_of, is_quick_breadth_first
+from treadle.finder.measure import is_quick_breadth_first, measure_graph
 from treadle.finder.workload import Network
-from treadle.inputs.problem import exact_text
+from treadle.inputs.problem import format_exact
 from treadle.topologies import parse
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def known_fabrics(nodes: int, degree: int) -> tuple[KnownFabric, ...]:
             if is_quick_breadth_first(fabric.n_nodes, ports) and (
                 is_own or fabric.n_nodes * ports <= _PATIENCE
             ):
-                steps, gather, reduce = figures_of(fabric)
+                steps, gather, reduce = measure_graph(fabric)
                 found.append(KnownFabric(name, fabric.n_nodes, ports, steps, (gather + reduce) / 2))
     for name in switched_names(nodes, _RADIX):
         if name.startswith("fat_tree"):
@@ -139,8 +139,8 @@ def beaten_summary(result: DesignResult) -> dict[str, object]:
                 "topology": expression(one.construction),
                 "notation": notation(one.construction),
                 "steps": one.steps,
-                "t_b_exact": exact_text(one.gather.t_b),
-                "t_b_reduce_scatter_exact": exact_text(one.reduce.t_b),
+                "t_b_exact": format_exact(one.gather.t_b),
+                "t_b_reduce_scatter_exact": format_exact(one.reduce.t_b),
                 "measured": one.is_exact,
             }
             for one in result.others
@@ -151,7 +151,7 @@ def beaten_summary(result: DesignResult) -> dict[str, object]:
                 "nodes": one.nodes,
                 "ports_per_node": one.ports,
                 "steps": one.steps,
-                "t_b_mean_exact": exact_text(one.t_b),
+                "t_b_mean_exact": format_exact(one.t_b),
                 "allreduce_s": one.allreduce_s(result.network, result.shown_bytes),
                 "beaten": is_beaten(one.steps, one.t_b, best),
             }

@@ -13,13 +13,13 @@ from treadle.context import WorkBudget
 from treadle.finder.construction import Placed, expression, unplaced
 from treadle.finder.designing.workload_costs import (
     Shared,
+    concurrent_costs,
     costs_of,
     is_quick_in_groups,
-    shared_figures,
     total_seconds,
     with_exact_rates,
 )
-from treadle.finder.evaluate import GroupFigures
+from treadle.finder.evaluate import GroupCosts
 from treadle.finder.measure import Option
 from treadle.finder.rank_order import RankGroups, order_ranks
 from treadle.finder.workload import Exchange, Network, Workload
@@ -93,7 +93,7 @@ class PricedFabric:
     ----------
     option : Option
         With its ranks placed where that serves the workload better.
-    shared : mapping of (group size, stride) to GroupFigures
+    shared : mapping of (group size, stride) to GroupCosts
     own_s : float, optional
         Seconds of the workload with ranks in the order of the fabric's own numbers, where they were placed.
     """
@@ -155,16 +155,14 @@ def _ideal(priced: PricedFabric) -> PricedFabric:
     """What no placement can be below: every group among neighbours, all ports bringing something new."""
     nodes = priced.option.nodes
     shared = {
-        (size, stride): GroupFigures(
-            1, Fraction(size - 1, size), Fraction(size - 1, size), nodes * (size - 1)
-        )
+        (size, stride): GroupCosts(1, Fraction(size - 1, size), Fraction(size - 1, size), nodes * (size - 1))
         for size, stride in priced.shared
     }
     return replace(priced, shared=shared)
 
 
 def _with_rates(option: Option, workload: Workload, budget: WorkBudget | None) -> PricedFabric:
-    shared = shared_figures(option, workload, option.nodes)
+    shared = concurrent_costs(option, workload, option.nodes)
     return PricedFabric(option, with_exact_rates(option, shared, workload, option.nodes, budget))
 
 

@@ -94,7 +94,7 @@ def _trusted(path: Path, question: Mapping[str, str]) -> Plan | None:
     return None
 
 
-def keep_value(path: Path, value: Mapping[str, object]) -> None:
+def store_value(path: Path, value: Mapping[str, object]) -> None:
     """Write a value as JSON beside the plans; where that cannot be, nothing happens."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

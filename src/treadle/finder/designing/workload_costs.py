@@ -8,12 +8,12 @@ from fractions import Fraction
 
 from treadle.context import Context, TimeLimitError, WorkBudget, context, under
 from treadle.errors import InfeasibleError
-from treadle.finder.evaluate import GroupFigures, call_seconds, group_figures
+from treadle.finder.evaluate import GroupCosts, call_seconds, group_costs
 from treadle.finder.measure import LARGEST_MEASURED, Option
 from treadle.finder.workload import Call, Exchange, Network, Workload
 from treadle.schedules.collective import Collective, CollectiveKind
 
-Shared = Mapping[tuple[int, int], GroupFigures]
+Shared = Mapping[tuple[int, int], GroupCosts]
 """Figures of groups by size and stride."""
 
 Rate = tuple[Fraction | None, Fraction]
@@ -34,10 +34,10 @@ def is_quick_in_groups(call: Call, nodes: int) -> bool:
     return nodes <= LARGEST_MEASURED and nodes * call.group_size <= _MAX_GROUP_PAIRS
 
 
-def shared_figures(option: Option, workload: Workload, nodes: int) -> dict[tuple[int, int], GroupFigures]:
+def concurrent_costs(option: Option, workload: Workload, nodes: int) -> dict[tuple[int, int], GroupCosts]:
     """What groups, by size and stride, cost along pruned trees on one fabric."""
     return {
-        (call.group_size, call.stride): group_figures(option, call.groups(nodes))
+        (call.group_size, call.stride): group_costs(option, call.groups(nodes))
         for call in workload.calls
         if call.group_size is not None and call.group_size != nodes and is_quick_in_groups(call, nodes)
     }
@@ -51,7 +51,7 @@ def with_exact_rates(
     Parameters
     ----------
     option : Option
-    shared : mapping of (group size, stride) to GroupFigures
+    shared : mapping of (group size, stride) to GroupCosts
     workload : Workload
     nodes : int
     budget : WorkBudget, optional

@@ -17,10 +17,10 @@ import numpy as np
 
 from treadle.arrays import Int32Array
 from treadle.engine import core, run_until
+from treadle.finder.searches.candidates import Searched, is_over
 from treadle.finder.searches.cayley_groups import abelian_moduli
 from treadle.finder.searches.cayley_library import LibraryEntry
 from treadle.finder.searches.cayley_value import load_scale
-from treadle.finder.searches.contenders import Searched, is_over
 from treadle.topologies.limits import check_count
 
 MAX_ABELIAN_ORDER = 4096
@@ -81,7 +81,7 @@ class AbelianSet:
         return f'abelian_cayley("{moduli}", {", ".join(map(str, self.generators))})'
 
     @property
-    def is_two_way(self) -> bool:
+    def is_bidirectional(self) -> bool:
         """Whether it is closed under inverses."""
         return sorted(inverse(one, self.moduli) for one in self.generators) == sorted(self.generators)
 
@@ -90,7 +90,7 @@ class AbelianSet:
         """As an entry of the libraries."""
         n, d = prod(self.moduli), len(self.generators)
         t_b = Fraction(self.cost * d, load_scale(d) * n)
-        return LibraryEntry(d, n, self.is_two_way, self.expression, self.steps, t_b)
+        return LibraryEntry(d, n, self.is_bidirectional, self.expression, self.steps, t_b)
 
 
 def inverse(element: int, moduli: Sequence[int]) -> int:

@@ -45,7 +45,7 @@ class LibraryEntry:
     t_b: Fraction
     command: str = ""
 
-    def made_with(self, command: str) -> LibraryEntry:
+    def generator_command(self, command: str) -> LibraryEntry:
         """The entry with the command that found it."""
         return replace(self, command=command)
 
@@ -74,10 +74,10 @@ def pareto_entries(entries: Iterable[LibraryEntry]) -> tuple[LibraryEntry, ...]:
 
 def load_library() -> tuple[LibraryEntry, ...]:
     """All entries, by degree, size and T_L; `check_entry` recomputes one."""
-    return read_entries(library_text("cayley_library"), source="cayley_library.json")
+    return read_entries(format_library("cayley_library"), source="cayley_library.json")
 
 
-def library_text(name: str) -> str:
+def format_library(name: str) -> str:
     """A library's text, which is package data."""
     return files("treadle.finder").joinpath("data", f"{name}.json").read_text(encoding="utf-8")
 

@@ -10,10 +10,10 @@ from types import MappingProxyType
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.finder.searches.candidates import FAR, GeneratorSet, GroupSearch, Judge, Searched, is_over
 from treadle.finder.searches.cayley_batch import GroupTable, batch_costs
 from treadle.finder.searches.cayley_library import LibraryEntry, pareto_entries
 from treadle.finder.searches.cayley_value import load_scale
-from treadle.finder.searches.contenders import FAR, GeneratorSet, GroupSearch, Judge, Searched, is_over
 from treadle.topologies.catalogue.cayley import cayley_graph
 from treadle.topologies.limits import check_count
 
@@ -156,7 +156,7 @@ class _CayleySearch(GroupSearch):
                 sets[:, column] = values
         return sets
 
-    def judges(self, table: GroupTable) -> list[Judge]:
+    def evaluate(self, table: GroupTable) -> list[Judge]:
         """Costs of both directions, which are equal where links come in pairs."""
         both = (table.products, table.reversed_products)[: 1 if self.bidirectional else 2]
         return [partial(batch_costs, table, products) for products in both]

@@ -19,9 +19,9 @@ from treadle.errors import ScheduleError
 from treadle.finder.search import FabricCandidate, Finder, pareto
 from treadle.finder.searches.abelian_search import MAX_ABELIAN_DEGREE, MAX_ABELIAN_ORDER, search_abelian
 from treadle.finder.searches.abelian_table import shipped_abelian_table
+from treadle.finder.searches.candidates import Entry, Searched, is_over
 from treadle.finder.searches.cayley_library import check_entry as check_cayley
 from treadle.finder.searches.cayley_search import MAX_ORDER, MAX_SEARCH_DEGREE, search_cayley
-from treadle.finder.searches.contenders import Entry, Searched, is_over
 from treadle.finder.searches.line_graph_library import check_entry as check_line_graph
 from treadle.finder.searches.line_graph_search import MAX_BASE_ORDER, search_line_graphs
 from treadle.finder.searches.line_graph_value import MAX_LINE_DEGREE, MAX_POWER

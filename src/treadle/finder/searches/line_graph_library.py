@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from treadle.finder.searches.cayley_library import check_stated, library_text, read_library
+from treadle.finder.searches.cayley_library import check_stated, format_library, read_library
 from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
 from treadle.topologies.catalogue.cayley import cayley_graph
 from treadle.topologies.transforms.expansions import line_graph
@@ -55,7 +55,7 @@ class LineGraphEntry:
         """The larger of the two T_B, in M/B."""
         return max(self.gather_t_b, self.reduce_t_b)
 
-    def made_with(self, command: str) -> LineGraphEntry:
+    def generator_command(self, command: str) -> LineGraphEntry:
         """The entry with the command that found it."""
         return replace(self, command=command)
 
@@ -75,7 +75,7 @@ def pareto_entries(entries: Iterable[LineGraphEntry]) -> tuple[LineGraphEntry, .
 
 def load_line_graphs() -> tuple[LineGraphEntry, ...]:
     """All entries, by degree, size and T_L; `check_entry` recomputes one."""
-    return read_entries(library_text(NAME), source=f"{NAME}.json")
+    return read_entries(format_library(NAME), source=f"{NAME}.json")
 
 
 def check_entry(entry: LineGraphEntry) -> None:

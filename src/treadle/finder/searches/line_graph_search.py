@@ -9,9 +9,9 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import TopologyError
+from treadle.finder.searches.candidates import FAR, GeneratorSet, GroupSearch, Judge, Searched, is_over
 from treadle.finder.searches.cayley_batch import GroupTable, Int16Array, batch_costs
 from treadle.finder.searches.cayley_search import least_steps
-from treadle.finder.searches.contenders import FAR, GeneratorSet, GroupSearch, Judge, Searched, is_over
 from treadle.finder.searches.line_graph_library import LineGraphEntry, pareto_entries
 from treadle.finder.searches.line_graph_value import batch_line_graph_costs, check_power, line_graph_value
 from treadle.topologies.catalogue.cayley import cayley_graph
@@ -119,7 +119,7 @@ class _LineGraphSearch(GroupSearch):
             sets[chosen, columns] = self.rng.integers(1, self.n, chosen.size)
         return parent.group, sets
 
-    def judges(self, table: GroupTable) -> list[Judge]:
+    def evaluate(self, table: GroupTable) -> list[Judge]:
         """Lower bounds of both directions, then their costs."""
         both = (table.products, table.reversed_products)
 

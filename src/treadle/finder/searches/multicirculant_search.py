@@ -21,11 +21,11 @@ import numpy as np
 
 from treadle.arrays import Int32Array
 from treadle.engine import core, run_until
-from treadle.finder.construction import Base, ScheduleMethod, in_one_word
-from treadle.finder.measure import figures_of
+from treadle.finder.construction import Base, ScheduleMethod, join_name
+from treadle.finder.measure import measure_graph
 from treadle.finder.search import FabricCandidate, graph_candidate
+from treadle.finder.searches.candidates import Searched, is_over
 from treadle.finder.searches.cayley_value import load_scale
-from treadle.finder.searches.contenders import Searched, is_over
 from treadle.finder.searches.neighbour_search import NeighbourEntry
 from treadle.topologies import parse
 from treadle.topologies.moore import moore_steps
@@ -312,7 +312,7 @@ class _Search:
         entries = []
         for task in best.values():
             text = expression_of(task.layout, self.degree, task.links)
-            steps, gather, reduce = figures_of(parse(text))
+            steps, gather, reduce = measure_graph(parse(text))
             assert gather + reduce == task.cost / self.scale, (text, gather, reduce, task.cost)
             entries.append(
                 NeighbourEntry(self.nodes, self.degree, self.bidirectional, steps, gather, reduce, text)
@@ -374,7 +374,7 @@ class _Search:
 def candidate_of_multicirculant(entry: NeighbourEntry) -> FabricCandidate:
     """Make a candidate of a graph and its breadth-first broadcast; exact in both directions."""
     return graph_candidate(
-        Base(entry.expression, in_one_word(entry.expression), ScheduleMethod.BFB, "multicirculant"),
+        Base(entry.expression, join_name(entry.expression), ScheduleMethod.BFB, "multicirculant"),
         *(entry.nodes, entry.degree, entry.steps, entry.gather, entry.reduce),
         is_bidirectional=entry.bidirectional,
         is_simple=False,  # orbits may have parallel links

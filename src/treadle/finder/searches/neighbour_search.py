@@ -15,10 +15,10 @@ from math import ceil
 
 from treadle.errors import TreadleError
 from treadle.finder.construction import expression
-from treadle.finder.measure import figures_of
+from treadle.finder.measure import measure_graph
 from treadle.finder.search import FabricCandidate, Finder
+from treadle.finder.searches.candidates import Searched, is_over
 from treadle.finder.searches.cayley_value import load_scale
-from treadle.finder.searches.contenders import Searched, is_over
 from treadle.finder.searches.link_swaps import (
     MAX_SWAP_DEGREE,
     Swapped,
@@ -214,7 +214,7 @@ class _NeighbourSearch:
             text = expression_of(start, found.heads)
             if len(text) > MAX_NAME:
                 continue
-            steps, gather, reduce = figures_of(parse(text))
+            steps, gather, reduce = measure_graph(parse(text))
             assert gather + reduce == worth, (text, gather, reduce, worth)
             kept.append(NeighbourEntry(self.nodes, self.degree, self.two_way, steps, gather, reduce, text))
         return tuple(kept)

@@ -14,8 +14,8 @@ from functools import cache
 from importlib.resources import files
 
 from treadle.errors import FormatError
-from treadle.finder.construction import Base, ScheduleMethod, in_one_word
-from treadle.finder.measure import figures_of
+from treadle.finder.construction import Base, ScheduleMethod, join_name
+from treadle.finder.measure import measure_graph
 from treadle.finder.search import FabricCandidate, graph_candidate
 from treadle.finder.searches.neighbour_search import NeighbourEntry
 from treadle.topologies import parse
@@ -118,7 +118,7 @@ def check_neighbour(entry: NeighbourEntry) -> None:
         raise FormatError(f"{entry.expression[:80]}: not {entry.nodes} nodes of degree {entry.degree}")
     if entry.bidirectional and not is_symmetric(graph):
         raise FormatError(f"{entry.expression[:80]}: its links don't come in opposite pairs")
-    stated, figures = (entry.steps, entry.gather, entry.reduce), figures_of(graph)
+    stated, figures = (entry.steps, entry.gather, entry.reduce), measure_graph(graph)
     if figures != stated:
         raise FormatError(f"{entry.expression[:80]}: figures are {figures}, the table states {stated}")
 
@@ -126,7 +126,7 @@ def check_neighbour(entry: NeighbourEntry) -> None:
 def candidate_of_neighbour(entry: NeighbourEntry) -> FabricCandidate:
     """A neighbour with breadth-first broadcast of its own; exact both ways."""
     return graph_candidate(
-        Base(entry.expression, in_one_word(entry.expression), ScheduleMethod.BFB, "neighbour"),
+        Base(entry.expression, join_name(entry.expression), ScheduleMethod.BFB, "neighbour"),
         entry.nodes,
         entry.degree,
         *(entry.steps, entry.gather, entry.reduce),

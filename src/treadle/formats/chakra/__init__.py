@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from treadle.formats.format import PROGRAM_OPTIONS, Format
-from treadle.formats.judgement import Check
+from treadle.formats.verdict import Check
 
 FORMATS = (
     Format(
@@ -13,8 +13,8 @@ FORMATS = (
         check=Check.EXECUTED,
         options=PROGRAM_OPTIONS | {"rank", "size_bytes"},
         write="treadle.formats.chakra.writer:write",
-        read="treadle.formats.chakra.judge:read",
-        judge="treadle.formats.chakra.judge:judge",
+        read="treadle.formats.chakra.interpreter:read",
+        judge="treadle.formats.chakra.interpreter:interpret",
         load="treadle.formats.chakra.loading:load",
         is_per_rank=True,
         files="one trace a rank",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from treadle.formats.judgement import Judgement
 from treadle.formats.loading import Loading
-from treadle.formats.request import TextRequest, Written
+from treadle.formats.request import FileRequest, Written
+from treadle.formats.verdict import Verdict
 
 
-def load(request: TextRequest, _written: Written, _judgement: Judgement) -> Loading:
+def load(request: FileRequest, _written: Written, _judgement: Verdict) -> Loading:
     """How a simulator such as ASTRA-sim loads traces that were written."""
     prefix = str(PurePath(request.path).with_suffix(""))
     return Loading(

@@ -9,7 +9,7 @@ import numpy as np
 
 from treadle.errors import FormatError, ScheduleError
 from treadle.formats.chakra.schema import schema
-from treadle.formats.request import TextRequest, Written
+from treadle.formats.request import FileRequest, Written
 from treadle.program.message_levels import message_partners
 from treadle.program.program import OperationKind, Program
 
@@ -163,7 +163,7 @@ def _varint(value: int) -> bytes:
     return bytes(groups)
 
 
-def write(request: TextRequest) -> Written:
+def write(request: FileRequest) -> Written:
     """What was asked for as a trace of each rank, or of one."""
     program = request.program(merge=True)
     if request.options.size_bytes < 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from treadle.formats.format import PROGRAM_OPTIONS, Format
-from treadle.formats.judgement import Check
+from treadle.formats.verdict import Check
 
 FORMATS = (
     Format(
@@ -15,10 +15,10 @@ FORMATS = (
         options=PROGRAM_OPTIONS | {"rank"},
         write="treadle.formats.cpu.writer:write",
         read="treadle.formats.cpu.reader:read",
-        judge="treadle.formats.cpu.judge:judge",
+        judge="treadle.formats.cpu.interpreter:interpret",
         load="treadle.formats.cpu.loading:load",
         files="one XML",
-        readers="interpreters over MPI or UCX; `treadle.runtime.mpi_text`, `libfabric_text`",
+        readers="interpreters over MPI or UCX; `treadle.runtime.mpi_run`, `libfabric_text`",
         collectives="all six",
         sizes="all",
     ),

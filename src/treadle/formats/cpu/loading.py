@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from treadle.formats.judgement import Judgement
 from treadle.formats.loading import Loading
-from treadle.formats.request import TextRequest, Written
+from treadle.formats.request import FileRequest, Written
+from treadle.formats.verdict import Verdict
 
 
-def load(request: TextRequest, _written: Written, judgement: Judgement) -> Loading:
+def load(request: FileRequest, _written: Written, judgement: Verdict) -> Loading:
     """How an interpreter over MPI reads a text, or the part of one rank; ours is the reference."""
     path, n = request.path, judgement.n_ranks
     details, check = "each rank its own part", f"treadle verify {path} plays it alone"
     if request.options.rank is None:
         details = "send, recv, reduce, copy and sync"
         check = (
-            f"mpirun -n {n} python -m mpi4py -m treadle.runtime.mpi_text {path} checks every "
-            f"element; so does python -m treadle.runtime.libfabric_text --ranks {n} {path} without MPI"
+            f"mpirun -n {n} python -m mpi4py -m treadle.runtime.mpi_run {path} checks every "
+            f"element; so does python -m treadle.runtime.libfabric_run --ranks {n} {path} without MPI"
         )
     return Loading(
         runtime=f"CPU interpreters over MPI or UCX ({details})",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from lxml import etree
 
-from treadle.formats.judgement import Terms, decoded
+from treadle.formats.verdict import Terms, decoded
 from treadle.formats.xml_elements import Attributes, line_of, parse_xml
 
 MAX_TEXT = 256 * 2**20
@@ -48,7 +48,7 @@ class Instruction:
 
 
 @dataclass(frozen=True)
-class RankText:
+class RankFile:
     """A rank as written: the chunks of its buffers, its slots and its instructions."""
 
     chunks: dict[str, tuple[range, ...]]
@@ -57,14 +57,14 @@ class RankText:
 
 
 @dataclass(frozen=True)
-class CpuText:
+class CpuFile:
     """A text as written."""
 
     collective: str
     n_chunks: int
     root: int
     in_place: bool
-    ranks: tuple[RankText, ...]
+    ranks: tuple[RankFile, ...]
 
 
 @dataclass(frozen=True)
@@ -74,16 +74,16 @@ class CpuPart:
     Parameters
     ----------
     rank, n_ranks : int
-    text : CpuText
+    text : CpuFile
         Of this rank alone.
     """
 
     rank: int
     n_ranks: int
-    text: CpuText
+    text: CpuFile
 
 
-def read(data: bytes, terms: Terms) -> CpuText | CpuPart:
+def read(data: bytes, terms: Terms) -> CpuFile | CpuPart:
     """Return a text, or a part."""
     text, source = decoded(data, terms, "CPU XML")
     return parse_cpu_part(text, source) if is_cpu_part(text) else parse_cpu_xml(text, source)
@@ -94,7 +94,7 @@ def is_cpu_part(text: str) -> bool:
     return text.lstrip().startswith("<cpupart")
 
 
-def parse_cpu_xml(text: str, source: str = "CPU XML") -> CpuText:
+def parse_cpu_xml(text: str, source: str = "CPU XML") -> CpuFile:
     """Read a text; FormatError, with its line, if it is malformed or hostile."""
     reader, top, n = _opened(text, source, "cpu")
     if len(top) != n or any(child.tag != "rank" for child in top):
@@ -125,26 +125,26 @@ class _Reader(Attributes):
     cells = 0
     """Chunks of all buffers so far."""
 
-    def described(self, top: etree._Element, n: int, ranks: tuple[RankText, ...]) -> CpuText:
+    def described(self, top: etree._Element, n: int, ranks: tuple[RankFile, ...]) -> CpuFile:
         """Return some of n ranks with what the top element says of all."""
         n_chunks = self.number(top, "chunks", 1, MAX_CELLS)
         for key in ("minBytes", "maxBytes"):
             self.number(top, key, 0, 2**62)
-        return CpuText(
-            collective=self.word(top, "collective", _COLLECTIVES, ""),
+        return CpuFile(
+            collective=self.choice(top, "collective", _COLLECTIVES, ""),
             n_chunks=n_chunks,
             root=self.number(top, "root", -1, n - 1),
             in_place=bool(self.number(top, "inplace", 0, 1)),
             ranks=ranks,
         )
 
-    def rank(self, element: etree._Element, rank: int, n: int) -> RankText:
+    def rank(self, element: etree._Element, rank: int, n: int) -> RankFile:
         """Return rank number `rank` of n."""
         self.number(element, "id", rank, rank)
         chunks = {letter: self._ranges(element, letter) for letter in _BUFFERS}
         slots = self.number(element, "slots", 0, MAX_CELLS)
         self._count(element, slots)
-        return RankText(chunks, slots, tuple(self._instruction(child, rank, n) for child in element))
+        return RankFile(chunks, slots, tuple(self._instruction(child, rank, n) for child in element))
 
     def _count(self, element: etree._Element, cells: int) -> None:
         self.cells += cells
@@ -172,8 +172,8 @@ class _Reader(Attributes):
             kind,
             line_of(element),
             peer=self.number(element, "peer", 0, n - 1) if "peer" in keys else -1,
-            buffer=self.word(element, "buf", _BUFFERS, "") if "buf" in keys else "",
-            target=self.word(element, "dbuf", _BUFFERS, "") if "dbuf" in keys else "",
+            buffer=self.choice(element, "buf", _BUFFERS, "") if "buf" in keys else "",
+            target=self.choice(element, "dbuf", _BUFFERS, "") if "dbuf" in keys else "",
             slot=self.number(element, "slot", 0, MAX_CELLS) if "slot" in keys else -1,
             chunk=self.number(element, "chunk", 0, 2**60) if "chunk" in keys else -1,
             count=self.number(element, "cnt", 1, MAX_CELLS) if "cnt" in keys else 0,

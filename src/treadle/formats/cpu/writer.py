@@ -7,8 +7,8 @@ from itertools import pairwise
 from lxml import etree
 
 from treadle.errors import ScheduleError
-from treadle.formats.request import TextRequest, Written
-from treadle.formats.text_arguments import check_heading
+from treadle.formats.file_arguments import check_heading
+from treadle.formats.request import FileRequest, Written
 from treadle.program.program import Buffer, OperationKind, Program
 
 _SEND, _, _RECEIVE_REDUCE, _COPY = map(int, OperationKind)
@@ -181,7 +181,7 @@ class _Rank:
         self._sums.clear()
 
 
-def write(request: TextRequest) -> Written:
+def write(request: FileRequest) -> Written:
     """What was asked for as one XML, of all ranks or of one."""
     program = request.program(merge=True)
     text = emit_cpu_xml(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from treadle.formats.format import Format
-from treadle.formats.judgement import Check
 from treadle.formats.schedule_source import source_of
+from treadle.formats.verdict import Check
 
 FORMATS = (
     Format(
@@ -16,7 +16,7 @@ FORMATS = (
         options=frozenset(),
         write="treadle.formats.forestcoll.writer:write",
         read="treadle.formats.forestcoll.reader:read",
-        judge="treadle.formats.forestcoll.judge:judge",
+        judge="treadle.formats.forestcoll.interpreter:interpret",
         load="treadle.formats.forestcoll.loading:load",
         files="one XML",
         readers="compilers of ForestColl's schedules",

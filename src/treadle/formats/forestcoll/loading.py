@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from treadle.formats.judgement import Judgement
 from treadle.formats.loading import Loading
-from treadle.formats.request import TextRequest, Written
+from treadle.formats.request import FileRequest, Written
+from treadle.formats.verdict import Verdict
 
 
-def load(request: TextRequest, _written: Written, _judgement: Judgement) -> Loading:
+def load(request: FileRequest, _written: Written, _judgement: Verdict) -> Loading:
     """Of a file that was written."""
     return Loading(
         runtime="compilers of ForestColl's schedules (no runtime reads it)",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from lxml import etree
 
 from treadle.errors import FormatError
-from treadle.formats.judgement import Terms, decoded
+from treadle.formats.verdict import Terms, decoded
 from treadle.formats.xml_elements import Attributes, line_of, parse_xml
 
 MAX_TEXT = 256 * 2**20

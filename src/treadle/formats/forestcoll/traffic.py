@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from treadle.errors import ScheduleError
 from treadle.formats.forestcoll.reader import read
-from treadle.formats.judgement import Terms
+from treadle.formats.verdict import Terms
 from treadle.program.foreign.traffic import NamedTree, NamedTrees
 
 

@@ -13,7 +13,7 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 
 from treadle.errors import InfeasibleError
-from treadle.formats.request import TextRequest, Written
+from treadle.formats.request import FileRequest, Written
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.schedule import written_out
 from treadle.schedules.trees.forest import Forest, ForestSchedule, Tree
@@ -22,7 +22,7 @@ from treadle.topologies.topology import Topology
 _MOST_TREES = 10**6
 
 
-def write(request: TextRequest) -> Written:
+def write(request: FileRequest) -> Written:
     """One XML; InfeasibleError for what is no allgather of trees with equal shards."""
     collective, topology = request.plan.collective, request.plan.topology
     if collective.kind is not CollectiveKind.ALLGATHER:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from treadle.formats.format import PROGRAM_OPTIONS, Format
-from treadle.formats.judgement import Check
 from treadle.formats.schedule_source import source_of
+from treadle.formats.verdict import Check
 
 FORMATS = (
     Format(
@@ -18,10 +18,10 @@ FORMATS = (
         | {"min_size_bytes", "max_size_bytes"},
         write="treadle.formats.msccl.writer:write",
         read="treadle.formats.msccl.reader:read",
-        judge="treadle.formats.msccl.judge:judge",
+        judge="treadle.formats.msccl.interpreter:interpret",
         load="treadle.formats.msccl.loading:load",
         deliver="treadle.formats.msccl.delivery:deliver",
-        judge_set="treadle.formats.msccl.judge_choice:judge_choice",
+        judge_set="treadle.formats.msccl.file_selection:check_selection",
         parses_folder=True,
         files="one XML",
         readers="msccl-executor-nccl (`--profile azure`), msccl (`legacy`), RCCL, until removed (`rccl`)",

@@ -51,7 +51,7 @@ def check_limits(rank: int, *rows: tuple[int, int, str]) -> None:
 
 
 @dataclass
-class Pieces:
+class Subchunks:
     """Operations cut to what a step may move, in the program's order; columns are parallel lists."""
 
     program: Program
@@ -115,9 +115,9 @@ class Pieces:
         return dict(sorted(found.items()))
 
 
-def cut_pieces(program: Program, limits: Limits) -> Pieces:
+def split_chunks(program: Program, limits: Limits) -> Subchunks:
     """Operations cut to the chunks that a step may move; a piece waits for those that overlap it."""
-    pieces = Pieces(program, stage_chunks=[0] * program.n_ranks)
+    pieces = Subchunks(program, stage_chunks=[0] * program.n_ranks)
     own: list[range] = []
     for rank in range(program.n_ranks):
         begin = len(pieces.operation)
@@ -142,7 +142,7 @@ def cut_pieces(program: Program, limits: Limits) -> Pieces:
     return pieces
 
 
-def assign_channels(pieces: Pieces, limits: Limits) -> None:
+def assign_channels(pieces: Subchunks, limits: Limits) -> None:
     """Give every stream a channel; one that is too long for a thread block is split over several channels."""
     taken: set[tuple[int, int, int]] = set()
     load: dict[tuple[str, int, int], int] = defaultdict(int)
@@ -230,7 +230,7 @@ class MscclBlock:
     pieces: list[int]
 
 
-def form_blocks(pieces: Pieces, rank: int, n_ranks: int, limits: Limits) -> list[MscclBlock]:
+def form_blocks(pieces: Subchunks, rank: int, n_ranks: int, limits: Limits) -> list[MscclBlock]:
     """Thread blocks of a rank in the order of their ids; ScheduleError if a limit cannot hold."""
     streams: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     copies: dict[int, list[int]] = defaultdict(list)  # by the program's channel: instances copy side by side
@@ -261,7 +261,7 @@ def form_blocks(pieces: Pieces, rank: int, n_ranks: int, limits: Limits) -> list
     return _awaited_first(pieces, blocks, rank, limits)
 
 
-def pair_blocks(pieces: Pieces, blocks: list[MscclBlock], limits: Limits) -> list[MscclBlock]:
+def pair_blocks(pieces: Subchunks, blocks: list[MscclBlock], limits: Limits) -> list[MscclBlock]:
     """Let send streams and receive streams of a channel share thread blocks, no more than the limit asks for.
 
     The lightest go together, the lighter the one the heavier the other, so that the fullest thread block
@@ -292,12 +292,14 @@ def pair_blocks(pieces: Pieces, blocks: list[MscclBlock], limits: Limits) -> lis
     return [block for block in blocks if id(block) not in gone]
 
 
-def block_weight(pieces: Pieces, block: MscclBlock) -> int:
+def block_weight(pieces: Subchunks, block: MscclBlock) -> int:
     """Most steps that a thread block takes."""
     return sum(map(pieces.weight, block.pieces))
 
 
-def _awaited_first(pieces: Pieces, blocks: list[MscclBlock], rank: int, limits: Limits) -> list[MscclBlock]:
+def _awaited_first(
+    pieces: Subchunks, blocks: list[MscclBlock], rank: int, limits: Limits
+) -> list[MscclBlock]:
     """Thread blocks in the order of their ids: those that others wait for need the low ids."""
     home = {piece: number for number, block in enumerate(blocks) for piece in block.pieces}
     awaited = {
@@ -317,7 +319,7 @@ AssignedStep = tuple[int, int, int]
 
 
 def form_steps(
-    pieces: Pieces, blocks: list[MscclBlock]
+    pieces: Subchunks, blocks: list[MscclBlock]
 ) -> tuple[list[list[AssignedStep]], set[tuple[int, int]]]:
     """Steps of every thread block, and the (block, step) that some other waits for."""
     home = {piece: number for number, block in enumerate(blocks) for piece in block.pieces}

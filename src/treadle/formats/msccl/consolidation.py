@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import accumulate
 
-from treadle.formats.msccl.block_assignment import Limits, Pieces
+from treadle.formats.msccl.block_assignment import Limits, Subchunks
 from treadle.program.program import OperationKind
 
 _Side = tuple[int, ...]
 """Pieces that follow each other on a stream: those that send messages, or those that receive them."""
 
 
-def consolidate_messages(pieces: Pieces, limits: Limits) -> Pieces:
+def consolidate_messages(pieces: Subchunks, limits: Limits) -> Subchunks:
     """Make one message of several scattered ones between two ranks.
 
     A message costs a latency, and a step of the thread blocks at both ends. Messages of one stream and one
@@ -42,7 +42,7 @@ def consolidate_messages(pieces: Pieces, limits: Limits) -> Pieces:
     sides = {piece: side for group in _groups(pieces, limits) for side in group for piece in side}
     if not sides:
         return pieces
-    new = Pieces(pieces.program, stage_chunks=[0] * pieces.program.n_ranks)
+    new = Subchunks(pieces.program, stage_chunks=[0] * pieces.program.n_ranks)
     number: dict[int, int] = {}
     """Of each old piece the new one at whose end its effect, or its reading, is over."""
     base: dict[_Side, int] = {}
@@ -83,7 +83,7 @@ def consolidate_messages(pieces: Pieces, limits: Limits) -> Pieces:
     return new
 
 
-def _groups(pieces: Pieces, limits: Limits) -> Iterator[tuple[_Side, _Side]]:
+def _groups(pieces: Subchunks, limits: Limits) -> Iterator[tuple[_Side, _Side]]:
     """Yield the sends and the receives of at least two messages that can be one."""
     needed = [len(pieces.operation)] * len(pieces.operation)
     """The first piece that waits for each."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from treadle.formats.loading import Loading
 from treadle.formats.msccl.profile import Profile
-from treadle.formats.selection.text_set import FOLDER, Delivery, TextSet, loader_script
+from treadle.formats.selection.file_set import FOLDER, Delivery, FileSet, loader_script
 
 RUNTIMES = {
     Profile.AZURE: "msccl-executor-nccl (in place of NCCL)",
@@ -24,7 +24,7 @@ RUNTIMES = {
 }
 
 
-def deliver(texts: TextSet) -> Delivery:
+def deliver(texts: FileSet) -> Delivery:
     """The variables that load the texts of a folder, and the script that sets them."""
     profile, folder = Profile(texts.dialect), f"$here/{FOLDER}"
     if profile is Profile.LEGACY:

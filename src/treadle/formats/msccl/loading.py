@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import PurePath
 from shlex import quote
 
-from treadle.formats.judgement import Judgement
 from treadle.formats.loading import Loading
 from treadle.formats.msccl.delivery import RUNTIMES
 from treadle.formats.msccl.profile import Profile
-from treadle.formats.request import TextRequest, Written
+from treadle.formats.request import FileRequest, Written
 from treadle.formats.selection.chunk_counts import facts_of
-from treadle.formats.selection.served import served
+from treadle.formats.selection.supported_sizes import supported_sizes
+from treadle.formats.verdict import Verdict
 
 _MORE = {
     Profile.AZURE: ", and processes with several GPUs",
@@ -21,7 +21,7 @@ _MORE = {
 """What else falls back."""
 
 
-def load(request: TextRequest, written: Written, _judgement: Judgement) -> Loading:
+def load(request: FileRequest, written: Written, _judgement: Verdict) -> Loading:
     """How a text that was written is loaded, by a folder of such texts where not by its name."""
     assert written.program is not None
     path, profile, prepare = request.path, Profile(written.dialect), tuple[str, ...]()
@@ -43,7 +43,7 @@ def load(request: TextRequest, written: Written, _judgement: Judgement) -> Loadi
     ends = (("least", facts.min_bytes), ("most", facts.max_bytes))
     limits = [f"of at {end} {size} bytes" for end, size in ends if size]
     limits.append("in place" if written.program.in_place else "out of place")
-    rule = ", ".join([served(facts, written.selectors[0]).rule, *limits])
+    rule = ", ".join([supported_sizes(facts, written.selectors[0]).rule, *limits])
     return Loading(
         runtime=RUNTIMES[profile],
         environment=tuple(variables),

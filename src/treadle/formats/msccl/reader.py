@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from lxml import etree
 
 from treadle.errors import FormatError
-from treadle.formats.judgement import Terms, decoded
+from treadle.formats.verdict import Terms, decoded
 from treadle.formats.xml_elements import DECLARATIONS, Attributes, line_of, parse_xml
 
 MAX_TEXT = 64 * 2**20
@@ -101,7 +101,7 @@ def parse_msccl_xml(text: str, profile: str, source: str) -> Algorithm:
         raise read.fail(top, "found, expected <algo>")
     spelling = "reduce_scatter" if profile == "legacy" else "reducescatter"
     names = tuple(spelling if name == "reducescatter" else name for name in _COLLECTIVES)
-    read.word(top, "proto", ("Simple", "LL", "LL128"))
+    read.choice(top, "proto", ("Simple", "LL", "LL128"))
     steps, thread_blocks, channels = LIMITS[profile]
     n_channels = read.number(top, "nchannels", 1, 2**15)
     absent = [key for key in LEGACY_SIZES if profile == "legacy" and top.get(key) is None]
@@ -115,7 +115,7 @@ def parse_msccl_xml(text: str, profile: str, source: str) -> Algorithm:
     # the legacy runtime serves one mode and ignores `outofplace`, which msccl-tools does not write
     out_of_place = 1 - in_place if profile == "legacy" else read.number(top, "outofplace", 0, 1)
     algorithm = Algorithm(
-        collective=read.word(top, "coll", names),
+        collective=read.choice(top, "coll", names),
         n_ranks=read.number(top, "ngpus", 1, 4096),
         n_chunks=read.number(top, "nchunksperloop", 1, MAX_CHUNKS),
         in_place=tuple(mode for flag, mode in ((in_place, True), (out_of_place, False)) if flag),
@@ -187,7 +187,7 @@ def _parse_blocks(
 def _parse_step(read: Attributes, element: etree._Element, rank: int, block: int, place: int) -> MscclStep:
     source, target = (
         (
-            read.word(element, f"{side}buf", ("i", "o", "s")),
+            read.choice(element, f"{side}buf", ("i", "o", "s")),
             read.number(element, f"{side}off", -1, MAX_CHUNKS),
         )
         for side in ("src", "dst")
@@ -195,7 +195,7 @@ def _parse_step(read: Attributes, element: etree._Element, rank: int, block: int
     waits = (read.number(element, "depid", -1, 1023), read.number(element, "deps", -1, 4095))
     if (waits[0] < 0) != (waits[1] < 0):
         raise read.fail(element, f"depid={waits[0]} with deps={waits[1]}: expected both or neither")
-    type_ = read.word(element, "type", _STEP_TYPES)
+    type_ = read.choice(element, "type", _STEP_TYPES)
     return MscclStep(
         rank=rank,
         block=block,

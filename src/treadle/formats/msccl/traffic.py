@@ -9,9 +9,9 @@ with data is its judge's affair.
 from __future__ import annotations
 
 from treadle.errors import ScheduleError
-from treadle.formats.judgement import Terms, decoded
-from treadle.formats.msccl.judge_order import find_edges, find_order
+from treadle.formats.msccl.interpreter_order import find_edges, find_order
 from treadle.formats.msccl.reader import RECEIVING, SENDING, Algorithm, MscclStep, first_parsed
+from treadle.formats.verdict import Terms, decoded
 from treadle.program.foreign.traffic import Traffic, even_shards
 from treadle.program.program import Operation, OperationKind, program_from_operations
 from treadle.schedules.collective import CollectiveKind

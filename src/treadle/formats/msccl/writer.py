@@ -7,30 +7,30 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from treadle.errors import FormatError
-from treadle.formats.msccl.block_assignment import LIMITS as LIMITS
-from treadle.formats.msccl.block_assignment import (
-    REMEDY,
-    MscclBlock,
-    Pieces,
-    assign_channels,
-    check_limits,
-    cut_pieces,
-    form_blocks,
-    form_steps,
-)
-from treadle.formats.msccl.block_assignment import Limits as Limits
-from treadle.formats.msccl.consolidation import consolidate_messages
-from treadle.formats.msccl.profile import Profile as Profile
-from treadle.formats.request import NOTHING_ASKED, TextRequest, Written, root_cautions
-from treadle.formats.selection.block_rate import spread_over_blocks
-from treadle.formats.selection.served import Selector
-from treadle.formats.text_arguments import (
+from treadle.formats.file_arguments import (
     check_chunk_count,
     check_equal_shards,
     check_heading,
     runtime_name,
 )
-from treadle.formats.text_options import PROTOCOLS
+from treadle.formats.file_options import PROTOCOLS
+from treadle.formats.msccl.block_assignment import LIMITS as LIMITS
+from treadle.formats.msccl.block_assignment import (
+    REMEDY,
+    MscclBlock,
+    Subchunks,
+    assign_channels,
+    check_limits,
+    form_blocks,
+    form_steps,
+    split_chunks,
+)
+from treadle.formats.msccl.block_assignment import Limits as Limits
+from treadle.formats.msccl.consolidation import consolidate_messages
+from treadle.formats.msccl.profile import Profile as Profile
+from treadle.formats.request import NOTHING_ASKED, FileRequest, Written, root_cautions
+from treadle.formats.selection.block_rate import spread_over_blocks
+from treadle.formats.selection.supported_sizes import Selector
 from treadle.program.addresses import Addresses
 from treadle.program.program import OperationKind, Program
 from treadle.schedules.collective import CollectiveKind
@@ -97,7 +97,7 @@ def emit_msccl_xml(
         raise FormatError(f"MSCCL XML: protocol {protocol!r}: expected Simple, LL or LL128")
     check_equal_shards("MSCCL XML", program)
     check_chunk_count("MSCCL XML", program.n_ranks * program.n_chunks, REMEDY)
-    pieces = cut_pieces(program, limits)
+    pieces = split_chunks(program, limits)
     if consolidate:
         pieces = consolidate_messages(pieces, limits)
     assign_channels(pieces, limits)
@@ -125,7 +125,7 @@ def emit_msccl_xml(
 class _GpuWriter:
     """Writes one rank after the other; a message's step at either end names both places."""
 
-    def __init__(self, pieces: Pieces, limits: Limits) -> None:
+    def __init__(self, pieces: Subchunks, limits: Limits) -> None:
         program = pieces.program
         self._pieces, self._limits = pieces, limits
         self._addresses = [Addresses(program, rank) for rank in range(program.n_ranks)]
@@ -192,7 +192,7 @@ _SELECTORS = {
 """Who selects in each runtime; the first unless told otherwise."""
 
 
-def write(request: TextRequest) -> Written:
+def write(request: FileRequest) -> Written:
     """What was asked for as one XML."""
     selectors = _SELECTORS[request.profile]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from treadle.formats.format import PROGRAM_OPTIONS, Format
-from treadle.formats.judgement import Check
 from treadle.formats.schedule_source import source_of
+from treadle.formats.verdict import Check
 
 FORMATS = (
     Format(
@@ -19,10 +19,10 @@ FORMATS = (
         protocols=("Simple", "LL"),
         write="treadle.formats.mscclpp.writer:write",
         read="treadle.formats.mscclpp.reader:read",
-        judge="treadle.formats.mscclpp.judge:judge",
+        judge="treadle.formats.mscclpp.interpreter:interpret",
         load="treadle.formats.mscclpp.loading:load",
         deliver="treadle.formats.mscclpp.delivery:deliver",
-        judge_set="treadle.formats.mscclpp.judge_choice:judge_choice",
+        judge_set="treadle.formats.mscclpp.file_selection:check_selection",
         files="one JSON",
         readers="MSCCL++: as NCCL, or its executor alone (reduce, all-to-all)",
         collectives="all six",

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from treadle.formats.mscclpp.block_programs import COPY, OUTPUT, RECEIVE, SEND, Block
 from treadle.formats.mscclpp.blocks import (
     PEERS,
     Fabric,
@@ -18,7 +19,6 @@ from treadle.formats.mscclpp.blocks import (
     find_stars,
     route_messages,
 )
-from treadle.formats.mscclpp.lanes import COPY, OUTPUT, RECEIVE, SEND, Lane
 from treadle.program.program import Buffer, OperationKind
 
 _T = TypeVar("_T")
@@ -38,7 +38,7 @@ class BlockWriter:
     def __init__(
         self,
         fabric: Fabric,
-        lane: Lane,
+        lane: Block,
         number: int,
         messages: Messages,
         stars: dict[int, tuple[int, ...]],
@@ -379,8 +379,8 @@ def batches(items: list[_T]) -> Iterator[list[_T]]:
         yield items[start : start + PEERS]
 
 
-def form_lane(
-    fabric: Fabric, lane: Lane, number: int, gpus: Sequence[MscclppGpu], pipeline_bytes: int
+def form_block(
+    fabric: Fabric, lane: Block, number: int, gpus: Sequence[MscclppGpu], pipeline_bytes: int
 ) -> None:
     """Add a lane's thread block to every rank that takes part."""
     messages = route_messages(fabric, lane, gpus)

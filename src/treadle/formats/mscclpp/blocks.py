@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.formats.mscclpp.lanes import INPUT, OUTPUT, RECEIVE_REDUCE, SEND, Lane
+from treadle.formats.mscclpp.block_programs import INPUT, OUTPUT, RECEIVE_REDUCE, SEND, Block
 from treadle.program.addresses import Addresses
 from treadle.program.program import Program
 from treadle.topologies.topology import Topology
@@ -180,7 +180,7 @@ class Messages:
     """Brought by a switch that sums and multicasts at once."""
 
 
-def route_messages(fabric: Fabric, lane: Lane, gpus: Sequence[MscclppGpu]) -> Messages:
+def route_messages(fabric: Fabric, lane: Block, gpus: Sequence[MscclppGpu]) -> Messages:
     """Decide for every message of a lane how it travels."""
     every, found = lane.all, Messages()
     for send in lane.numbers:
@@ -199,11 +199,11 @@ def route_messages(fabric: Fabric, lane: Lane, gpus: Sequence[MscclppGpu]) -> Me
     return found
 
 
-def _is_stable(lane: Lane, send: int, receive: int) -> bool:
+def _is_stable(lane: Block, send: int, receive: int) -> bool:
     """Whether nothing overwrites what is sent before the receiver has read it."""
     every = lane.all
     memory, first, past = every.memory(every.source[send]), every.first[send], every.past[send]
-    for later in lane.by_rank[every.owner[send]][lane.place[send] :]:
+    for later in lane.by_rank[every.owner[send]][lane.list_index[send] :]:
         _, writes = every.touches(later, memory, first, past)
         # what another rank puts here may arrive as soon as that rank begins to
         if writes and not lane.is_before(receive, every.send_of.get(later, later)):
@@ -211,19 +211,19 @@ def _is_stable(lane: Lane, send: int, receive: int) -> bool:
     return True
 
 
-def _is_free(lane: Lane, send: int, receive: int) -> bool:
+def _is_free(lane: Block, send: int, receive: int) -> bool:
     """Whether all earlier use of the target is over when the sender begins to put."""
     every = lane.all
     memory, first, past = every.memory(every.target[receive]), every.first[receive], every.past[receive]
     return all(
         # what was sent is read until its receiver has it: by the receiver itself, or by the proxy
         lane.is_before(every.receive_of.get(earlier, earlier), send)
-        for earlier in lane.by_rank[every.owner[receive]][: lane.place[receive] - 1]
+        for earlier in lane.by_rank[every.owner[receive]][: lane.list_index[receive] - 1]
         if any(every.touches(earlier, memory, first, past))
     )
 
 
-def find_stars(fabric: Fabric, lane: Lane, messages: Messages) -> dict[int, tuple[int, ...]]:
+def find_stars(fabric: Fabric, lane: Block, messages: Messages) -> dict[int, tuple[int, ...]]:
     """Sums of an allreduce that one switch makes for a rank, which hands them out through it at once.
 
     Returns

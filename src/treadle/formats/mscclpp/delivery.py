@@ -8,18 +8,18 @@ and the selector here compares all by itself. See `treadle.formats.mscclpp.recip
 
 from __future__ import annotations
 
-from treadle.formats.judgement import RangedText
+from treadle.formats.file_arguments import runtime_name
 from treadle.formats.loading import Loading
 from treadle.formats.mscclpp.recipe import CALLED, MOST_BYTES
-from treadle.formats.selection.served import ALIGNMENT
-from treadle.formats.selection.text_set import Delivery, TextSet, loader_script
-from treadle.formats.text_arguments import runtime_name
+from treadle.formats.selection.file_set import Delivery, FileSet, loader_script
+from treadle.formats.selection.supported_sizes import ALIGNMENT
+from treadle.formats.verdict import RangedFile
 
 MODULE = "treadle_set"
 """What a process imports."""
 
 
-def deliver(texts: TextSet) -> Delivery:
+def deliver(texts: FileSet) -> Delivery:
     """The module that registers the plans of a folder, and the script that makes it found."""
     called = [text for text in texts.texts if text.collective in CALLED]
     variables = [
@@ -47,7 +47,7 @@ def deliver(texts: TextSet) -> Delivery:
     )
 
 
-def _module(texts: list[RangedText]) -> str:
+def _module(texts: list[RangedFile]) -> str:
     rows = ""
     for text in texts:
         unit = ALIGNMENT * text.n_chunks

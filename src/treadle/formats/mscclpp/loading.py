@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from treadle.formats.judgement import Judgement
 from treadle.formats.loading import Loading
 from treadle.formats.mscclpp.recipe import CALLED, direct_recipe, recipe
-from treadle.formats.request import TextRequest, Written
+from treadle.formats.request import FileRequest, Written
 from treadle.formats.selection.chunk_counts import facts_of
-from treadle.formats.selection.served import Selector, served
+from treadle.formats.selection.supported_sizes import Selector, supported_sizes
+from treadle.formats.verdict import Verdict
 
 
-def load(request: TextRequest, written: Written, _judgement: Judgement) -> Loading:
+def load(request: FileRequest, written: Written, _judgement: Verdict) -> Loading:
     """How MSCCL++ loads a plan that was written."""
     program, path, name = written.program, request.path, written.name
     assert program is not None
@@ -20,7 +20,7 @@ def load(request: TextRequest, written: Written, _judgement: Judgement) -> Loadi
             runtime=f"MSCCL++ (its executor: the NCCL interface hands no {facts.kind} to plans)",
             environment=(("MSCCLPP_LOG_LEVEL", "INFO"),),
             check=f"the log says 'Starting execution with plan: {name}'",
-            fallback=f"nothing: all but {served(facts, Selector.MSCCLPP).rule} is an error",
+            fallback=f"nothing: all but {supported_sizes(facts, Selector.MSCCLPP).rule} is an error",
             code=direct_recipe(path),
         )
     return Loading(

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from treadle.errors import ScheduleError
+from treadle.formats.mscclpp.block_programs import SEND, Block
 from treadle.formats.mscclpp.block_writer import Access, BlockWriter, Json, batches, clash
 from treadle.formats.mscclpp.blocks import PEERS, Fabric, Messages, MscclppBlock, MscclppGpu
-from treadle.formats.mscclpp.lanes import SEND, Lane
 from treadle.program.program import OperationKind
 
 _ADDRESSED = 2**32
@@ -101,7 +101,7 @@ class PacketWriter(BlockWriter):
         return [access for one in self._arrived for access in self._touched(one)]
 
 
-def form_packet_lane(fabric: Fabric, lane: Lane, number: int, gpus: Sequence[MscclppGpu]) -> None:
+def form_packet_block(fabric: Fabric, lane: Block, number: int, gpus: Sequence[MscclppGpu]) -> None:
     """Add a lane's thread block to every rank that takes part.
 
     Raises

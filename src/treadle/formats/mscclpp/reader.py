@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from treadle.errors import FormatError
-from treadle.formats.judgement import Terms, decoded
+from treadle.formats.verdict import Terms, decoded
 from treadle.input_files import parse_json
 
 MAX_TEXT = 64 * 2**20
@@ -96,7 +96,7 @@ class ExecutionPlan:
                     yield from operation.inner
 
     @property
-    def shared_room(self) -> int:
+    def shared_bytes(self) -> int:
         """Bytes of shared scratch that each of its chunks has; 0 without scratch."""
         scratch = max(sizes["s"] for sizes in self.sizes)
         half = SHARED_SCRATCH // (1 + self.has_double_scratch)
@@ -136,7 +136,7 @@ class _Reader:
             raise self.fail(where, f"{key}={found}: expected an integer from {low} to {high}")
         return int(found)
 
-    def word(self, value: Any, key: str, where: str, allowed: tuple[str, ...]) -> str:
+    def choice(self, value: Any, key: str, where: str, allowed: tuple[str, ...]) -> str:
         found = self.item(value, key, where, str)
         if found not in allowed:
             raise self.fail(where, f"{key}={found[:40]!r}: expected one of {', '.join(allowed)}")
@@ -175,9 +175,9 @@ def parse_mscclpp_json(text: str, source: str) -> ExecutionPlan:
     top, read = parse_json(text, source=source), _Reader(source)
     read.item(top, "name", "plan", str)
     plan = ExecutionPlan(
-        collective=read.word(top, "collective", "plan", COLLECTIVES),
+        collective=read.choice(top, "collective", "plan", COLLECTIVES),
         in_place=read.item(top, "inplace", "plan", bool),
-        is_low_latency=read.word(top, "protocol", "plan", ("Simple", "LL")) == "LL",
+        is_low_latency=read.choice(top, "protocol", "plan", ("Simple", "LL")) == "LL",
         has_double_scratch=read.item(top, "use_double_scratch_buffer", "plan", bool, False),
         reuses_scratch=read.item(top, "reuse_resources", "plan", bool, False),
         min_bytes=read.number(top, "min_message_size", "plan", 0, UNLIMITED, 0),
@@ -205,7 +205,7 @@ def _check_sizes(plan: ExecutionPlan) -> None:
     """Find the largest size at which packets have offsets of 32 bits; a larger stated one is a violation."""
     if plan.reuses_scratch:
         chunks = max(max(1, sizes["i"], sizes["o"]) for sizes in plan.sizes)
-        if room := plan.shared_room:
+        if room := plan.shared_bytes:
             plan.served_bytes = room * chunks
         return
     if not (plan.is_low_latency or plan.has_packets):
@@ -247,9 +247,9 @@ class _GpuReader(_Reader):
     def parse(self, gpu: Any) -> None:
         where, plan = f"gpu {self.rank}", self.plan
         for channel in self.item(gpu, "channels", where, list):
-            kind = self.word(channel, "channel_type", where, _TYPES)
+            kind = self.choice(channel, "channel_type", where, _TYPES)
             if kind == "switch":
-                letter = self.word(channel, "buffer_type", where, _LETTERS)
+                letter = self.choice(channel, "buffer_type", where, _LETTERS)
                 for group in self.item(channel, "rank_groups", where, list):
                     ranks = self.numbers(group, "ranks", where, self.last)
                     self.number(group, "size", where, len(ranks), len(ranks))
@@ -263,7 +263,7 @@ class _GpuReader(_Reader):
                 self.peers[kind] += peers
         for buffer in self.item(gpu, "remote_buffers", where, list):
             peer = self.number(buffer, "rank", where, 0, self.last)
-            letter = self.word(buffer, "type", where, _LETTERS)
+            letter = self.choice(buffer, "type", where, _LETTERS)
             access = self.item(buffer, "access_channel_types", where, list)
             self.remote.append((peer, letter, tuple(map(str, access))))
         semaphores = self.item(gpu, "semaphores", where, list, [])
@@ -282,11 +282,11 @@ class _GpuReader(_Reader):
         self.number(block, "id", where, number, number)
         self.channels, self.buffers = defaultdict(list), defaultdict(list)
         for entry in self.item(block, "channels", where, list):
-            kind = self.word(entry, "channel_type", where, _TYPES)
+            kind = self.choice(entry, "channel_type", where, _TYPES)
             there = len(self.switches) if kind == "switch" else len(self.peers[kind])
             self.channels[kind] += self.numbers(entry, "channel_ids", where, there - 1)
         for entry in self.item(block, "remote_buffer_refs", where, list, []):
-            kind = self.word(entry, "access_channel_type", where, ("memory", "port"))
+            kind = self.choice(entry, "access_channel_type", where, ("memory", "port"))
             for buffer in self.numbers(entry, "remote_buffer_ids", where, len(self.remote) - 1):
                 if kind not in self.remote[buffer][2]:
                     raise self.fail(where, f"remote buffer {buffer} has no access by {kind} channels")
@@ -318,7 +318,7 @@ class _GpuReader(_Reader):
             return MscclppOperation(name, where, numbers=(chunks, unit), inner=inner)
         if name not in _INTERPRETED:
             raise self.fail(where, f"{name[:40]!r} is no operation here")
-        kind = self.word(entry, "channel_type", where, _TYPES) if "channel_type" in entry else ""
+        kind = self.choice(entry, "channel_type", where, _TYPES) if "channel_type" in entry else ""
         own = self.channels[kind] if kind else []
         ids = self.numbers(entry, "channel_ids", where, len(own) - 1) if kind != "switch" else []
         plan.limit(where, "channels", len(ids), "ids")
@@ -351,7 +351,7 @@ class _GpuReader(_Reader):
         size = self.number(entry, "size", where, 1, MAX_CHUNKS)
         ranks: tuple[int, ...]
         if "type" in entry:
-            letter, ranks, how = self.word(entry, "type", where, _LETTERS), (self.rank,), "local"
+            letter, ranks, how = self.choice(entry, "type", where, _LETTERS), (self.rank,), "local"
         elif "buffer_id" in entry:
             ids = self.buffers[kind]
             rank, letter, _ = self.remote[ids[self.number(entry, "buffer_id", where, 0, len(ids) - 1)]]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from treadle.formats.selection.served import ALIGNMENT, TextFacts
-from treadle.formats.text_arguments import runtime_name
+from treadle.formats.file_arguments import runtime_name
+from treadle.formats.selection.supported_sizes import ALIGNMENT, FileFacts
 from treadle.schedules.collective import CollectiveKind
 
 CALLED = frozenset(CollectiveKind) - {CollectiveKind.REDUCE, CollectiveKind.ALLTOALL}
@@ -17,7 +17,7 @@ _SAME_MEMORY = {
 }
 
 
-def recipe(path: str, name: str, facts: TextFacts, *, root: int, in_place: bool) -> tuple[str, ...]:
+def recipe(path: str, name: str, facts: FileFacts, *, root: int, in_place: bool) -> tuple[str, ...]:
     """Lines of Python that register a plan and a selector that gives it the calls that it serves.
 
     Parameters
@@ -26,7 +26,7 @@ def recipe(path: str, name: str, facts: TextFacts, *, root: int, in_place: bool)
         Of the plan.
     name : str
         The plan's.
-    facts : TextFacts
+    facts : FileFacts
         Of a collective in `CALLED`.
     root : int
         Of a broadcast, else -1.

@@ -7,7 +7,7 @@ from collections import Counter
 from fractions import Fraction
 
 from treadle.errors import ScheduleError
-from treadle.formats.request import Asked
+from treadle.formats.request import Given
 from treadle.program.program import Program
 from treadle.schedules.collective import CollectiveKind
 
@@ -15,12 +15,12 @@ _SLOW = Fraction(5, 4)
 """How much longer than with equal shares the busiest asker's link may be busy."""
 
 
-def asked_in(text: str) -> Asked:
+def requested_in(text: str) -> Given:
     """The operations of switches in a text of `emit_mscclpp_json`, which writes them into whole outputs."""
     stores: set[tuple[int, int]] = set()
     sums: set[tuple[int, int]] = set()
     if not any(name in text for name in ("gstore", "glres")):
-        return Asked(frozenset(), frozenset())  # most texts, which may be large
+        return Given(frozenset(), frozenset())  # most texts, which may be large
     for gpu in json.loads(text)["gpus"]:
         for block in gpu["threadblocks"]:
             for operation in (inner for outer in block["ops"] for inner in (outer, *outer.get("ops", ()))):
@@ -31,10 +31,10 @@ def asked_in(text: str) -> Asked:
                 stores.update((gpu["id"], chunk) for chunk in chunks)
                 if operation["name"] == "glres":
                     sums.update((gpu["id"], chunk) for chunk in chunks)
-    return Asked(frozenset(stores), frozenset(sums))
+    return Given(frozenset(stores), frozenset(sums))
 
 
-def check_shares(program: Program, asked: Asked) -> None:
+def check_allocation(program: Program, asked: Given) -> None:
     """Refuse allreduces of which one rank asks for much more sums than its share.
 
     Raises

@@ -13,10 +13,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from treadle.errors import ScheduleError
-from treadle.formats.judgement import Terms
-from treadle.formats.mscclpp.judge_blocks import PlanAtWork, Worker
-from treadle.formats.mscclpp.judge_slices import Scale, even_units, unrolled
+from treadle.formats.mscclpp.interpreter_blocks import PlanAtWork, Worker
+from treadle.formats.mscclpp.interpreter_slices import Scale, even_units, unrolled
 from treadle.formats.mscclpp.reader import PACKETS, BufferChunks, ExecutionPlan, MscclppOperation, read
+from treadle.formats.verdict import Terms
 from treadle.program.foreign.traffic import Traffic, even_shards
 from treadle.program.program import Operation, OperationKind, program_from_operations
 from treadle.schedules.collective import CollectiveKind

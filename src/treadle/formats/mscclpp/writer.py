@@ -11,21 +11,21 @@ from functools import partial
 from typing import Any
 
 from treadle.errors import FormatError, ScheduleError
-from treadle.formats.mscclpp.block_writer import form_lane
-from treadle.formats.mscclpp.blocks import Fabric, MscclppGpu
-from treadle.formats.mscclpp.lanes import REMEDY, Lane, chunk_groups, list_operations, make_lanes
-from treadle.formats.mscclpp.packet_writer import form_packet_lane, most_packet_bytes
-from treadle.formats.mscclpp.recipe import MOST_BYTES
-from treadle.formats.mscclpp.switch_channels import asked_in, check_shares
-from treadle.formats.request import TextRequest, Written, root_cautions
-from treadle.formats.selection.block_rate import spread_over_blocks
-from treadle.formats.selection.served import ALIGNMENT, Selector
-from treadle.formats.text_arguments import (
+from treadle.formats.file_arguments import (
     check_chunk_count,
     check_equal_shards,
     check_heading,
     runtime_name,
 )
+from treadle.formats.mscclpp.block_programs import REMEDY, Block, chunk_groups, list_operations, make_blocks
+from treadle.formats.mscclpp.block_writer import form_block
+from treadle.formats.mscclpp.blocks import Fabric, MscclppGpu
+from treadle.formats.mscclpp.packet_writer import form_packet_block, most_packet_bytes
+from treadle.formats.mscclpp.recipe import MOST_BYTES
+from treadle.formats.mscclpp.switch_channels import check_allocation, requested_in
+from treadle.formats.request import FileRequest, Written, root_cautions
+from treadle.formats.selection.block_rate import spread_over_blocks
+from treadle.formats.selection.supported_sizes import ALIGNMENT, Selector
 from treadle.program.addresses import Addresses
 from treadle.program.passes import split_copies
 from treadle.program.program import Program
@@ -140,11 +140,11 @@ def emit_mscclpp_json(
     groups, operations = chunk_groups(program), list_operations(program)
     addresses = [Addresses(program, rank) for rank in range(program.n_ranks)]
     fabric = Fabric(program, topology, tuple(domains or [0] * program.n_ranks), switch_channels)
-    way = form_packet_lane if protocol == LL else partial(form_lane, pipeline_bytes=pipeline_bytes)
+    way = form_packet_block if protocol == LL else partial(form_block, pipeline_bytes=pipeline_bytes)
     room = limits.operations // 2
     while True:
         gpus = [MscclppGpu(rank, places) for rank, places in enumerate(addresses)]
-        lanes = make_lanes(program, operations, room, limits.thread_blocks, groups, alike=pipeline_bytes > 0)
+        lanes = make_blocks(program, operations, room, limits.thread_blocks, groups, alike=pipeline_bytes > 0)
         longest = _fill(gpus, fabric, lanes, way, limits)
         if longest <= limits.operations:
             break
@@ -211,8 +211,8 @@ def _with_commas(items: Sequence[Any]) -> Iterator[tuple[Any, str]]:
 def _fill(
     gpus: Sequence[MscclppGpu],
     fabric: Fabric,
-    lanes: Iterable[Lane],
-    way: Callable[[Fabric, Lane, int, Sequence[MscclppGpu]], None],
+    lanes: Iterable[Block],
+    way: Callable[[Fabric, Block, int, Sequence[MscclppGpu]], None],
     limits: MscclppLimits,
 ) -> int:
     """Add a thread block for each lane to all ranks; the longest block's length."""
@@ -229,7 +229,7 @@ def _fill(
     return max((block.length for gpu in gpus for block in gpu.blocks), default=0)
 
 
-def write(request: TextRequest) -> Written:
+def write(request: FileRequest) -> Written:
     """What was asked for as one plan for the executor."""
     plan, entry = request.plan, request.entry
     domains = [0] * plan.collective.n_ranks
@@ -252,22 +252,22 @@ def write(request: TextRequest) -> Written:
 
     def emit(program: Program) -> str:
         text = written(program, switch_channels=True)
-        asked = asked_in(text)
+        asked = requested_in(text)
         rate = request.rate_without_switches(program, asked)
         if rate is None or not asked.stores:
             return text
         # stores without the sums that belong to them may cost the askers' links more than they save
         plain = written(program, switch_channels=False)
-        other = request.rate_without_switches(program, asked_in(plain))
+        other = request.rate_without_switches(program, requested_in(plain))
         return plain if other is not None and other > rate else text
 
     # messages of several trees in one would tie the trees' thread blocks together
     first = request.write(request.program(merge=False), Selector.MSCCLPP, emit)
-    least = SWITCH_BLOCKS if asked_in(first[1]).stores else 1
-    made = spread_over_blocks(request, first, Selector.MSCCLPP, emit, busiest_load, asked_in, least=least)
+    least = SWITCH_BLOCKS if requested_in(first[1]).stores else 1
+    made = spread_over_blocks(request, first, Selector.MSCCLPP, emit, busiest_load, requested_in, least=least)
     grid, text, program = made.grid, made.text, made.grid.program
-    asked, name = asked_in(text), request.name
-    check_shares(program, asked)
+    asked, name = requested_in(text), request.name
+    check_allocation(program, asked)
     if not request.options.name:  # MSCCL++ keeps contexts by name, so each plan has its own
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]
         name = f"{program.kind}-{program.n_ranks}-{digest}"

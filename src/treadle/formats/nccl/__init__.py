@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from treadle.formats.format import Format
-from treadle.formats.judgement import Check
 from treadle.formats.schedule_source import source_of
+from treadle.formats.verdict import Check
 
 FORMATS = (
     Format(
@@ -16,7 +16,7 @@ FORMATS = (
         options=frozenset(),
         write="treadle.formats.nccl.writer:write",
         read="treadle.formats.nccl.reader:read",
-        judge="treadle.formats.nccl.judge:judge",
+        judge="treadle.formats.nccl.interpreter:interpret",
         load="treadle.formats.nccl.loading:load",
         files="one XML, or one a box",
         readers="NCCL",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from treadle.formats.judgement import Judgement
 from treadle.formats.loading import Loading
-from treadle.formats.request import TextRequest, Written
+from treadle.formats.request import FileRequest, Written
+from treadle.formats.verdict import Verdict
 
 
-def load(request: TextRequest, written: Written, judgement: Judgement) -> Loading:
+def load(request: FileRequest, written: Written, judgement: Verdict) -> Loading:
     """Of files that were written."""
     return nccl_graph_loading(request.path, dict(judgement.counts)["channel"], len(written.files))
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from treadle.errors import FormatError
-from treadle.formats.judgement import Terms, decoded
+from treadle.formats.verdict import Terms, decoded
 from treadle.formats.xml_elements import parse_plain_xml
 
 MAX_CHANNELS = 32

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from treadle.formats.judgement import Terms
 from treadle.formats.nccl.reader import read
+from treadle.formats.verdict import Terms
 from treadle.program.foreign.traffic import NamedRings
 
 

@@ -10,7 +10,7 @@ from math import gcd
 from lxml import etree
 
 from treadle.errors import ScheduleError
-from treadle.formats.request import TextRequest, Written
+from treadle.formats.request import FileRequest, Written
 from treadle.schedules.trees.forest import ForestSchedule, Tree
 
 MAX_CHANNELS = 32
@@ -158,7 +158,7 @@ def _chains(ring: tuple[int, ...], boxes: Sequence[Sequence[int]]) -> list[tuple
     return chains
 
 
-def write(request: TextRequest) -> Written:
+def write(request: FileRequest) -> Written:
     """A ring plan as one file, or one for each box where they differ."""
     plan, schedule = request.plan, request.entry.schedule
     if not isinstance(schedule, ForestSchedule) or plan.collective.kind.is_rooted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from treadle.formats.format import Format
-from treadle.formats.judgement import Check
+from treadle.formats.verdict import Check
 
 FORMATS = tuple(
     Format(
@@ -15,7 +15,7 @@ FORMATS = tuple(
         options=frozenset(),
         write=f"treadle.formats.routes.writer:write_{form}",
         read=f"treadle.formats.routes.reader:read_{form}",
-        judge=f"treadle.formats.routes.judge:judge_{form}",
+        judge=f"treadle.formats.routes.interpreter:interpret_{form}",
         load="treadle.formats.routes.loading:load",
         holds_routes=True,
         files=f"one {form.upper()}",

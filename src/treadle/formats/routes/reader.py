@@ -16,14 +16,14 @@ from typing import Any, cast
 from lxml import etree
 
 from treadle.errors import FormatError
-from treadle.formats.judgement import Terms, decoded
+from treadle.formats.verdict import Terms, decoded
 from treadle.formats.xml_elements import line_of, parse_plain_xml
 from treadle.input_files import parse_json
 from treadle.schedules.plan_files.manifest_values import (
+    read_integer,
     read_list,
     read_object,
     read_string,
-    read_whole,
     read_wholes,
 )
 from treadle.topologies.topology import Topology
@@ -132,7 +132,7 @@ def read_route_json(text: str, source: str = "route file") -> RouteFile:
             _json_route(item, f"route file: route {number}", is_new)
             for number, item in enumerate(read_list(file["routes"], "route file: routes"))
         ]
-        n_chunks, n_layers = (read_whole(file[key], key) for key in ("n_chunks", "n_layers"))
+        n_chunks, n_layers = (read_integer(file[key], key) for key in ("n_chunks", "n_layers"))
         queue_pairs = tuple(enumerate(counts)) if is_new else None
         return RouteFile(tuple(routes), tuple(names), n_chunks, n_layers, queue_pairs)
     except FormatError as error:
@@ -145,11 +145,11 @@ def _json_route(item: Any, place: str, is_new: bool) -> FileRoute:
     keys = _ROUTE_KEYS | {"flow"} if is_new else _ROUTE_KEYS
     route = read_object(item, place, keys, {"layers"} if is_new else ())
     return FileRoute(
-        *cast("_Six", tuple(read_whole(route[key], place) for key in _NUMBERS)),
+        *cast("_Six", tuple(read_integer(route[key], place) for key in _NUMBERS)),
         ports=read_wholes(route["ports"], place),
         links=read_wholes(route["links"], place),
         hop_layers=read_wholes(route.get("layers", []), place),
-        flow=read_whole(route["flow"], place) if is_new else None,
+        flow=read_integer(route["flow"], place) if is_new else None,
     )
 
 

@@ -13,7 +13,7 @@ from lxml import etree
 
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
-from treadle.formats.request import TextRequest, Written
+from treadle.formats.request import FileRequest, Written
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import routes_in
 from treadle.schedules.collective import Collective
@@ -170,22 +170,22 @@ def _queue_pairs(schedule: RouteSchedule) -> list[int]:
     return np.bincount(schedule.source, minlength=schedule.n_ranks).tolist()  # type: ignore[no-any-return]
 
 
-def write_json(request: TextRequest) -> Written:
+def write_json(request: FileRequest) -> Written:
     """A plan's routes as JSON."""
     return _written(request, emit_route_json)
 
 
-def write_csv(request: TextRequest) -> Written:
+def write_csv(request: FileRequest) -> Written:
     """A plan's routes as CSV."""
     return _written(request, emit_route_csv)
 
 
-def write_xml(request: TextRequest) -> Written:
+def write_xml(request: FileRequest) -> Written:
     """A plan's routes as XML."""
     return _written(request, emit_route_xml)
 
 
-def _written(request: TextRequest, emit: Callable[[Topology, Collective, RouteSchedule], str]) -> Written:
+def _written(request: FileRequest, emit: Callable[[Topology, Collective, RouteSchedule], str]) -> Written:
     plan = request.plan
     routes = routes_in(request.entry.schedule, plan.algorithm)
     for host in hosts_passed(plan.topology, routes.path_offset, routes.path_links)[:1].tolist():

@@ -8,10 +8,10 @@ from fractions import Fraction
 from math import ceil
 
 from treadle.errors import ScheduleError
-from treadle.formats.request import Asked, TextRequest
+from treadle.formats.file_options import AUTO_CHUNKS
+from treadle.formats.request import FileRequest, Given
 from treadle.formats.selection.chunk_counts import Grid, facts_of
-from treadle.formats.selection.served import Selector, served_sizes
-from treadle.formats.text_options import AUTO_CHUNKS
+from treadle.formats.selection.supported_sizes import Selector, supported_call_sizes
 from treadle.program.passes import replicate
 from treadle.program.program import Program
 
@@ -51,12 +51,12 @@ class SpreadFile:
 
 
 def spread_over_blocks(
-    request: TextRequest,
+    request: FileRequest,
     written: tuple[Grid, str],
     selector: Selector,
     emit: Callable[[Program], str],
     shares: Callable[[str], Fraction],
-    asked: Callable[[str], Asked],
+    asked: Callable[[str], Given],
     *,
     least: int = 1,
 ) -> SpreadFile:
@@ -64,7 +64,7 @@ def spread_over_blocks(
 
     Parameters
     ----------
-    request : TextRequest
+    request : FileRequest
     written : tuple of Grid and str
         The file with the instances that were given, or one.
     selector : Selector
@@ -80,9 +80,9 @@ def spread_over_blocks(
     """
     grid, text = written
 
-    def count_served(program: Program) -> int:
+    def supported_rate(program: Program) -> int:
         facts = facts_of(program, request.entry.min_bytes, request.max_bytes)
-        return sum(size > _LEFT_BYTES for size in served_sizes(facts, selector))
+        return sum(size > _LEFT_BYTES for size in supported_call_sizes(facts, selector))
 
     def wanted_of(text: str, program: Program) -> Fraction:
         """The plan's algbw, or what is left of it where ranks do what the plan leaves to switches."""
@@ -100,14 +100,14 @@ def spread_over_blocks(
     wanted = request.plan.algbw if best.carried_algbw is not None else 0
     needed = ceil(best.share * wanted / BLOCK_BYTES_PER_S)
     instances = 1 << (max(needed, least) - 1).bit_length()
-    whole, least_served = wanted_of(text, grid.program), count_served(grid.program)
+    whole, least_served = wanted_of(text, grid.program), supported_rate(grid.program)
 
-    def made_of(instances: int) -> SpreadFile | None:
+    def file_with(instances: int) -> SpreadFile | None:
         """The file with so many instances; None where it does not fit, or leaves switches less."""
         if grid.program.n_operations * instances > _MOST_OPERATIONS:
             return None
         program = replicate(grid.program, instances)
-        if count_served(program) < least_served:
+        if supported_rate(program) < least_served:
             return None
         try:
             text = emit(program)
@@ -120,7 +120,7 @@ def spread_over_blocks(
 
     is_fitting = False
     while 1 < instances <= MOST_INSTANCES:
-        made = made_of(instances)
+        made = file_with(instances)
         if made is None and is_fitting:
             break
         if made is None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
-from treadle.formats.selection.served import Selector, TextFacts, served_sizes
+from treadle.formats.selection.supported_sizes import FileFacts, Selector, supported_call_sizes
 from treadle.program.passes import recut
 from treadle.program.program import OperationKind, Program
 from treadle.topologies.topology import Topology
@@ -49,9 +49,9 @@ class Grid:
         return self.program.n_chunks == self.plan_chunks
 
 
-def facts_of(program: Program, min_bytes: int = 0, max_bytes: int = 0) -> TextFacts:
+def facts_of(program: Program, min_bytes: int = 0, max_bytes: int = 0) -> FileFacts:
     """What selectors look at in a program's text."""
-    return TextFacts(program.kind, program.n_ranks, program.n_chunks, min_bytes, max_bytes)
+    return FileFacts(program.kind, program.n_ranks, program.n_chunks, min_bytes, max_bytes)
 
 
 def parts_of(program: Program) -> int:
@@ -122,14 +122,14 @@ def choose_grid(
         As for `regrid`.
     """
     plan = Grid(program, program.n_chunks, Fraction(0))
-    count = len(served_sizes(facts_of(program, min_bytes, max_bytes), selector))
+    count = len(supported_call_sizes(facts_of(program, min_bytes, max_bytes), selector))
     own = parts_of(program)
     for parts in (1 << power for power in range((own - 1).bit_length(), MAX_CHUNKS.bit_length())):
         n_chunks = parts * program.n_chunks // own
         if n_chunks * program.n_ranks > MAX_CHUNKS:
             break
-        facts = TextFacts(program.kind, program.n_ranks, n_chunks, min_bytes, max_bytes)
-        if len(served_sizes(facts, selector)) <= count:
+        facts = FileFacts(program.kind, program.n_ranks, n_chunks, min_bytes, max_bytes)
+        if len(supported_call_sizes(facts, selector)) <= count:
             break  # finer ones serve still less
         grid = regrid(program, parts, topology, by_step=by_step)
         if grid.loss < MAX_LOSS:

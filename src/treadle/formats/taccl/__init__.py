@@ -9,7 +9,7 @@ SCHEDULES = (
         name="taccl",
         title="TACCL's algorithms",
         begins=r'\{\s*"sccl_type":\s*"algorithm"',
-        judge="treadle.formats.taccl.judge:judge",
+        judge="treadle.formats.taccl.interpreter:interpret",
         traffic="treadle.formats.taccl.traffic:traffic",
     ),
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from itertools import groupby
 
-from treadle.formats.judgement import Terms
 from treadle.formats.taccl.reader import TacclFile, read
+from treadle.formats.verdict import Terms
 from treadle.program.foreign.timed_sends import SendsFrame, TimedSend, program_of_sends
 from treadle.program.foreign.traffic import Traffic, even_shards
 from treadle.schedules.collective import CollectiveKind

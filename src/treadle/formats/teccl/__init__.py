@@ -9,7 +9,7 @@ SCHEDULES = (
         name="te-ccl",
         title="TE-CCL's schedules",
         begins=r'\{\s*"\d-Epoch_Duration"',
-        judge="treadle.formats.teccl.judge:judge",
+        judge="treadle.formats.teccl.interpreter:interpret",
         traffic="treadle.formats.teccl.traffic:traffic",
     ),
 )

@@ -14,7 +14,7 @@ from math import lcm
 from typing import Any
 
 from treadle.errors import FormatError
-from treadle.formats.judgement import Terms, decoded
+from treadle.formats.verdict import Terms, decoded
 from treadle.input_files import parse_json
 
 MAX_TEXT = 256 * 2**20

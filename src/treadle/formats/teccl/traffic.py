@@ -6,8 +6,8 @@ from collections import defaultdict
 from fractions import Fraction
 
 from treadle.errors import FormatError
-from treadle.formats.judgement import Terms
 from treadle.formats.teccl.reader import MAX_UNITS, TecclFile, read
+from treadle.formats.verdict import Terms
 from treadle.program.foreign.timed_sends import SendsFrame, TimedSend, program_of_sends
 from treadle.program.foreign.traffic import Traffic
 from treadle.schedules.collective import CollectiveKind

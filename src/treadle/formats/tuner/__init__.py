@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from treadle.formats.format import Format
-from treadle.formats.judgement import Check
+from treadle.formats.verdict import Check
 
 FORMATS = (
     Format(
@@ -15,7 +15,7 @@ FORMATS = (
         options=frozenset({"channels", "protocol", "min_size_bytes", "max_size_bytes"}),
         write="treadle.formats.tuner.writer:write",
         read="treadle.formats.tuner.reader:read",
-        judge="treadle.formats.tuner.judge:judge",
+        judge="treadle.formats.tuner.interpreter:interpret",
         load="treadle.formats.tuner.loading:load",
         holds_ranges=True,
         files="one CSV",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from treadle.formats.judgement import Judgement
 from treadle.formats.loading import Loading
-from treadle.formats.request import TextRequest, Written
+from treadle.formats.request import FileRequest, Written
+from treadle.formats.verdict import Verdict
 
 
-def load(request: TextRequest, _written: Written, judgement: Judgement) -> Loading:
+def load(request: FileRequest, _written: Written, judgement: Verdict) -> Loading:
     """Of a table that was written: the plugin is built from NCCL's sources, where it is an example."""
     rows = dict(judgement.counts)["row"]
     return Loading(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from treadle.errors import FormatError
-from treadle.formats.judgement import Terms, decoded
+from treadle.formats.verdict import Terms, decoded
 
 COLLECTIVES = ("broadcast", "reduce", "allgather", "reducescatter", "allreduce")
 ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
@@ -48,7 +48,7 @@ class TunerRow:
     pipe_ops: int = -1
     registered: int = -1
 
-    def serves(self, size_bytes: int, *, nodes: int, ranks: int) -> bool:
+    def supports(self, size_bytes: int, *, nodes: int, ranks: int) -> bool:
         """Whether the plugin takes the row for a call of its collective, all else being equal."""
         return (
             self.min_bytes <= size_bytes <= self.max_bytes

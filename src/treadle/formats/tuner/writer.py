@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from treadle.errors import ScheduleError
+from treadle.formats.file_arguments import runtime_name
+from treadle.formats.file_options import PROTOCOLS
 from treadle.formats.nccl.writer import chain_of, find_rings
-from treadle.formats.request import TextRequest, Written
-from treadle.formats.text_arguments import runtime_name
-from treadle.formats.text_options import PROTOCOLS
-from treadle.refusal import Refusal
+from treadle.formats.request import FileRequest, Written
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.trees.forest import ForestSchedule, Tree
+from treadle.unsupported import Unsupported
 
 HEADING = "collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
 UNLIMITED = 2**64 - 1
@@ -28,7 +28,7 @@ _SMALL = 2**16
 """Bytes below which NCCL itself seldom takes the protocol Simple."""
 
 
-def write(request: TextRequest) -> Written:
+def write(request: FileRequest) -> Written:
     """The rows of all ranges whose schedule is one of NCCL's own."""
     plan, boxes = request.plan, request.boxes
     if plan.collective.kind is CollectiveKind.ALLTOALL:
@@ -40,7 +40,7 @@ def write(request: TextRequest) -> Written:
     for entry in plan.entries:
         found = own_algorithm(entry, plan, boxes)
         sizes = f"sizes {entry.min_bytes} to {entry.max_bytes or 'any'}"
-        if isinstance(found, Refusal):
+        if isinstance(found, Unsupported):
             cautions.append(f"{sizes}: left out, NCCL chooses: {found}")
             continue
         # what is asked for, or what the plan's cost model takes at the range's first size, or Simple
@@ -69,14 +69,14 @@ def write(request: TextRequest) -> Written:
     return Written(files=(("", text.encode()),), cautions=tuple(cautions))
 
 
-def own_algorithm(entry: PlanEntry, plan: Plan, boxes: Sequence[Sequence[int]]) -> str | Refusal:
+def own_algorithm(entry: PlanEntry, plan: Plan, boxes: Sequence[Sequence[int]]) -> str | Unsupported:
     """The name of NCCL's algorithm that an entry's schedule is.
 
     Both name and form have to agree: a schedule of rings that NCCL would not find is no ring of NCCL's.
     """
     name, kind, schedule = entry.algorithm or plan.algorithm, plan.collective.kind, entry.schedule
     if not isinstance(schedule, ForestSchedule) or name not in ("ring", "double-binary-tree", "nvls"):
-        return Refusal(f"{name} is no algorithm of NCCL's")
+        return Unsupported(f"{name} is no algorithm of NCCL's")
     place = {rank: box for box, ranks in enumerate(boxes) for rank in ranks}
     trees = [
         tree for forest in schedule.forests for root in range(forest.n_ranks) for tree in forest.trees(root)
@@ -85,34 +85,34 @@ def own_algorithm(entry: PlanEntry, plan: Plan, boxes: Sequence[Sequence[int]]) 
         if len(boxes) > 1 or any(
             rank != tree.root and tree.parent[rank] != tree.root for tree in trees for rank in place
         ):
-            return Refusal("NVLS over several boxes is another algorithm of NCCL's")
+            return Unsupported("NVLS over several boxes is another algorithm of NCCL's")
         return "nvls"
     if name == "ring":
         return _ring(schedule, kind, place, len(boxes))
     if kind is not CollectiveKind.ALLREDUCE:
-        return Refusal(f"NCCL has no tree for {kind}")
+        return Unsupported(f"NCCL has no tree for {kind}")
     if any(not _is_chained(tree, place) for tree in trees):
-        return Refusal("its trees are no chains in boxes joined by binary trees")
+        return Unsupported("its trees are no chains in boxes joined by binary trees")
     return "tree"
 
 
 def _ring(
     schedule: ForestSchedule, kind: CollectiveKind, place: dict[int, int], n_boxes: int
-) -> str | Refusal:
+) -> str | Unsupported:
     if kind.is_rooted:
         trees = (tree for forest in schedule.forests for root in place for tree in forest.trees(root))
         orders = [chain_of(tree) for tree in trees]
         if any(len(order) < len(place) for order in orders):
-            return Refusal("its trees branch")
+            return Unsupported("its trees branch")
     else:
         try:
             orders = [[*ring] for ring in find_rings(schedule)]
         except ScheduleError as error:
-            return Refusal(str(error))
+            return Unsupported(str(error))
     for order in orders:
         crossings = sum(place[a] != place[b] for a, b in pairwise((*order, order[0])))
         if n_boxes > 1 and crossings != n_boxes:
-            return Refusal("its rings pass some box twice, and NCCL's pass each once")
+            return Unsupported("its rings pass some box twice, and NCCL's pass each once")
     return "ring"
 
 

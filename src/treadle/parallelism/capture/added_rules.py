@@ -13,8 +13,8 @@ from treadle.errors import FormatError
 from treadle.parallelism.capture.rules import RULES, OperatorRule
 from treadle.parallelism.graph.compute_graph import OperatorKind
 from treadle.plug_ins import find_plug_ins, load_plug_in
-from treadle.refusal import Refusal
 from treadle.spelling import unknown
+from treadle.unsupported import Unsupported
 
 ENTRY_POINTS = "treadle.operator_rules"
 _KINDS = tuple(
@@ -76,8 +76,8 @@ def registered_rules() -> tuple[tuple[OperatorRule, ...], tuple[str, ...]]:
             try:
                 _register(found)
             except FormatError as error:
-                found = Refusal(str(error))
-        if isinstance(found, Refusal):
+                found = Unsupported(str(error))
+        if isinstance(found, Unsupported):
             faults.append(f"{name}: {found}")
         else:
             _LOADED.add(name)

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from treadle.errors import TreadleError
 from treadle.parallelism.capture.specification import Specification, Word
-from treadle.parallelism.graph.atoms import Atoms
+from treadle.parallelism.graph.base_dims import BaseDims
 from treadle.parallelism.graph.compute_graph import (
-    Atom,
+    BaseDim,
     ComputeGraph,
     Dims,
     Index,
@@ -28,7 +28,7 @@ from treadle.parallelism.graph.compute_graph import (
     Result,
     Source,
     TensorRef,
-    letters,
+    dim_names,
 )
 
 
@@ -66,7 +66,7 @@ class Drafting:
     """Operators so far."""
 
     def __init__(self) -> None:
-        self.atoms = Atoms()
+        self.atoms = BaseDims()
         self._drafts: list[_Draft] = []
         self._named: list[tuple[int, ...]] = []  # dimensions in the order that they appear in, for letters
 
@@ -231,7 +231,7 @@ class Drafting:
         leaves = self._leaves(dim)[::-1]
         return [(label, self._popped(leaves, self._extent(roles[label]))) for label in part]
 
-    def place(self, name: str, shape: Sequence[int], element_bytes: int, **notes: object) -> Seen:
+    def add_placeholder(self, name: str, shape: Sequence[int], element_bytes: int, **notes: object) -> Seen:
         """Add a placeholder."""
         word = tuple((f"{place}",) for place in range(len(shape)))
         specification = Specification((), (word,), frozenset())
@@ -260,11 +260,11 @@ class Drafting:
         ties = {parameter: seen.tensor for parameter, seen in gradients.items()}
         return ComputeGraph(atoms, tuple(nodes), ties, dict(tangents))
 
-    def _numbered(self) -> tuple[dict[int, int], tuple[Atom, ...]]:
+    def _numbered(self) -> tuple[dict[int, int], tuple[BaseDim, ...]]:
         """Final numbers of leaves, and atoms with letters by appearance; merged dimensions take one too."""
-        found: dict[int, Atom] = {}
+        found: dict[int, BaseDim] = {}
         merged: set[tuple[int, ...]] = set()
-        names = letters()
+        names = dim_names()
         for dim in self._named:
             leaves = self.atoms.leaves(dim)
             if len(leaves) > 1 and leaves not in merged:
@@ -273,12 +273,12 @@ class Drafting:
                     next(names)
             for leaf in leaves:
                 if leaf not in found:
-                    found[leaf] = Atom(next(names), self.atoms.size(leaf))
+                    found[leaf] = BaseDim(next(names), self.atoms.size(leaf))
         # what no tensor has: contracted roles of tensors that are repeated over them
         roles = [atom for draft in self._drafts for role in draft.roles.values() for atom in role]
         for leaf in self.atoms.leaves(roles):
             if leaf not in found and self.atoms.size(leaf) > 1:
-                found[leaf] = Atom(next(names), self.atoms.size(leaf))
+                found[leaf] = BaseDim(next(names), self.atoms.size(leaf))
         return {leaf: number for number, leaf in enumerate(found)}, tuple(found.values())
 
     def _role_leaves(self, draft: _Draft, label: str) -> list[int]:

@@ -90,7 +90,7 @@ class _Reading:
         if source in (Source.PARAMETER, Source.BUFFER) and str(path) in self._tied:
             self._values[node] = self._paths[self._tied[str(path)]]
             return
-        self._values[node] = self._paths[str(path)] = self._draft.place(
+        self._values[node] = self._paths[str(path)] = self._draft.add_placeholder(
             node.name, tuple(value.shape), value.element_size(), source=source, path=str(path)
         )
         if source is Source.TANGENT:
@@ -177,18 +177,18 @@ class _Reading:
         """An argument as a value of JSON; its tensors are counted on from this number of operands."""
         numbers = count(n_operands)
 
-        def kept(part: Any) -> object:
+        def as_argument(part: Any) -> object:
             if hasattr(part, "all_input_nodes"):
                 known = self._values[part]
                 return {"operand": next(numbers)} if isinstance(known, Seen) else known
             if isinstance(part, list | tuple):
-                return [kept(one) for one in part]
+                return [as_argument(one) for one in part]
             if isinstance(part, float):
                 return part if isfinite(part) else {"float": str(part)}
             is_plain = part is None or isinstance(part, bool | int | str)
             return part if is_plain else {"torch": str(part)}  # a type, a layout, a device
 
-        return kept(value)
+        return as_argument(value)
 
     @staticmethod
     def _made_alone(node: Any, arguments: Mapping[str, object]) -> dict[str, object]:

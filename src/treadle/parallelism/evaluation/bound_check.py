@@ -27,7 +27,7 @@ import numpy as np
 from treadle.arrays import BoolArray, Int64Array
 from treadle.errors import ScheduleError
 from treadle.parallelism.plan.parallel_plan import OVERLAPS
-from treadle.parallelism.search.bound_witness import BoundWitness, ProofStep
+from treadle.parallelism.search.bound_certificate import BoundCertificate, ProofStep
 from treadle.parallelism.search.factor_graph import Factor, FactorGraph, FloatArray
 
 _ROUNDING = 2.0**-52
@@ -62,7 +62,7 @@ def checked_proof(
         If the boxes do not cover all plans, or a witness proves nothing.
     """
 
-    def bounded(witness: BoundWitness, box: Box) -> float:
+    def bounded(witness: BoundCertificate, box: Box) -> float:
         return checked_bound(graph, witness, overlap=overlap, memory_bytes=memory_bytes, box=box)
 
     return _covered(graph, steps, bounded, within)
@@ -106,7 +106,7 @@ def checked_mixture(
     total, slack = 0.0, 0.0
     for side, steps in zip(_sides(graph, frozenset(block), frozenset(boundary)), proofs, strict=True):
 
-        def bounded(witness: BoundWitness, box: Box, side: FactorGraph = side) -> float:
+        def bounded(witness: BoundCertificate, box: Box, side: FactorGraph = side) -> float:
             own = replace(witness, prices=tuple(prices))
             return least_sum(side, _weights(side, own, overlap), own.messages, box)
 
@@ -121,7 +121,7 @@ def checked_mixture(
 def _covered(
     graph: FactorGraph,
     steps: Iterable[ProofStep],
-    bounded: Callable[[BoundWitness, Box], float],
+    bounded: Callable[[BoundCertificate, Box], float],
     within: Sequence[Int64Array] | None = None,
 ) -> float:
     """The least bound of boxes that together are all plans."""
@@ -133,7 +133,7 @@ def _covered(
         if not boxes:
             raise ScheduleError("bound: a proof goes on after its last box")
         box = boxes.pop()
-        if isinstance(step, BoundWitness):
+        if isinstance(step, BoundCertificate):
             least = min(least, bounded(step, box))
             continue
         if not 0 <= step.node < graph.n_nodes:
@@ -180,7 +180,7 @@ def _sides(
 
 def checked_bound(
     graph: FactorGraph,
-    witness: BoundWitness,
+    witness: BoundCertificate,
     *,
     overlap: str = "layer",
     memory_bytes: float = np.inf,
@@ -192,7 +192,7 @@ def checked_bound(
     ----------
     graph : FactorGraph
         As it was posed: nothing removed.
-    witness : BoundWitness
+    witness : BoundCertificate
     overlap : str
     memory_bytes : float
         Limit of every moment.
@@ -220,7 +220,7 @@ def _paid(prices: float, memory_bytes: float) -> float:
     return prices * memory_bytes if prices else 0.0
 
 
-def _weights(graph: FactorGraph, witness: BoundWitness, overlap: str) -> FloatArray:
+def _weights(graph: FactorGraph, witness: BoundCertificate, overlap: str) -> FloatArray:
     """What a witness charges for each quantity, so that no step is quicker than it costs."""
     names = graph.quantities
     if overlap not in OVERLAPS:
@@ -253,7 +253,7 @@ def least_sum(graph: FactorGraph, weights: FloatArray, messages: FloatArray, box
     weights : array of shape (quantities,)
         0 or more.
     messages : array
-        As of a `BoundWitness`.
+        As of a `BoundCertificate`.
     box : sequence of bool arrays, optional
         States that plans may take, by node.
 

@@ -17,7 +17,7 @@ from treadle.parallelism.evaluation.model_run import ModelRun
 from treadle.parallelism.evaluation.node_work import DeviceNumbers, operator_seconds, unmoved
 from treadle.parallelism.evaluation.part_run import KEPT, LEAVES, SHARED, PartRun, Passing
 from treadle.parallelism.evaluation.part_times import Movement, PartTimes
-from treadle.parallelism.evaluation.passages import Passages
+from treadle.parallelism.evaluation.reshardings import Reshardings
 from treadle.parallelism.graph.compute_graph import Phase
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import OVERLAPS, ParallelPlan, Pipeline
@@ -110,7 +110,7 @@ def evaluate(
     numbers: DeviceNumbers,
     *,
     overlap: str = "layer",
-    passages: Passages | None = None,
+    passages: Reshardings | None = None,
 ) -> Evaluation:
     """Seconds, collectives and memory of a plan.
 
@@ -140,7 +140,7 @@ def evaluate(
     for fault in run.faults():
         raise ScheduleError(f"plan of {plan.model}: {fault.place} {fault.reason}")
     if passages is None:
-        passages = Passages(plan.sizes, costs)
+        passages = Reshardings(plan.sizes, costs)
     times = {key: _times(run, key, passages, numbers) for key in run.runs}
     switches = [tuple(_switch(run, at, passages)) for at in range(1, len(run.layers))]
     switch_s = [sum(one.seconds for one in some) for some in switches]
@@ -173,7 +173,7 @@ def _in_a_row(
     layers: list[PartTimes], switches: list[float], overlap: str, micro_batches: int, kappa: float
 ) -> float:
     """Return the seconds of layers with one micro-batch."""
-    pairs = [(one.serial_s(micro_batches), one.beside_s(micro_batches)) for one in layers]
+    pairs = [(one.serial_s(micro_batches), one.overlapped_s(micro_batches)) for one in layers]
     if overlap == "layer":
         return sum(together_s(*pair, kappa) for pair in pairs) + sum(switches)
     serial, beside = map(sum, zip(*pairs, strict=True))
@@ -187,7 +187,7 @@ def together_s(serial_s: float, beside_s: float, kappa: float) -> float:
     return max(serial_s, beside_s) + (kappa - 1) * min(serial_s, beside_s)
 
 
-def _times(run: ModelRun, key: tuple[int, int], passages: Passages, numbers: DeviceNumbers) -> PartTimes:
+def _times(run: ModelRun, key: tuple[int, int], passages: Reshardings, numbers: DeviceNumbers) -> PartTimes:
     """Seconds of a part under one plan."""
     part = run.runs[key]
     fused = unmoved(part.graph)
@@ -220,7 +220,7 @@ def _times(run: ModelRun, key: tuple[int, int], passages: Passages, numbers: Dev
     )
 
 
-def _movements(run: PartRun, plan: int, passages: Passages) -> Iterator[Movement]:
+def _movements(run: PartRun, plan: int, passages: Reshardings) -> Iterator[Movement]:
     for passing in run.passings:
         found = passages.cheapest(
             passing.source,
@@ -253,7 +253,7 @@ def _why(run: PartRun, passing: Passing) -> str:
     return {SHARED: "shared", KEPT: "saved"}.get(passing.reader) or run.graph.nodes[passing.reader].name
 
 
-def _switch(run: ModelRun, at: int, passages: Passages) -> Iterator[Movement]:
+def _switch(run: ModelRun, at: int, passages: Reshardings) -> Iterator[Movement]:
     """From layer ``at - 1`` to the next and back, where their boundary states differ."""
     before, after = (run.runs[run.layers[place]].boundary for place in (at - 1, at))
     key = run.layers[at]

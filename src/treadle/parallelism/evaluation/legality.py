@@ -20,13 +20,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from treadle.parallelism.graph.compute_graph import Dims, Index, Node, OperatorKind, factors
 from treadle.parallelism.plan.part_plan import OperatorPlan, sides
 from treadle.parallelism.state.sharding import Sharding
-from treadle.refusal import Refusal
+from treadle.unsupported import Unsupported
 
 _NO_SUMS = ("amax", "amin", "max", "min", "any", "all", "argmax", "argmin", "prod")
 """Reductions whose parts do not add up, by the last word of the operator before its overload."""
 
 
-def operator_faults(node: Node, plan: OperatorPlan, sizes: Mapping[str, int]) -> Iterator[Refusal]:
+def operator_faults(node: Node, plan: OperatorPlan, sizes: Mapping[str, int]) -> Iterator[Unsupported]:
     """Why an operator cannot run as planned; nothing if it can.
 
     Parameters
@@ -39,16 +39,16 @@ def operator_faults(node: Node, plan: OperatorPlan, sizes: Mapping[str, int]) ->
     parts = 1
     for axis, size in sizes.items():
         found = _along(node, plan, axis)
-        if isinstance(found, Refusal):
+        if isinstance(found, Unsupported):
             yield found
             return
         parts *= 1 if found is None else size
     yield from _order_faults(node, plan)
     if plan.parts != parts:
-        yield Refusal(f"{plan.parts} parts of the work; its states share it out over {parts}", node.name)
+        yield Unsupported(f"{plan.parts} parts of the work; its states share it out over {parts}", node.name)
 
 
-def _along(node: Node, plan: OperatorPlan, axis: str) -> Index | Refusal | None:
+def _along(node: Node, plan: OperatorPlan, axis: str) -> Index | Unsupported | None:
     """The role that an axis cuts, if any."""
     places = [_place(side.roles, state, axis) for side, state in sides(node, plan)]
     taken, made = places[: len(node.operands)], places[len(node.operands) :]
@@ -58,42 +58,42 @@ def _along(node: Node, plan: OperatorPlan, axis: str) -> Index | Refusal | None:
         return _summands(node, axis, summands, taken, made)
     if not roles:
         if "+" in made:
-            return Refusal(f"makes summands along {axis} of nothing that is cut", node.name)
+            return Unsupported(f"makes summands along {axis} of nothing that is cut", node.name)
         return None
     linked = _linked(node)
     own = {linked.get(role, role) for role in roles}
     if len(own) > 1:
-        return Refusal(f"is cut along {axis} in {len(own)} ways at once", node.name)
+        return Unsupported(f"is cut along {axis} in {len(own)} ways at once", node.name)
     return _cut(node, axis, own.pop(), taken, made)
 
 
 def _summands(
     node: Node, axis: str, summands: tuple[int, ...], taken: Sequence[object], made: Sequence[object]
-) -> Refusal | None:
+) -> Unsupported | None:
     if any(isinstance(place, Index) for place in (*taken, *made)):
-        return Refusal(f"is cut along {axis} while some of what it takes are summands", node.name)
+        return Unsupported(f"is cut along {axis} while some of what it takes are summands", node.name)
     linear = {(at,) for at in range(len(node.operands))} if node.kind is OperatorKind.EINSUM else node.linear
     if summands not in {tuple(sorted(some)) for some in linear}:
-        return Refusal(f"is not linear in the summands along {axis} that it takes {summands}", node.name)
+        return Unsupported(f"is not linear in the summands along {axis} that it takes {summands}", node.name)
     if any(place != "+" for place in made):
-        return Refusal(f"makes no summands along {axis} of the summands that it takes", node.name)
+        return Unsupported(f"makes no summands along {axis} of the summands that it takes", node.name)
     return None
 
 
-def role_fault(node: Node, role: Index, how: str) -> Refusal | None:
+def role_fault(node: Node, role: Index, how: str) -> Unsupported | None:
     """Why an operator cannot be done part by part of a role; ``how`` says by what, for the message."""
     alike = _alike(node, role)
     if alike & node.whole:
-        return Refusal(f"is cut {how} over a role that it needs whole", node.name)
+        return Unsupported(f"is cut {how} over a role that it needs whole", node.name)
     if node.kind is OperatorKind.ATTENTION:
         queries, output = factors(node.operands[0].roles), factors(node.results[0].roles)
         if role not in queries or role not in output:
-            return Refusal(f"is cut {how} over keys or within heads", node.name)
+            return Unsupported(f"is cut {how} over keys or within heads", node.name)
     if node.kind in (OperatorKind.DISPATCH, OperatorKind.COMBINE) and role in _choice_roles(node):
-        return Refusal(f"is cut {how} over the experts of one token", node.name)
+        return Unsupported(f"is cut {how} over the experts of one token", node.name)
     for number, result in enumerate(node.results):
         if alike.isdisjoint(factors(result.roles)) and not _adds(node, alike):
-            return Refusal(f"is cut {how} over what result {number} has not, and adds not", node.name)
+            return Unsupported(f"is cut {how} over what result {number} has not, and adds not", node.name)
     return None
 
 
@@ -104,7 +104,7 @@ def _alike(node: Node, role: Index) -> set[Index]:
 
 def _cut(
     node: Node, axis: str, role: Index, taken: Sequence[object], made: Sequence[object]
-) -> Index | Refusal:
+) -> Index | Unsupported:
     fault = role_fault(node, role, f"along {axis}")
     if fault:
         return fault
@@ -112,13 +112,13 @@ def _cut(
     for number, (operand, place) in enumerate(zip(node.operands, taken, strict=True)):
         own: set[object] = {role for role in factors(operand.roles) if role in alike}
         if place not in (own or {None}):
-            return Refusal(f"takes operand {number} along {axis} otherwise than its cut asks", node.name)
+            return Unsupported(f"takes operand {number} along {axis} otherwise than its cut asks", node.name)
     for number, (result, place) in enumerate(zip(node.results, made, strict=True)):
         own = {role for role in factors(result.roles) if role in alike}
         if own and place not in own:
-            return Refusal(f"makes result {number} along {axis} otherwise than its cut gives", node.name)
+            return Unsupported(f"makes result {number} along {axis} otherwise than its cut gives", node.name)
         if not own and place != "+":
-            return Refusal(f"makes result {number} along {axis} no summand, though it adds", node.name)
+            return Unsupported(f"makes result {number} along {axis} no summand, though it adds", node.name)
     return role
 
 
@@ -157,14 +157,16 @@ def _at_experts(node: Node) -> tuple[tuple[Index, ...], list[tuple[Index, ...]]]
     return operands[0], [*operands[1:], *results]
 
 
-def _order_faults(node: Node, plan: OperatorPlan) -> Iterator[Refusal]:
+def _order_faults(node: Node, plan: OperatorPlan) -> Iterator[Unsupported]:
     """Axes that cut one role must cut it in one order, or ranks meet different parts."""
     linked = _linked(node)
     orders: dict[Index, tuple[str, ...]] = {}
     for side, state in sides(node, plan):
         for role, axes in zip(factors(side.roles), state.dims, strict=True):
             if axes and orders.setdefault(linked.get(role, role), axes) != axes:
-                yield Refusal(f"is cut over one role in the orders {','.join(axes)} and others", node.name)
+                yield Unsupported(
+                    f"is cut over one role in the orders {','.join(axes)} and others", node.name
+                )
                 return
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from treadle.parallelism.evaluation.part_run import LEAVES, PartRun, RunUnit
 from treadle.parallelism.graph.compute_graph import OperatorKind, Phase, Source, TensorRef
 from treadle.parallelism.state.sharding import Sharding
-from treadle.refusal import Refusal
+from treadle.unsupported import Unsupported
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def moments(run: PartRun) -> Iterator[Moment]:
     """All moments of a run, with what comes and goes."""
     for phase in Phase:
         units = run.units(phase)
-        assert not isinstance(units, Refusal)
+        assert not isinstance(units, Unsupported)
         lives = tuple(_lives(run, phase, units))
         for at, unit in enumerate(units):
             there = [life.held for life in lives if life.first <= at <= life.last]

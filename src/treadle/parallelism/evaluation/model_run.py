@@ -13,8 +13,8 @@ from treadle.parallelism.evaluation.part_run import PartRun
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.fit import check_fit
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
-from treadle.refusal import Refusal
 from treadle.training.forms.pipeline_parallel import stage_order
+from treadle.unsupported import Unsupported
 
 
 class ModelRun:
@@ -45,13 +45,13 @@ class ModelRun:
             own = plan.parts[part.name][chosen]
             self.runs[at, chosen] = PartRun(part, own, own.boundary or plan.boundary, self.sizes)
 
-    def faults(self) -> Iterator[Refusal]:
+    def faults(self) -> Iterator[Unsupported]:
         """Why the plan computes something else than the model."""
         for (part, chosen), run in self.runs.items():
             name = self.model.parts[part].name
             number = f" plan {chosen}" if len(self.plan.parts[name]) > 1 else ""
             for fault in run.faults():
-                yield Refusal(fault.reason, f"{name}{number}: {fault.place}")
+                yield Unsupported(fault.reason, f"{name}{number}: {fault.place}")
 
     def stored_elements(self, key: tuple[int, int], *, everywhere: bool = False) -> int:
         """Return the elements of a run's parameters at a rank, of those that no earlier part stores.

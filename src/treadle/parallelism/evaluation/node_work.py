@@ -89,7 +89,7 @@ class DeviceNumbers:
 def operations(graph: ComputeGraph, node: Node) -> float:
     """Floating-point operations of a whole operator; 0 for all but products and attention."""
     if node.kind is OperatorKind.EINSUM:
-        return 2.0 * max(len(node.operands) - 1, 1) * _elements(graph, (*node.read, *node.made))
+        return 2.0 * max(len(node.operands) - 1, 1) * _elements(graph, (*node.read, *node.result_roles))
     if node.kind is not OperatorKind.ATTENTION:
         return 0.0
     first = 1 if node.phase is Phase.BACKWARD else 0  # after the gradient of what it gave

@@ -27,9 +27,16 @@ from treadle.parallelism.graph.compute_graph import (
 )
 from treadle.parallelism.graph.model_graph import ModelPart
 from treadle.parallelism.plan.fit import boundary_state
-from treadle.parallelism.plan.part_plan import Boundary, Chunk, Keep, OperatorPlan, PartPlan, sides
+from treadle.parallelism.plan.part_plan import (
+    ActivationPolicy,
+    Boundary,
+    Chunk,
+    OperatorPlan,
+    PartPlan,
+    sides,
+)
 from treadle.parallelism.state.sharding import Sharding
-from treadle.refusal import Refusal
+from treadle.unsupported import Unsupported
 
 
 @dataclass(frozen=True)
@@ -104,7 +111,7 @@ class PartRun:
     def running(self) -> dict[Phase, tuple[int, ...]]:
         """Operators that run in each phase: in the backward one first those that run once more."""
         own = [(number, node.phase) for number, node in enumerate(self.graph.nodes) if node.computes]
-        again = [number for number, _ in own if self.operator(number).keep is Keep.RECOMPUTED]
+        again = [number for number, _ in own if self.operator(number).keep is ActivationPolicy.RECOMPUTED]
         forward, backward = ([number for number, one in own if one is phase] for phase in Phase)
         return {Phase.FORWARD: tuple(forward), Phase.BACKWARD: (*again, *backward)}
 
@@ -125,7 +132,7 @@ class PartRun:
             return self.plan.parameters[node.path]
         return self.plan.inputs[node.name]
 
-    def source(self, tensor: TensorRef, phase: Phase) -> Sharding | Refusal:
+    def source(self, tensor: TensorRef, phase: Phase) -> Sharding | Unsupported:
         """The state from which readers of a phase take a tensor, unless they share another."""
         node, name = self.graph.nodes[tensor.node], self.graph.spelled(tensor)
         is_late = node.phase is Phase.FORWARD and phase is Phase.BACKWARD
@@ -134,8 +141,8 @@ class PartRun:
         if node.kind is OperatorKind.PLACEHOLDER:
             return self.stored(tensor)
         made = self.operator(tensor.node)
-        if is_late and made.keep is not Keep.RECOMPUTED:
-            return Refusal(f"is read in the backward pass, but {_GONE[made.keep]}", name)
+        if is_late and made.keep is not ActivationPolicy.RECOMPUTED:
+            return Unsupported(f"is read in the backward pass, but {_GONE[made.keep]}", name)
         return made.outputs[tensor.slot]
 
     def held(self, tensor: TensorRef, phase: Phase) -> Sharding:
@@ -186,8 +193,8 @@ class PartRun:
     def chunk_role(self, number: int) -> Index | None:
         """The role of which an operator's loop does one chunk at a time."""
         chunk, node = self.operator(number).chunk, self.graph.nodes[number]
-        roles = (*node.read, *node.made) if chunk is not None else ()
-        names = {self.graph.letter(role) + "'" * role.prime: role for role in reversed(roles)}
+        roles = (*node.read, *node.result_roles) if chunk is not None else ()
+        names = {self.graph.dim_name(role) + "'" * role.prime: role for role in reversed(roles)}
         return None if chunk is None else names.get(chunk.letter)
 
     def in_one_loop(self, first: int, second: int) -> bool:
@@ -203,7 +210,7 @@ class PartRun:
     def _passings(self) -> Iterator[Passing]:
         for (tensor, phase), readings in self.readings.items():
             source = self.source(tensor, phase)
-            if isinstance(source, Refusal):
+            if isinstance(source, Unsupported):
                 continue  # a fault
             shared = self.plan.shared(self.graph.spelled(tensor), phase)
             chunks = [self._chunks(tensor, phase, one) for one in readings]
@@ -229,7 +236,7 @@ class PartRun:
         is_late = node.phase is not passing.phase
         if not is_late or (reader >= 0 and self.graph.nodes[reader].phase is Phase.FORWARD):
             return Role.WAIT
-        is_again = node.computes and self.operator(tensor.node).keep is Keep.RECOMPUTED
+        is_again = node.computes and self.operator(tensor.node).keep is ActivationPolicy.RECOMPUTED
         is_shared = self.plan.shared(self.graph.spelled(tensor), passing.phase) is not None
         return Role.WAIT if is_again and (reader == SHARED or not is_shared) else Role.SAVED
 
@@ -256,7 +263,7 @@ class PartRun:
         """Bytes of a tensor at one rank."""
         return self.graph.nbytes(tensor) // prod(self.sizes[axis] for axis in state.axes)
 
-    def units(self, phase: Phase) -> tuple[RunUnit, ...] | Refusal:
+    def units(self, phase: Phase) -> tuple[RunUnit, ...] | Unsupported:
         """The order in which a phase runs: that of the graph, loops without anything in between."""
         nodes, groups = self.graph.nodes, dict[object, list[int]]()
         for number in self.running[phase]:
@@ -277,7 +284,7 @@ class PartRun:
         except CycleError as error:
             stuck = min(at for at in error.args[1] if units[at].chunk)
             name = nodes[units[stuck].nodes[0]].name
-            return Refusal("its loop waits for operators that wait for the loop", name)
+            return Unsupported("its loop waits for operators that wait for the loop", name)
         ready, done = list[tuple[int, int]](), list[RunUnit]()
         while sorter.is_active():
             for at in sorter.get_ready():
@@ -287,7 +294,7 @@ class PartRun:
             sorter.done(at)
         return tuple(done)
 
-    def faults(self) -> Iterator[Refusal]:
+    def faults(self) -> Iterator[Unsupported]:
         """Why the part cannot run as planned."""
         for phase, numbers in self.running.items():
             for number in numbers:
@@ -296,28 +303,31 @@ class PartRun:
                     yield from operator_faults(node, self.operator(number), self.sizes)
                     yield from self._loop_faults(number)
         sources = (self.source(tensor, phase) for tensor, phase in self.readings)
-        yield from (source for source in sources if isinstance(source, Refusal))
+        yield from (source for source in sources if isinstance(source, Unsupported))
         for number in self.running[Phase.FORWARD]:
             for name in map(self.graph.spelled, self.graph.results(number)):
-                if self.operator(number).keep is not Keep.SAVED and self.plan.saved(name) is not None:
-                    yield Refusal("is saved, though its operator's results are not", name)
+                if (
+                    self.operator(number).keep is not ActivationPolicy.SAVED
+                    and self.plan.saved(name) is not None
+                ):
+                    yield Unsupported("is saved, though its operator's results are not", name)
         by_name = {self.graph.spelled(tensor): tensor for tensor in self.graph.tensors()}
         for (name, phase), entry in self.plan.tensors.items():
             tensor = by_name[name]
             if entry.shared is not None and (tensor, phase) not in self.readings:
-                yield Refusal(f"is shared in the {phase.value} pass, where nobody reads it", name)
+                yield Unsupported(f"is shared in the {phase.value} pass, where nobody reads it", name)
             if entry.saved is not None and self.graph.nodes[tensor.node].phase is not Phase.FORWARD:
-                yield Refusal("is saved, but made in the backward pass", name)
-        yield from (units for units in map(self.units, Phase) if isinstance(units, Refusal))
+                yield Unsupported("is saved, but made in the backward pass", name)
+        yield from (units for units in map(self.units, Phase) if isinstance(units, Unsupported))
 
-    def _loop_faults(self, number: int) -> Iterator[Refusal]:
+    def _loop_faults(self, number: int) -> Iterator[Unsupported]:
         """A loop takes one chunk at a time of every operand that has its letter; others are there whole."""
         node, plan = self.graph.nodes[number], self.operator(number)
         if plan.chunk is None:
             return
         role = self.chunk_role(number)
         if role is None:
-            yield Refusal(f"runs in a loop over {plan.chunk.letter}, which it has not", node.name)
+            yield Unsupported(f"runs in a loop over {plan.chunk.letter}, which it has not", node.name)
             return
         fault = role_fault(node, role, "in a loop")
         if fault:
@@ -325,20 +335,22 @@ class PartRun:
         for axes in self._loop_axes(number, role):
             rest = self.graph.size(role) // prod(self.sizes[axis] for axis in axes)
             if rest % plan.chunk.n_chunks:
-                yield Refusal(f"{plan.chunk.n_chunks} chunks of {rest} elements at a rank", node.name)
+                yield Unsupported(f"{plan.chunk.n_chunks} chunks of {rest} elements at a rank", node.name)
                 return
         for phase in Phase:
             for other in self.running[phase] if number in self.running_sets[phase] else ():
                 yield from self._link_faults(number, other, role)
 
-    def _link_faults(self, number: int, other: int, role: Index) -> Iterator[Refusal]:
+    def _link_faults(self, number: int, other: int, role: Index) -> Iterator[Unsupported]:
         """Between two operators of a loop, chunks of one factor go, cut over the same axes."""
         if not self.in_one_loop(number, other):
             return
         node, mine = self.graph.nodes[number], list(self._loop_axes(number, role))
         far = self.chunk_role(other)
         if far is not None and [*self._loop_axes(other, far), *mine][:1] != mine[:1]:
-            yield Refusal(f"{self.graph.nodes[other].name} of its loop cuts the letter otherwise", node.name)
+            yield Unsupported(
+                f"{self.graph.nodes[other].name} of its loop cuts the letter otherwise", node.name
+            )
         for operand in node.operands:
             if operand.tensor.node != other:
                 continue
@@ -346,7 +358,9 @@ class PartRun:
             seen = {index for index, one in pairs(operand) if one == role}
             if not made or made != seen:
                 name = self.graph.spelled(operand.tensor)
-                yield Refusal(f"takes {name} within its loop, of which no chunk is there alone", node.name)
+                yield Unsupported(
+                    f"takes {name} within its loop, of which no chunk is there alone", node.name
+                )
 
     def _loop_axes(self, number: int, role: Index) -> Iterator[tuple[str, ...]]:
         """The axes that cut the loop's letter in what an operator takes and makes."""
@@ -355,4 +369,8 @@ class PartRun:
             yield from (axes for one, axes in cutting if one == role)
 
 
-_GONE = {Keep.SAVED: "no state is saved", Keep.UNUSED: "its operator is unused there", None: "gone"}
+_GONE = {
+    ActivationPolicy.SAVED: "no state is saved",
+    ActivationPolicy.UNUSED: "its operator is unused there",
+    None: "gone",
+}

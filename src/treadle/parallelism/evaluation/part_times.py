@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from treadle.brief import brief
-from treadle.parallelism.evaluation.passages import PricedCollective
+from treadle.parallelism.evaluation.reshardings import PricedCollective
 from treadle.parallelism.graph.compute_graph import Phase
 
 
@@ -109,9 +109,9 @@ class PartTimes:
         waits = sum(one.seconds for one in self.movements if one.role is Role.WAIT)
         return self.forward_s + self.backward_s + self.optimizer_s / micro_batches + waits
 
-    def beside_s(self, micro_batches: int = 1) -> float:
+    def overlapped_s(self, micro_batches: int = 1) -> float:
         """Return the seconds of communication beside computing, of a micro-batch."""
-        share = sum_share(self.zero, micro_batches)
+        share = partial_sum_fraction(self.zero, micro_batches)
         return sum(
             one.seconds * (share if one.role is Role.SUM else 1)
             for one in self.movements
@@ -119,7 +119,7 @@ class PartTimes:
         )
 
 
-def sum_share(zero: int, micro_batches: int) -> float:
+def partial_sum_fraction(zero: int, micro_batches: int) -> float:
     """Return what each micro-batch has of an allreduce of gradients.
 
     It is done once in a step; with ZeRO-2 its first half, a reduce-scatter, for every micro-batch.

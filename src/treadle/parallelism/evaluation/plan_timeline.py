@@ -21,7 +21,6 @@ from treadle.parallelism.evaluation.part_times import Movement, PartTimes, Role
 from treadle.parallelism.graph.compute_graph import Phase
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
-from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.training.costs import Costs, RememberedCosts
 from treadle.training.forms.layer_passes import Communication, LayerAction, LayerPart
@@ -30,6 +29,7 @@ from treadle.training.timeline.contention import Contention
 from treadle.training.timeline.streams import run_tasks
 from treadle.training.timeline.timeline import Timeline
 from treadle.training.training_options import BUCKETS, CommunicationStreams, TrainingOptions
+from treadle.unsupported import Unsupported
 
 
 def plan_timeline(
@@ -88,7 +88,9 @@ def plan_timeline(
                 known,
                 options,
                 sent_bytes=[entering[end] for end in ends[1:-1]] + [0],
-                optimizer_s=[sum(optimizer[at] for at in cut.places(stage)) for stage in range(cut.stages)],
+                optimizer_s=[
+                    sum(optimizer[at] for at in cut.stage_layers(stage)) for stage in range(cut.stages)
+                ],
                 bucket_bytes=size,
                 ties=_ties(run, cut),
             ),
@@ -164,7 +166,7 @@ def _actions(
 ) -> tuple[LayerAction, ...]:
     """Return what a pass of a part does, one after the other."""
     units = run.units(phase)
-    assert not isinstance(units, Refusal), "a plan that was evaluated is legal"
+    assert not isinstance(units, Unsupported), "a plan that was evaluated is legal"
     order = [number for unit in units for number in unit.nodes]
     due = _due(run, times, phase, order)
     fused = unmoved(run.graph)

@@ -89,7 +89,7 @@ def counted() -> Iterator[Counter[CountedCollective]]:
         finally:
             inside.depth = outer
 
-    class Watching(TorchDispatchMode):  # type: ignore[misc]
+    class Counting(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kind = None
             if function.namespace in ("c10d", "_c10d_functional", "_c10d_functional_autograd"):
@@ -103,7 +103,7 @@ def counted() -> Iterator[Counter[CountedCollective]]:
             seen[CountedCollective(kind, ranks_of(_group_of(given)), size)] += 1
             return made
 
-    def watched(method: Callable[..., Any], kind: CollectiveKind) -> Callable[..., Any]:
+    def counted(method: Callable[..., Any], kind: CollectiveKind) -> Callable[..., Any]:
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             with deeper() as outer:
                 made = method(self, *args, **kwargs)
@@ -119,8 +119,8 @@ def counted() -> Iterator[Counter[CountedCollective]]:
             for name, kind in _METHODS.items():
                 if (method := vars(python_group).get(name)) is not None:
                     stack.callback(setattr, python_group, name, method)
-                    setattr(python_group, name, watched(method, kind))
-        with Watching():
+                    setattr(python_group, name, counted(method, kind))
+        with Counting():
             yield seen
 
 

@@ -29,7 +29,7 @@ from treadle.parallelism.execution.run_comparison import (
     precision_of,
 )
 from treadle.parallelism.execution.run_order import units_of
-from treadle.parallelism.execution.tensor_blocks import BlockPlace
+from treadle.parallelism.execution.tensor_blocks import BlockPosition
 from treadle.parallelism.graph.compute_graph import OperatorKind, Phase
 from treadle.parallelism.graph.model_graph import ModelPart
 from treadle.parallelism.plan.fit import check_fit
@@ -128,7 +128,7 @@ def execute(
 
 def _check_operators(task: RankTask) -> None:
     """Refuse what no rank could run, before any is started."""
-    place = BlockPlace(task.plan.mesh, 0)
+    place = BlockPosition(task.plan.mesh, 0)
     for part in task.model.parts:
         for plan in task.plan.parts[part.name]:
             for node in part.graph.nodes:

@@ -14,7 +14,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from treadle.errors import ScheduleError, TreadleError
-from treadle.parallelism.execution.tensor_blocks import BlockPlace, block
+from treadle.parallelism.execution.tensor_blocks import BlockPosition, block
 from treadle.parallelism.graph.compute_graph import (
     ComputeGraph,
     Dims,
@@ -93,7 +93,7 @@ class LocalOperator:
         graph: ComputeGraph,
         node: Node,
         plan: OperatorPlan,
-        place: BlockPlace,
+        place: BlockPosition,
         chunk: tuple[Index, int] | None = None,
     ) -> None:
         if not node.operator.startswith("aten.") and not node.arguments:

@@ -12,7 +12,7 @@ from treadle.errors import ScheduleError
 from treadle.parallelism.execution.counting import RankHoldings
 from treadle.parallelism.execution.local_operators import LocalOperator
 from treadle.parallelism.execution.run_order import OrderedUnit, units_of
-from treadle.parallelism.execution.tensor_blocks import BlockPlace, block
+from treadle.parallelism.execution.tensor_blocks import BlockPosition, block
 from treadle.parallelism.graph.compute_graph import (
     Dims,
     Index,
@@ -68,7 +68,7 @@ class PartExecution:
         plan: PartPlan,
         boundary: Boundary,
         *,
-        place: BlockPlace,
+        place: BlockPosition,
         move: Move,
         holdings: RankHoldings,
     ) -> None:
@@ -383,7 +383,7 @@ class _Loop:
 def _operator(run: PartExecution, number: int, role: Index, count: int) -> LocalOperator:
     node = run.graph.nodes[number]
     operator = LocalOperator(run.graph, node, run.plan.operators[node.name], run.place, (role, count))
-    has_role = role in (*node.read, *node.made)
+    has_role = role in (*node.read, *node.result_roles)
     if not has_role or role in operator.whole or role in node.whole or operator.size(role) < 1:
         raise ScheduleError(f"plan of {run.part.name}: {node.name} cannot run in chunks of that letter")
     lacks = any(role not in factors(result.roles) for result in node.results)
@@ -421,7 +421,7 @@ def role_of(part: ModelPart, letter: str) -> Index:
     raise ScheduleError(f"plan of {part.name}: chunks of {letter!r}, which is no letter of it")
 
 
-def as_local(value: Tensor, state: Sharding, shape: Sequence[int], place: BlockPlace) -> Local:
+def as_local(value: Tensor, state: Sharding, shape: Sequence[int], place: BlockPosition) -> Local:
     """A rank's part of a whole tensor, a dimension for each factor."""
     cut = block(state, shape, place.sizes, place.at)
     return Local(value.reshape(list(shape))[cut].clone(), state)

@@ -14,9 +14,9 @@ from treadle.parallelism.execution.execute import RankExecutions
 from treadle.parallelism.execution.rank_step import RankTask
 from treadle.parallelism.execution.run_comparison import CollectiveKey
 from treadle.parallelism.plan.fit import stored_inputs
-from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.training.costs import DerivedCosts, Seconds
+from treadle.unsupported import Unsupported
 
 LARGEST_ERROR = 1e-6
 """Of outputs and gradients, over the largest number of each."""
@@ -83,18 +83,18 @@ def tolerance(execution: RankExecutions) -> float:
     return max(LARGEST_ERROR, _ROUNDINGS * execution.precision)
 
 
-def disagreements(execution: RankExecutions, prediction: Prediction) -> Iterator[Refusal]:
+def disagreements(execution: RankExecutions, prediction: Prediction) -> Iterator[Unsupported]:
     """Where an execution went another way than one device, or than predicted; nothing if all is well."""
     most = tolerance(execution)
     for name, error in execution.errors.items():
         if not error <= most:
-            yield Refusal(f"off by {error:.1e} of its largest number; expected {most:.2g}", name)
+            yield Unsupported(f"off by {error:.1e} of its largest number; expected {most:.2g}", name)
     for key in {**execution.collectives, **prediction.collectives}:
         called, expected = execution.collectives.get(key, 0), prediction.collectives.get(key, 0)
         if called != expected:
             kind, axes, size = key
             where = f"{kind.value} of {size} bytes along {','.join(axes)}"
-            yield Refusal(f"called {called} times; predicted {expected}", where)
+            yield Unsupported(f"called {called} times; predicted {expected}", where)
 
 
 _LEAST = 1e-6

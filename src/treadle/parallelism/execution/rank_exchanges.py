@@ -12,7 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from treadle.errors import ScheduleError
-from treadle.parallelism.execution.tensor_blocks import BlockPlace, block, overlap, within
+from treadle.parallelism.execution.tensor_blocks import BlockPosition, block, overlap, within
 from treadle.parallelism.state.moves import Mixed
 from treadle.parallelism.state.sharding import Sharding
 from treadle.parallelism.state.transitions import Step
@@ -34,7 +34,7 @@ class RankExchange:
     groups : Groups
     """
 
-    def __init__(self, place: BlockPlace, groups: Groups) -> None:
+    def __init__(self, place: BlockPosition, groups: Groups) -> None:
         self.place, self._groups = place, groups
 
     def follow(self, local: Tensor, shape: Sequence[int], steps: Sequence[Step]) -> Tensor:

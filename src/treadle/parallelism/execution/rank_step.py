@@ -12,7 +12,7 @@ from treadle.parallelism.execution.counting import CountedCollective, RankHoldin
 from treadle.parallelism.execution.part_execution import Local, Move, PartExecution, as_local
 from treadle.parallelism.execution.rank_exchanges import RankExchange
 from treadle.parallelism.execution.reference import Make, RunValues, numbers_of
-from treadle.parallelism.execution.tensor_blocks import BlockPlace
+from treadle.parallelism.execution.tensor_blocks import BlockPosition
 from treadle.parallelism.graph.compute_graph import Source, TensorRef
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.fit import boundary_state
@@ -96,7 +96,7 @@ def run_step(task: RankTask, expected: list[RunValues], rank: int, routes: Route
     rank : int
     routes : Routes
     """
-    exchange = RankExchange(BlockPlace(task.plan.mesh, rank), _groups(task.plan.mesh, rank))
+    exchange = RankExchange(BlockPosition(task.plan.mesh, rank), _groups(task.plan.mesh, rank))
     return _run(task, expected, exchange.place, routes, exchange.follow)
 
 
@@ -109,14 +109,14 @@ def find_routes(task: RankTask, expected: list[RunValues], routes: Routes) -> No
             return value
         return value.new_zeros(last.local_shape(tuple(shape), place.sizes))
 
-    place = BlockPlace(task.plan.mesh, 0)
+    place = BlockPosition(task.plan.mesh, 0)
     _run(task, expected, place, routes, nothing)
 
 
 def _run(
     task: RankTask,
     expected: list[RunValues],
-    place: BlockPlace,
+    place: BlockPosition,
     routes: Routes,
     follow: Callable[[Any, Sequence[int], Sequence[Step]], Any],
 ) -> ReadTensor:
@@ -156,7 +156,7 @@ def _run(
 
 
 def _all_forward(
-    task: RankTask, expected: list[RunValues], place: BlockPlace, move: Move, holdings: RankHoldings
+    task: RankTask, expected: list[RunValues], place: BlockPosition, move: Move, holdings: RankHoldings
 ) -> tuple[list[PartExecution], dict[str, tuple[Sharding, Any]]]:
     """The forward pass of all parts; their outputs by name."""
     values: dict[str, tuple[Sharding, Any]] = {}

@@ -13,7 +13,7 @@ import numpy as np
 from treadle.errors import TreadleError
 from treadle.parallelism.execution.rank_step import ReadTensor
 from treadle.parallelism.execution.reference import RunValues, numbers_of
-from treadle.parallelism.execution.tensor_blocks import BlockPlace, block
+from treadle.parallelism.execution.tensor_blocks import BlockPosition, block
 from treadle.parallelism.graph.compute_graph import Source
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.state.sharding import Sharding, axis_sizes
@@ -104,7 +104,7 @@ def _error(wanted: Any, parts: Sequence[tuple[Sharding, Any]], mesh: Mesh) -> fl
     worst = 0.0
     axes = [axis for axis in sizes if axis in state.partial]
     for rank in range(mesh.n_ranks):
-        place = BlockPlace(mesh, rank)
+        place = BlockPosition(mesh, rank)
         members = [place.rank_at(at) for at in place.members(axes)] if axes else [rank]
         total = sum(parts[one][1].astype(np.float64) for one in members)
         cut = whole[block(state, shape, place.sizes, place.at)]

@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 
 from treadle.errors import ScheduleError
 from treadle.parallelism.graph.compute_graph import ComputeGraph, Phase
-from treadle.parallelism.plan.part_plan import Chunk, Keep, PartPlan
+from treadle.parallelism.plan.part_plan import ActivationPolicy, Chunk, PartPlan
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,9 @@ def units_of(graph: ComputeGraph, plan: PartPlan, phase: Phase) -> list[OrderedU
         if node.name not in plan.operators:
             raise ScheduleError(f"plan: no plan of {node.name}; expected one for each operator")
         one = plan.operators[node.name]
-        if node.phase is not phase and not (phase is Phase.BACKWARD and one.keep is Keep.RECOMPUTED):
+        if node.phase is not phase and not (
+            phase is Phase.BACKWARD and one.keep is ActivationPolicy.RECOMPUTED
+        ):
             continue
         key = number if one.chunk is None else one.chunk.of_loop
         before = units.get(key, OrderedUnit((), one.chunk))

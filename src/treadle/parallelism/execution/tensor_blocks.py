@@ -16,7 +16,7 @@ from treadle.schedules.mesh import Mesh
 
 
 @dataclass(frozen=True)
-class BlockPlace:
+class BlockPosition:
     """One rank's place on a mesh.
 
     Parameters

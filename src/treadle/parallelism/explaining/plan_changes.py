@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from treadle.brief import brief
 from treadle.errors import FormatError
-from treadle.parallelism.explaining.state_words import letters_of, spelled_state
+from treadle.parallelism.explaining.state_format import dims_of, spelled_state
 from treadle.parallelism.graph.compute_graph import OperatorKind, TensorRef
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
@@ -56,7 +56,7 @@ class PlanChanges:
     >>> words = planning.ModelGraph("words", (treadle.capture("gpt2", tokens=4096).part("embedding"),))
     >>> options = {"gpu": "h100", "mesh": "2", "pins": {"tok_embeddings.weight": "whole"}}
     >>> other = treadle.parallelize(words, "ring(2, bandwidth='5GB/s')", **options)
-    >>> _ = Path("plan.json").write_text(planning.parallel_plan_text(other))
+    >>> _ = Path("plan.json").write_text(planning.explain_parallel_plan(other))
     >>> found = treadle.parallelize(words, "ring(2, bandwidth='5GB/s')", **(options | {"pins": {}}))
     >>> found = planning.plan_changes(found, "plan.json")
     >>> found.changes[0], f"{found.theirs.seconds / found.ours.seconds - 1:+.0%}"
@@ -81,7 +81,7 @@ def changes_between(model: ModelGraph, ours: ParallelPlan, theirs: ParallelPlan)
             f"the other plan is of {theirs.model}, graph {theirs.digest[:12]}; this one of {ours.model}, "
             f"graph {ours.digest[:12]}: expected the same model, tokens and sequence"
         )
-    yield from _unless_same("", "mesh", ours.mesh.text, theirs.mesh.text)
+    yield from _unless_same("", "mesh", ours.mesh.notation, theirs.mesh.notation)
     yield from _unless_same("", "stages", _stages(ours), _stages(theirs))
     first = next(part for part in model.parts if part.leaves is not None or part.enters is not None)
     states = [(plan.boundary.activation, plan.boundary.gradient) for plan in (ours, theirs)]
@@ -98,7 +98,7 @@ def changes_between(model: ModelGraph, ours: ParallelPlan, theirs: ParallelPlan)
 def _in_part(part: ModelPart, ours: PartPlan, theirs: PartPlan, which: str) -> Iterator[Change]:
     name = part.name + which
     for path, tensor in part.parameters.items():
-        letters = letters_of(part, tensor)
+        letters = dims_of(part, tensor)
         states = [spelled_state(letters, plan.parameters[path]) for plan in (ours, theirs)]
         yield from _unless_same(name, f"stored {path}", *states)
     for number, node in enumerate(part.graph.nodes):
@@ -108,7 +108,7 @@ def _in_part(part: ModelPart, ours: PartPlan, theirs: PartPlan, which: str) -> I
         yield from _unless_same(name, node.name, *words)
         for slot in range(len(node.results)):
             tensor = TensorRef(number, slot)
-            spelled, letters = part.graph.spelled(tensor), letters_of(part, tensor)
+            spelled, letters = part.graph.spelled(tensor), dims_of(part, tensor)
             kept = [plan.saved(spelled) for plan in (ours, theirs)]
             words = [NOTHING if one is None else spelled_state(letters, one) for one in kept]
             yield from _unless_same(name, f"kept {spelled}", *words)
@@ -117,7 +117,7 @@ def _in_part(part: ModelPart, ours: PartPlan, theirs: PartPlan, which: str) -> I
 def _operator_words(part: ModelPart, number: int, plan: OperatorPlan) -> str:
     """What an operator makes, and how its results reach the backward pass."""
     made = [
-        spelled_state(letters_of(part, TensorRef(number, slot)), state)
+        spelled_state(dims_of(part, TensorRef(number, slot)), state)
         for slot, state in enumerate(plan.outputs)
     ]
     words = [", ".join(dict.fromkeys(made)), f"1/{plan.parts} of the work" if plan.parts > 1 else "all of it"]

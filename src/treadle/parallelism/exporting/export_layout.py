@@ -26,9 +26,9 @@ from treadle.parallelism.graph.compute_graph import (
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
 from treadle.parallelism.plan.fit import check_fit
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
-from treadle.parallelism.plan.part_plan import Keep, OperatorPlan, PartPlan, sides
+from treadle.parallelism.plan.part_plan import ActivationPolicy, OperatorPlan, PartPlan, sides
 from treadle.parallelism.state.sharding import Sharding
-from treadle.refusal import Refusal
+from treadle.unsupported import Unsupported
 
 
 class WeightUse(Enum):
@@ -130,7 +130,7 @@ class ExportLayout:
     cuts_sequence: bool
     gathers_again: bool
     parts: tuple[PartLayout, ...]
-    lost: tuple[Refusal, ...]
+    lost: tuple[Unsupported, ...]
 
     def of_use(self, use: WeightUse) -> tuple[str, ...]:
         """Axes of a use."""
@@ -167,7 +167,7 @@ class _Reading:
     def __init__(self, plan: ParallelPlan, model: ModelGraph) -> None:
         self.plan, self.model = plan, model
         self.parts = [(part, plan.parts[part.name][0]) for part in model.parts]
-        self.lost: list[Refusal] = []
+        self.lost: list[Unsupported] = []
 
     def layout(self) -> ExportLayout:
         mesh = self.plan.mesh
@@ -184,7 +184,7 @@ class _Reading:
             chunks = [op.chunk for op in one.operators.values() if op.chunk is not None]
             for chunk in {chunk.of_loop: chunk for chunk in reversed(chunks)}.values():
                 reason = f"a loop over {chunk.n_chunks} chunks of {chunk.letter}"
-                self.lost.append(Refusal(reason, part.name))
+                self.lost.append(Unsupported(reason, part.name))
         replicas = _of_use(axes, WeightUse.REPLICATED)
         if self.plan.zero and replicas:
             what = "optimizer states" if self.plan.zero == 1 else "gradients and optimizer states"
@@ -192,7 +192,7 @@ class _Reading:
                 f"{what} are sharded along {', '.join(replicas)} (ZeRO-{self.plan.zero}): wrap the optimizer "
                 f"in torch.distributed.optim.ZeroRedundancyOptimizer"
             )
-            self.lost.append(Refusal(reason, "optimizer"))
+            self.lost.append(Unsupported(reason, "optimizer"))
         lost = tuple(self.lost)
         return ExportLayout(self.model.name, axes, cuts_sequence, self._gathers_again(), parts, lost)
 
@@ -225,7 +225,7 @@ class _Reading:
         for letter, use in ((self.model.batch, None), (self.model.sequence, WeightUse.CONTEXT)):
             if letter and counts[letter] * 2 > counts.total():
                 others = chain.from_iterable(some for other, some in places.items() if other != letter)
-                self.lost += [Refusal(f"not cut along {axis} as the rest is", place) for place in others]
+                self.lost += [Unsupported(f"not cut along {axis} as the rest is", place) for place in others]
                 return use or self._data_use(axis)
         if cuts_weights:
             return WeightUse.TENSOR
@@ -266,17 +266,17 @@ class _Reading:
             if node.computes and node.phase is Phase.FORWARD
         ]
         keeps = {keep for _, keep in forward}
-        kept = [(node.kind, keep is not Keep.RECOMPUTED) for node, keep in forward]
+        kept = [(node.kind, keep is not ActivationPolicy.RECOMPUTED) for node, keep in forward]
         products = tuple(is_kept for kind, is_kept in kept if kind is OperatorKind.EINSUM)
         attention = all(is_kept for kind, is_kept in kept if kind is OperatorKind.ATTENTION)
-        recompute = RecomputeSetting.ALL if Keep.RECOMPUTED in keeps else RecomputeSetting.NONE
-        if {Keep.RECOMPUTED, Keep.SAVED} <= keeps:
+        recompute = RecomputeSetting.ALL if ActivationPolicy.RECOMPUTED in keeps else RecomputeSetting.NONE
+        if {ActivationPolicy.RECOMPUTED, ActivationPolicy.SAVED} <= keeps:
             recompute = RecomputeSetting.SOME
             reason = "is kept for the backward pass; a policy by operator computes it again"
             self.lost += [
-                Refusal(reason, f"{part.name}: {node.name}")
+                Unsupported(reason, f"{part.name}: {node.name}")
                 for node, keep in forward
-                if node.kind not in _HEAVY and keep is Keep.SAVED
+                if node.kind not in _HEAVY and keep is ActivationPolicy.SAVED
             ]
         for tensor in part.graph.tensors():
             saved, node = one.saved(part.graph.spelled(tensor)), part.graph.nodes[tensor.node]
@@ -284,7 +284,7 @@ class _Reading:
                 made = one.operators[node.name].outputs[tensor.slot]
                 if saved != made:
                     reason = f"is kept as {saved}, but made as {made}"
-                    self.lost.append(Refusal(reason, f"{part.name}: {node.name}"))
+                    self.lost.append(Unsupported(reason, f"{part.name}: {node.name}"))
         columns, rows = (
             {weight.path for weight in weights if weight.style is style and not weight.is_table}
             for style in CutStyle
@@ -329,12 +329,14 @@ class _Reading:
             }
             if cut_dims and not is_product:
                 # the styles of modules are for products and tables: norms take their input whole
-                self.lost.append(Refusal(f"is cut along {axis}; the code takes it whole", place))
+                self.lost.append(Unsupported(f"is cut along {axis}; the code takes it whole", place))
             elif len(cut_dims) == 1:
                 style = CutStyle.COLUMNS if (cut_dims == {0}) != is_table else CutStyle.ROWS
             if style is not None and not self._is_outermost(graph, tensor, stored, axis):
                 self.lost.append(
-                    Refusal(f"is not stored along {axis} as runs of whole rows or columns ({stored})", place)
+                    Unsupported(
+                        f"is not stored along {axis} as runs of whole rows or columns ({stored})", place
+                    )
                 )
         shard_dims = set()
         for axis in _of_use(axes, WeightUse.SHARDED):
@@ -345,12 +347,12 @@ class _Reading:
             ]
             shard_dims.update(cut)
             if not cut:
-                self.lost.append(Refusal(f"is replicated along {axis}; fully_shard shards it", place))
+                self.lost.append(Unsupported(f"is replicated along {axis}; fully_shard shards it", place))
         if len(shard_dims) > 1:
-            self.lost.append(Refusal("is sharded over several dimensions; fully_shard takes one", place))
+            self.lost.append(Unsupported("is sharded over several dimensions; fully_shard takes one", place))
         for axis in _of_use(axes, WeightUse.REPLICATED, WeightUse.CONTEXT):
             if axis in stored.axes:
-                self.lost.append(Refusal(f"is sharded along {axis}, which others replicate over", place))
+                self.lost.append(Unsupported(f"is sharded along {axis}, which others replicate over", place))
         return ExportedWeight(path, is_table, style, min(shard_dims, default=0))
 
     @staticmethod
@@ -370,7 +372,7 @@ def _cut_letter(graph: ComputeGraph, node: Node, plan: OperatorPlan, axis: str) 
     for side, state in sides(node, plan):
         for role, names in zip(factors(side.roles), state.dims, strict=True):
             if axis in names:
-                return graph.letter(role)
+                return graph.dim_name(role)
     return ""
 
 

@@ -14,7 +14,7 @@ from treadle.parallelism.exporting.torchtitan import torchtitan_settings, unsaid
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.plan.plan_json import read_plan
-from treadle.refusal import Refusal
+from treadle.unsupported import Unsupported
 
 EXPORTS = ("torch", "torchtitan")
 
@@ -46,7 +46,7 @@ class ExportedPlan:
 
     kind: str
     text: str
-    lost: tuple[Refusal, ...]
+    lost: tuple[Unsupported, ...]
 
 
 @checked(plan=left_alone)

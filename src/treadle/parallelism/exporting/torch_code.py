@@ -14,7 +14,7 @@ from treadle.parallelism.exporting.export_layout import (
     RecomputeSetting,
     WeightUse,
 )
-from treadle.refusal import Refusal
+from treadle.unsupported import Unsupported
 
 _HEAD = '''\
 """{title}
@@ -120,19 +120,19 @@ def torch_code(layout: ExportLayout) -> str:
     return text
 
 
-def unsaid(layout: ExportLayout) -> tuple[Refusal, ...]:
+def unsaid(layout: ExportLayout) -> tuple[Unsupported, ...]:
     """What the plan says and the code does not."""
     found = list(layout.lost)
     most = max(part.repeats for part in layout.parts)
     for part in layout.parts:
         if part.repeats == 1 < most and part.recompute is not RecomputeSetting.NONE:
-            found.append(Refusal("is computed again in the backward pass; the code keeps it", part.name))
+            found.append(Unsupported("is computed again in the backward pass; the code keeps it", part.name))
         if part.repeats > 1 and not all(_split(weight.path)[0] for weight in part.weights):
             found.append(
-                Refusal("its paths do not say where its layers are; the code has none of them", part.name)
+                Unsupported("its paths do not say where its layers are; the code has none of them", part.name)
             )
         found += [
-            Refusal("its results stay cut; the code gathers them", f"{part.name}: {weight.path}")
+            Unsupported("its results stay cut; the code gathers them", f"{part.name}: {weight.path}")
             for weight in part.weights
             if weight.style is CutStyle.COLUMNS and weight.is_gathered
         ]

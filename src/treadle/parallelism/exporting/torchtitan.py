@@ -8,7 +8,7 @@ from math import prod
 from treadle.errors import InfeasibleError
 from treadle.parallelism.exporting.export_layout import ExportLayout, RecomputeSetting, WeightUse
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
-from treadle.refusal import Refusal
+from treadle.unsupported import Unsupported
 
 _ORDER = (WeightUse.PIPELINE, WeightUse.REPLICATED, WeightUse.SHARDED, WeightUse.CONTEXT, WeightUse.TENSOR)
 """Axes of torchtitan's mesh, the slowest first."""
@@ -68,18 +68,20 @@ def torchtitan_settings(layout: ExportLayout, plan: ParallelPlan) -> str:
     return "\n".join(lines) + "\n"
 
 
-def unsaid_by_settings(layout: ExportLayout) -> tuple[Refusal, ...]:
+def unsaid_by_settings(layout: ExportLayout) -> tuple[Unsupported, ...]:
     """What the plan says and the settings do not."""
     found = list(layout.lost)
     if layout.of_use(WeightUse.TENSOR) and not layout.cuts_sequence:
-        found.append(Refusal("sequences stay whole; torchtitan cuts them along the tensor axis", "boundary"))
+        found.append(
+            Unsupported("sequences stay whole; torchtitan cuts them along the tensor axis", "boundary")
+        )
     for part in layout.parts:
         if part.recompute is RecomputeSetting.SOME:
             kept = f"{sum(part.saved_products)} of {len(part.saved_products)}"
             reason = f"{kept} products are kept; the option 'op' keeps every second one and attention"
-            found.append(Refusal(reason, part.name))
+            found.append(Unsupported(reason, part.name))
         found += [
-            Refusal("is sharded by its second dimension", f"{part.name}: {weight.path}")
+            Unsupported("is sharded by its second dimension", f"{part.name}: {weight.path}")
             for weight in part.weights
             if weight.shard_dim
         ]

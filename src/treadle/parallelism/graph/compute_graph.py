@@ -77,7 +77,7 @@ def factors(dims: Dims) -> tuple[Index, ...]:
 
 
 @dataclass(frozen=True)
-class Atom:
+class BaseDim:
     """A factor of dimensions: its letter in print, and its elements."""
 
     name: str
@@ -192,7 +192,7 @@ class Node:
         return tuple(dict.fromkeys(role for operand in self.operands for role in factors(operand.roles)))
 
     @cached_property
-    def made(self) -> tuple[Index, ...]:
+    def result_roles(self) -> tuple[Index, ...]:
         """Roles of the results, in order."""
         return tuple(dict.fromkeys(role for result in self.results for role in factors(result.roles)))
 
@@ -226,7 +226,7 @@ class ComputeGraph:
         From a result of the forward pass to what the backward pass begins with.
     """
 
-    atoms: tuple[Atom, ...]
+    atoms: tuple[BaseDim, ...]
     nodes: tuple[Node, ...]
     gradients: Mapping[TensorRef, TensorRef] = field(default_factory=dict)
     tangents: Mapping[TensorRef, TensorRef] = field(default_factory=dict)
@@ -279,7 +279,7 @@ class ComputeGraph:
         """Elements of a factor, or of a role."""
         return self.atoms[index.atom].size
 
-    def letter(self, index: Index) -> str:
+    def dim_name(self, index: Index) -> str:
         """Name of a factor's atom, without its prime."""
         return self.atoms[index.atom].name
 
@@ -332,7 +332,7 @@ def output_of(nodes: Sequence[Node], tensors: Sequence[TensorRef]) -> Node:
     return Node("output", OperatorKind.OUTPUT, operands, phase=Phase.BACKWARD)
 
 
-def letters() -> Iterator[str]:
+def dim_names() -> Iterator[str]:
     """Names of atoms: a to z, A to Z, then with numbers (a1, b1, ...)."""
     for number in count():
         for letter in ascii_lowercase + ascii_lowercase.upper():
@@ -356,9 +356,9 @@ def node_line(graph: ComputeGraph, node: Node) -> str:
     else:
         text = f"{node.name}: {node.kind.value}({', '.join(seen)})"
         if node.kind in (OperatorKind.REDUCTION, OperatorKind.GATHER):
-            text += f" over{_set(graph, (i for i in node.read if i not in node.made))}"
+            text += f" over{_set(graph, (i for i in node.read if i not in node.result_roles))}"
         elif node.kind is OperatorKind.SCATTER:
-            text += f" into{_set(graph, (i for i in node.made if i not in node.read))}"
+            text += f" into{_set(graph, (i for i in node.result_roles if i not in node.read))}"
     if node.whole:
         text += f" whole{_set(graph, sorted(node.whole))}"
     return f"{text} -> {made}"
@@ -380,4 +380,4 @@ def _set(graph: ComputeGraph, indices: Iterable[Index]) -> str:
 
 
 def _letter(graph: ComputeGraph, index: Index) -> str:
-    return graph.letter(index) + "'" * index.prime
+    return graph.dim_name(index) + "'" * index.prime

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from treadle.checking import unexpected
 from treadle.errors import FormatError
-from treadle.input_files import read_head, read_input_text
+from treadle.input_files import read_head, read_input_string
 from treadle.parallelism.graph.blocks.transformer_graph import model_graph
 from treadle.parallelism.graph.model_files import read_model_graph
 from treadle.parallelism.graph.model_graph import ModelGraph
@@ -82,5 +82,5 @@ def _read(value: object) -> ModelGraph | None:
         raise unexpected("model", "a ModelGraph, a TrainingModel, a name, or a file", value)
     if _MARK not in read_head(value, _HEAD).decode("utf-8", "replace"):
         return None
-    text = read_input_text(value, _MOST_FILE, expected="a graph that treadle capture wrote")
+    text = read_input_string(value, _MOST_FILE, expected="a graph that treadle capture wrote")
     return read_model_graph(text, source=str(value))

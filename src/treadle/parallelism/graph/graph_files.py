@@ -8,7 +8,7 @@ from msgspec import Meta, field
 
 from treadle.errors import FormatError
 from treadle.parallelism.graph.compute_graph import (
-    Atom,
+    BaseDim,
     ComputeGraph,
     Dims,
     Index,
@@ -93,7 +93,7 @@ class GraphTable(Table, frozen=True, forbid_unknown_fields=False):
             {TensorRef(*first): TensorRef(*second) for first, second in pairs}
             for pairs in (self.gradients, self.tangents)
         )
-        atoms = tuple(Atom(name, size) for name, size in self.atoms)
+        atoms = tuple(BaseDim(name, size) for name, size in self.atoms)
         try:
             return ComputeGraph(atoms, tuple(node.value() for node in self.nodes), gradients, tangents)
         except IndexError:

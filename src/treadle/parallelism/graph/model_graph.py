@@ -86,7 +86,7 @@ class ModelPart:
     def factors(self, tensor: TensorRef) -> tuple[tuple[str, int], ...]:
         """Names and sizes of a tensor's factors, the outermost first, without those of one element."""
         indices = [index for index in self.graph.factors(tensor) if self.graph.size(index) > 1]
-        return tuple((self.graph.letter(index), self.graph.size(index)) for index in indices)
+        return tuple((self.graph.dim_name(index), self.graph.size(index)) for index in indices)
 
     @cached_property
     def parameters(self) -> Mapping[str, TensorRef]:

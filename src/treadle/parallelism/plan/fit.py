@@ -150,7 +150,7 @@ def _check_state(plan: ParallelPlan, graph: ComputeGraph, dims: Dims, state: Sha
         size, shards = graph.size(index), prod(plan.sizes[axis] for axis in axes)
         if size % shards:
             raise ScheduleError(
-                f"{place}: {graph.letter(index)}={size} over {shards} ranks ({', '.join(axes)}); expected "
+                f"{place}: {graph.dim_name(index)}={size} over {shards} ranks ({', '.join(axes)}); expected "
                 "equal shards"
             )
 

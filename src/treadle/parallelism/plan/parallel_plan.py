@@ -100,7 +100,7 @@ class PlanClaim:
             raise ScheduleError(f"claim of a plan: overlap {self.overlap!r}; expected {', '.join(OVERLAPS)}")
 
 
-@brief("model", "mesh_text", "n_recomputed", "n_chunked", "pipeline_text", "parts")
+@brief("model", "mesh_summary", "n_recomputed", "n_chunked", "pipeline_summary", "parts")
 @dataclass(frozen=True)
 class ParallelPlan:
     """How a model is sharded, recomputed and pipelined on a mesh.
@@ -172,7 +172,7 @@ class ParallelPlan:
             if stages != self.pipeline.stages:
                 raise ScheduleError(
                     f"plan: {self.pipeline.stages} stages along {self.pipeline.axis!r} of a mesh "
-                    f"{self.mesh.text}; expected one for each rank of an axis"
+                    f"{self.mesh.notation}; expected one for each rank of an axis"
                 )
             known.discard(self.pipeline.axis)
         for sharding in self.shardings():
@@ -180,7 +180,7 @@ class ParallelPlan:
                 wrong = sorted({*sharding.axes, *sharding.partial} - known)
                 raise ScheduleError(
                     f"plan: state {sharding} names the axis {wrong[0][:40]!r}; expected some of "
-                    f"{', '.join(sorted(known)) or 'none'} (mesh {self.mesh.text})"
+                    f"{', '.join(sorted(known)) or 'none'} (mesh {self.mesh.notation})"
                 )
 
     def shardings(self) -> Iterator[Sharding]:
@@ -228,12 +228,12 @@ class ParallelPlan:
         return sum(one.n_chunked for plans in self.parts.values() for one in plans)
 
     @property
-    def mesh_text(self) -> str:
+    def mesh_summary(self) -> str:
         """The mesh as on the command line."""
-        return self.mesh.text
+        return self.mesh.notation
 
     @property
-    def pipeline_text(self) -> str:
+    def pipeline_summary(self) -> str:
         """Stages and micro-batches, in words."""
         if self.pipeline is None:
             return ""

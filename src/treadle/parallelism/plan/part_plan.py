@@ -34,7 +34,7 @@ MOST_CHUNKS = 2**20
 MOST_PARTS = 2**31
 
 
-class Keep(Enum):
+class ActivationPolicy(Enum):
     """How the backward pass gets the results of an operator of the forward pass."""
 
     SAVED = "saved"
@@ -100,7 +100,7 @@ class OperatorPlan:
     inputs: tuple[Sharding, ...]
     outputs: tuple[Sharding, ...]
     parts: int = 1
-    keep: Keep | None = None
+    keep: ActivationPolicy | None = None
     chunk: Chunk | None = None
 
     def __post_init__(self) -> None:
@@ -220,7 +220,7 @@ class PartPlan:
     @property
     def n_recomputed(self) -> int:
         """Operators that run once more in the backward pass."""
-        return sum(one.keep is Keep.RECOMPUTED for one in self.operators.values())
+        return sum(one.keep is ActivationPolicy.RECOMPUTED for one in self.operators.values())
 
     @property
     def n_chunked(self) -> int:

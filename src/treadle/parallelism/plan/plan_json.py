@@ -15,10 +15,17 @@ from msgspec import Meta, field
 from msgspec.structs import asdict
 
 from treadle.errors import FormatError, ScheduleError
-from treadle.input_files import read_input_text
+from treadle.input_files import read_input_string
 from treadle.parallelism.graph.compute_graph import Phase
 from treadle.parallelism.plan.parallel_plan import MOST_LAYERS, ParallelPlan, Pipeline, PlanClaim
-from treadle.parallelism.plan.part_plan import Boundary, Chunk, Keep, OperatorPlan, PartPlan, TensorPlan
+from treadle.parallelism.plan.part_plan import (
+    ActivationPolicy,
+    Boundary,
+    Chunk,
+    OperatorPlan,
+    PartPlan,
+    TensorPlan,
+)
 from treadle.parallelism.plan.plan_setting import read_setting, setting_to_json
 from treadle.parallelism.state.sharding import Sharding
 from treadle.schedules.mesh import Mesh
@@ -68,7 +75,7 @@ class _Operator(Table, frozen=True):
     inputs: _States
     outputs: _States
     parts: _Whole
-    keep: Keep | None = None
+    keep: ActivationPolicy | None = None
     chunk: _Chunk | None = None
 
     def value(self, name: str) -> OperatorPlan:
@@ -173,7 +180,7 @@ def _check_lines(names: Iterable[str]) -> None:
             raise FormatError(f"{name[:40]!r}: expected a name of one line")
 
 
-def plan_text(plan: ParallelPlan) -> str:
+def format_plan_json(plan: ParallelPlan) -> str:
     """A plan as the text of its file; equal plans give equal texts."""
     return indented(plan_to_json(plan)) + "\n"
 
@@ -186,7 +193,7 @@ def read_plan(path: str) -> ParallelPlan:
     FormatError
         With its name: if it cannot be read, is larger than `MOST_BYTES`, or is no plan of this version.
     """
-    return plan_from_text(read_input_text(path, MOST_BYTES), source=path)
+    return parse_plan_json(read_input_string(path, MOST_BYTES), source=path)
 
 
 def plan_to_json(plan: ParallelPlan) -> dict[str, object]:
@@ -222,7 +229,7 @@ def _given(**fields: object) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def plan_from_text(text: str, *, source: str = "") -> ParallelPlan:
+def parse_plan_json(text: str, *, source: str = "") -> ParallelPlan:
     """A plan from the text of its file.
 
     Raises

@@ -57,7 +57,7 @@ class PlanSetting:
         return self.fabric.name if isinstance(self.fabric, Topology) else self.fabric or ""
 
 
-def kept_fabric(topology: Topology) -> Topology | str | None:
+def stored_fabric(topology: Topology) -> Topology | str | None:
     """A fabric as a file keeps it: the catalogue's expression if that makes the same fabric again."""
     if _is_expression(topology.name):
         try:

@@ -12,7 +12,7 @@ import numpy as np
 
 from treadle.arrays import BoolArray
 from treadle.parallelism.graph.compute_graph import OperatorKind, Phase, TensorRef, pairs
-from treadle.parallelism.plan.part_plan import Keep
+from treadle.parallelism.plan.part_plan import ActivationPolicy
 from treadle.parallelism.problem.lifetimes import Moment
 from treadle.parallelism.problem.loops import LoopChoice, Region
 from treadle.parallelism.problem.operator_work import (
@@ -66,7 +66,7 @@ class ParameterBytes:
         return min(self.stages, self.micro_batches) * (repeats // self.stages)
 
 
-def sum_share(zero: int, micro_batches: int) -> float:
+def partial_sum_fraction(zero: int, micro_batches: int) -> float:
     """Return what each micro-batch has of an allreduce of gradients that are only added up.
 
     It is done once in a step; with ZeRO-2 its first half, a reduce-scatter, for every micro-batch.
@@ -146,7 +146,7 @@ class Assembly:
                 self.add_inner_moves(part, at)
             for at, cluster in enumerate(values.clusters):
                 if cluster.phase is Phase.FORWARD:
-                    self.add_needs(part, at)
+                    self.add_inputs(part, at)
         self.add_stored()
         self.add_boundary_bytes()
         for part, values in enumerate(self.table.values):
@@ -156,7 +156,7 @@ class Assembly:
                     for phase in Phase if is_early else (Phase.BACKWARD,):
                         self.add_moves(part, tensor, phase)
         for (part, tensor), number in self.table.kept.items():
-            self.add_kept(part, tensor, number)
+            self.add_saved_tensors(part, tensor, number)
         self.add_saved_for_others()
         for scope, states in loop_rules(self.table):
             self.forbid(scope, states)
@@ -184,7 +184,7 @@ class Assembly:
                     is_gather = node.kind is OperatorKind.GATHER
                     moved = 2 * max(size for is_made, size in sizes if is_made is is_gather)
                 seconds[row] += seconds_of(self.times, flops / strategy.parts[member], moved, is_attention)
-        amounts = variable.by_state(seconds) * (1 + variable.is_kept(Keep.RECOMPUTED))
+        amounts = variable.by_state(seconds) * (1 + variable.is_saved(ActivationPolicy.RECOMPUTED))
         launches = self.times.kernel_s * len(variable.cluster.members) * (1 / variable.fraction - 1)
         self.add((number,), self.names.serial(part), amounts + launches)
 
@@ -206,17 +206,22 @@ class Assembly:
                         for made, taken in pairs
                     ]
                     seconds += variable.by_state(moves)
-        self.add((number,), self.names.serial(part), seconds * (1 + variable.is_kept(Keep.RECOMPUTED)))
+        self.add(
+            (number,), self.names.serial(part), seconds * (1 + variable.is_saved(ActivationPolicy.RECOMPUTED))
+        )
 
-    def add_needs(self, part: int, at: int) -> None:
+    def add_inputs(self, part: int, at: int) -> None:
         """Who is computed again needs what it reads."""
         number, variable = self.table.numbered(part, at)
-        for tensor in variable.cluster.takes if Keep.RECOMPUTED in variable.keeps else ():
+        for tensor in variable.cluster.takes if ActivationPolicy.RECOMPUTED in variable.keeps else ():
             producer = self.table.values[part].producer.get(tensor)
             if producer is not None:
                 before, maker = self.table.numbered(part, producer)
-                unused = maker.is_kept(Keep.UNUSED)
-                self.forbid((before, number), unused[:, None] & variable.is_kept(Keep.RECOMPUTED)[None, :])
+                unused = maker.is_saved(ActivationPolicy.UNUSED)
+                self.forbid(
+                    (before, number),
+                    unused[:, None] & variable.is_saved(ActivationPolicy.RECOMPUTED)[None, :],
+                )
 
     def add_stored(self) -> None:
         """Bytes of parameters with gradient and optimizer state, and the optimizer's seconds."""
@@ -255,43 +260,43 @@ class Assembly:
         is_late = values.graph.nodes[tensor.node].phase is not phase
         is_weight = (part, tensor) in table.stored
         # weights are gathered, and what was saved is moved, while something else is computed
-        quantity = (self.names.beside if is_late or is_weight else self.names.serial)(part)
+        quantity = (self.names.overlapped if is_late or is_weight else self.names.serial)(part)
         origin, shared = table.origin(part, tensor, phase), table.shared.get((part, tensor, phase))
         if shared is not None:
             self.move(part, tensor, table.giver(part, tensor, phase), origin, quantity)
             if is_late:
-                self.add_move_of_made(part, tensor, origin)
+                self.add_result_move(part, tensor, origin)
         for reader in values.readers(tensor, phase):
             times, target = self.n_readings(part, reader, tensor, phase), self.taken(part, reader, tensor)
             self.move(part, tensor, origin, target, quantity, times)
             if is_late and shared is None:
-                self.add_move_of_made(part, tensor, target, times)
+                self.add_result_move(part, tensor, target, times)
         if not is_late:
             owner = values.parameter_gradients.get(tensor)
             for target in table.targets(part, tensor):
                 if owner is None or target[0] != table.stored[part, owner]:
                     self.move(part, tensor, origin, target, quantity)
                 else:
-                    self.move(part, tensor, origin, target, self.names.beside(part), is_gradient=True)
+                    self.move(part, tensor, origin, target, self.names.overlapped(part), is_gradient=True)
             return
-        for reader in values.again_readers(tensor):
-            again = table.operator(part, reader).is_kept(Keep.RECOMPUTED)
+        for reader in values.backward_readers(tensor):
+            again = table.operator(part, reader).is_saved(ActivationPolicy.RECOMPUTED)
             times, target = self.n_readings(part, reader, tensor, phase), self.taken(part, reader, tensor)
-            waits = self.names.beside(part) if is_weight else self.names.serial(part)
+            waits = self.names.overlapped(part) if is_weight else self.names.serial(part)
             self.move(part, tensor, origin, target, waits, times, again)
             if shared is not None:
                 late = ~table.state(shared).early
                 self.forbid((shared, target[0]), late[:, None] & again[None, :])
 
-    def add_move_of_made(self, part: int, tensor: TensorRef, target: End, times: int = 1) -> None:
+    def add_result_move(self, part: int, tensor: TensorRef, target: End, times: int = 1) -> None:
         """What is computed again goes to its readers from the state in which it is made.
 
         What would have been saved is then in any state, at best in the one that they take: it costs nothing.
         """
         if (part, tensor) in self.table.kept:
             number, variable = self.table.numbered(part, self.table.values[part].producer[tensor])
-            seconds = times * self.between(part, tensor, variable.made(tensor), target[1])
-            seconds = seconds * variable.is_kept(Keep.RECOMPUTED)[:, None]
+            seconds = times * self.between(part, tensor, variable.result_states(tensor), target[1])
+            seconds = seconds * variable.is_saved(ActivationPolicy.RECOMPUTED)[:, None]
             self.add((number, target[0]), self.names.serial(part), seconds)
 
     def n_readings(self, part: int, reader: int, tensor: TensorRef, phase: Phase) -> int:
@@ -323,7 +328,7 @@ class Assembly:
         seconds = times * self.between(part, tensor, source[1], target[1])
         if where is not None:
             seconds = seconds * where[None, :]
-        share = sum_share(self.parameters.zero, self.parameters.micro_batches)
+        share = partial_sum_fraction(self.parameters.zero, self.parameters.micro_batches)
         if is_gradient and share < 1:
             number = {one.dims: at for _, view in (source, target) for at, one in enumerate(view.states)}
             mine, theirs = (
@@ -339,13 +344,13 @@ class Assembly:
         table = self.prices.seconds(graph, tensor, source.states, target.states)
         return table[np.ix_(source.index, target.index)]
 
-    def add_kept(self, part: int, tensor: TensorRef, number: int) -> None:
+    def add_saved_tensors(self, part: int, tensor: TensorRef, number: int) -> None:
         """What is saved moves to its state and takes memory."""
         values, view = self.table.values[part], self.table.state(number).view
         maker, variable = self.table.numbered(part, values.producer[tensor])
-        saved = variable.is_kept(Keep.SAVED)[:, None]
-        seconds = self.between(part, tensor, variable.made(tensor), view)
-        self.add((maker, number), self.names.beside(part), seconds * saved)
+        saved = variable.is_saved(ActivationPolicy.SAVED)[:, None]
+        seconds = self.between(part, tensor, variable.result_states(tensor), view)
+        self.add((maker, number), self.names.overlapped(part), seconds * saved)
         held = self.parameters.saved_layers(values.part.repeats) * self.table.held(part, tensor, view)
         self.add_saved(part, (maker, number), np.where(saved, held[None, :], 0.0))
 
@@ -362,19 +367,19 @@ class Assembly:
         """What only operators that are computed again read is saved as it is made."""
         for (part, at), number in self.table.operators.items():
             values, variable = self.table.values[part], self.table.operator(part, at)
-            saved = variable.is_kept(Keep.SAVED)
+            saved = variable.is_saved(ActivationPolicy.SAVED)
             for tensor in variable.cluster.makes:
-                readers = values.again_readers(tensor)
+                readers = values.backward_readers(tensor)
                 if (part, tensor) in self.table.kept or not readers or not saved.any():
                     continue
-                made = variable.made(tensor)
+                made = variable.result_states(tensor)
                 layers = self.parameters.saved_layers(values.part.repeats)
                 held = layers * saved * self.table.held(part, tensor, made)
                 wrong: BoolArray = saved & made.is_partial
                 scope: Scope = (number,)
                 if values.is_read_backward(at) and len(readers) == 1:
                     other, reader = self.table.numbered(part, readers[0])
-                    again = reader.is_kept(Keep.RECOMPUTED)[None, :]
+                    again = reader.is_saved(ActivationPolicy.RECOMPUTED)[None, :]
                     held, wrong, scope = held[:, None] * again, wrong[:, None] & again, (number, other)
                 self.add_saved(part, scope, held)
                 self.forbid(scope, wrong)
@@ -416,7 +421,7 @@ def _rules(table: VariableTable, part: int, region: Region) -> Iterator[Forbidde
         clash = mine[:, None] != theirs[None, :]
         if values.clusters[maker].phase is not values.clusters[reader].phase:
             # of what is saved whole, a loop of the backward pass may still take chunks
-            clash &= ~table.operator(part, maker).is_kept(Keep.SAVED)[:, None]
+            clash &= ~table.operator(part, maker).is_saved(ActivationPolicy.SAVED)[:, None]
         yield (table.operators[part, maker], table.operators[part, reader]), clash
 
 

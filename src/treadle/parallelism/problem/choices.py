@@ -23,7 +23,7 @@ from treadle.parallelism.graph.compute_graph import (
     TensorRef,
     pairs,
 )
-from treadle.parallelism.problem.operator_clusters import Cluster, letters_of
+from treadle.parallelism.problem.operator_clusters import Cluster, dims_of
 from treadle.parallelism.problem.operators import choices_of_node, is_everywhere, operator_of
 from treadle.parallelism.state.sharding import Sharding
 from treadle.parallelism.state.strategies import PARTIAL, WHOLE, Choice, Letter
@@ -86,14 +86,14 @@ class ClusterStrategy:
             yield tensor, result, self.results[tensor]
 
 
-def uncut_atoms(graph: ComputeGraph) -> frozenset[int]:
+def unsharded_dims(graph: ComputeGraph) -> frozenset[int]:
     """Atoms that attention needs whole and that no attention may cut: dimensions within heads."""
     seen: set[int] = set()
     cut: set[int] = set()
     for node in graph.nodes:
         if node.kind is OperatorKind.ATTENTION:
-            seen.update(index.atom for index in (*node.read, *node.made))
-            letters = set().union(*(choice.letters for choice in choices_of_node(node)))
+            seen.update(index.atom for index in (*node.read, *node.result_roles))
+            letters = set().union(*(choice.dims for choice in choices_of_node(node)))
             cut.update(index.atom for index in letters if isinstance(index, Index))
     return frozenset(seen - cut)
 
@@ -126,7 +126,7 @@ def _alone(graph: ComputeGraph, cluster: Cluster) -> Iterator[dict[int, Choice]]
 
 
 def _by_letter(graph: ComputeGraph, cluster: Cluster) -> Iterator[dict[int, Choice]]:
-    letters = letters_of(graph, cluster)
+    letters = dims_of(graph, cluster)
     by_letter: dict[int, dict[int, set[Index]]] = {}
     for (number, role), letter in letters.of_role.items():
         by_letter.setdefault(letter, {}).setdefault(number, set()).add(role)
@@ -143,7 +143,7 @@ def _cut(graph: ComputeGraph, number: int, roles: set[Index]) -> Choice | None:
         return offered[-1]
     if len(roles) > 1:
         return None
-    return next((one for one in offered if one.divides and roles <= one.letters), None)
+    return next((one for one in offered if one.divides and roles <= one.dims), None)
 
 
 def _by_summands(graph: ComputeGraph, cluster: Cluster) -> Iterator[dict[int, Choice]]:
@@ -186,7 +186,7 @@ def _choice(
     divides = frozenset(m for m, choice in by_member.items() if choice.divides)
     is_nothing = all(is_everywhere(choice) for choice in by_member.values())
     cut = {place for place in (*taken.values(), *made.values()) if isinstance(place, Index)}
-    names = sorted({graph.letter(index) for index in cut})
+    names = sorted({graph.dim_name(index) for index in cut})
     return ClusterChoice(
         -1 if is_nothing else number, ",".join(names) or ("" if is_nothing else PARTIAL), taken, made, divides
     )

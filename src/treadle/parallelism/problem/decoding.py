@@ -7,7 +7,14 @@ from collections.abc import Iterator, Sequence
 from treadle.parallelism.graph.compute_graph import Phase, TensorRef, factors
 from treadle.parallelism.plan.fit import stored_inputs
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, PlanClaim
-from treadle.parallelism.plan.part_plan import Boundary, Chunk, Keep, OperatorPlan, PartPlan, TensorPlan
+from treadle.parallelism.plan.part_plan import (
+    ActivationPolicy,
+    Boundary,
+    Chunk,
+    OperatorPlan,
+    PartPlan,
+    TensorPlan,
+)
 from treadle.parallelism.problem.loops import MOST_LETTERS, LoopChoice
 from treadle.parallelism.problem.variable_table import ACTIVATION, GRADIENT, VariableTable
 from treadle.parallelism.problem.variables import OperatorVariable
@@ -47,7 +54,7 @@ def tidied(table: VariableTable, plan: Sequence[int]) -> tuple[int, ...]:
     readings = [_Decoding(table, plan, part) for part in range(len(table.values))]
     for (part, tensor), number in table.kept.items():
         own, values = readings[part], table.values[part]
-        if own.keep(values.producer[tensor]) is Keep.RECOMPUTED:
+        if own.policy(values.producer[tensor]) is ActivationPolicy.RECOMPUTED:
             shared = table.shared.get((part, tensor, Phase.BACKWARD))
             if shared is not None:
                 wanted = own.waiting(shared)
@@ -60,8 +67,8 @@ def tidied(table: VariableTable, plan: Sequence[int]) -> tuple[int, ...]:
     for (part, tensor, phase), number in table.shared.items():
         variable, state = table.state(number), plan[number]
         if phase is Phase.BACKWARD and variable.early[state]:
-            readers = table.values[part].again_readers(tensor)
-            if not any(readings[part].keep(reader) is Keep.RECOMPUTED for reader in readers):
+            readers = table.values[part].backward_readers(tensor)
+            if not any(readings[part].policy(reader) is ActivationPolicy.RECOMPUTED for reader in readers):
                 late = zip(variable.states, variable.early, strict=True)
                 found[number] = list(late).index((variable.states[state], False))
     return tuple(found)
@@ -78,9 +85,9 @@ class _Decoding:
         number, variable = self.table.numbered(self.part, cluster)
         return variable, self.plan[number]
 
-    def keep(self, cluster: int) -> Keep | None:
+    def policy(self, cluster: int) -> ActivationPolicy | None:
         variable, state = self.chosen(cluster)
-        return variable.keep(state)
+        return variable.policy(state)
 
     def taken(self, tensor: TensorRef, reader: int) -> Sharding:
         variable, state = self.chosen(reader)
@@ -122,9 +129,9 @@ class _Decoding:
                 taken = strategy.operands[member, place]
                 by_factor = dict(zip(self.graph.factors(operand.tensor), taken.dims, strict=True))
                 inputs.append(Sharding(tuple(by_factor[i] for i in factors(operand.dims)), taken.partial))
-            keep = variable.keep(state)
-            if keep is Keep.SAVED and all(self.saved(tensor) is None for tensor in results):
-                keep = Keep.UNUSED
+            keep = variable.policy(state)
+            if keep is ActivationPolicy.SAVED and all(self.saved(tensor) is None for tensor in results):
+                keep = ActivationPolicy.UNUSED
             outputs = tuple(strategy.results[tensor] for tensor in results)
             chunk = self._chunk(variable.loop(state), member)
             yield OperatorPlan(node.name, tuple(inputs), outputs, strategy.parts[member], keep, chunk)
@@ -136,7 +143,7 @@ class _Decoding:
         if role is None:
             return None
         number = loop.region * MOST_LETTERS + loop.letter
-        return Chunk(self.graph.letter(role) + "'" * role.prime, loop.n_chunks, number)
+        return Chunk(self.graph.dim_name(role) + "'" * role.prime, loop.n_chunks, number)
 
     def _shared(self, tensor: TensorRef, phase: Phase) -> Sharding | None:
         number = self.table.shared.get((self.part, tensor, phase))
@@ -144,8 +151,8 @@ class _Decoding:
             return self.waiting(number)
         readers = self.values.readers(tensor, phase)
         if phase is Phase.BACKWARD and self.graph.nodes[tensor.node].phase is Phase.FORWARD:
-            again = self.values.again_readers(tensor)
-            readers += tuple(one for one in again if self.keep(one) is Keep.RECOMPUTED)
+            again = self.values.backward_readers(tensor)
+            readers += tuple(one for one in again if self.policy(one) is ActivationPolicy.RECOMPUTED)
         if self.values.is_free(tensor) or len(readers) != 1:
             return None
         is_repeated = self.chosen(readers[0])[0].n_readings(tensor) > 1
@@ -154,12 +161,14 @@ class _Decoding:
     def saved(self, tensor: TensorRef) -> Sharding | None:
         """The state in which a tensor is kept for the backward pass."""
         producer = self.values.producer.get(tensor)
-        if producer is None or self.keep(producer) is not Keep.SAVED:
+        if producer is None or self.policy(producer) is not ActivationPolicy.SAVED:
             return None
         number = self.table.kept.get((self.part, tensor))
         if number is not None:
             return self.waiting(number)
-        if any(self.keep(one) is Keep.RECOMPUTED for one in self.values.again_readers(tensor)):
+        if any(
+            self.policy(one) is ActivationPolicy.RECOMPUTED for one in self.values.backward_readers(tensor)
+        ):
             variable, state = self.chosen(producer)
             return variable.strategy(state).results[tensor]
         return None

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from treadle.parallelism.graph.compute_graph import Phase, Source, TensorRef
-from treadle.parallelism.plan.part_plan import Keep
+from treadle.parallelism.plan.part_plan import ActivationPolicy
 from treadle.parallelism.problem.variable_table import VariableTable
 from treadle.parallelism.problem.variables import OperatorVariable, Scope, View, ascending, same_states
 from treadle.parallelism.search.factor_graph import FloatArray
@@ -92,9 +92,9 @@ class Lifetimes:
         """Bytes at one rank, by state of the variable."""
         return self.table.held(self.part, tensor, view)
 
-    def made_bytes(self, tensor: TensorRef, variable: OperatorVariable) -> FloatArray:
+    def result_bytes(self, tensor: TensorRef, variable: OperatorVariable) -> FloatArray:
         """Bytes of what a cluster makes; of a tensor within its loop those of a chunk."""
-        return self.bytes_of(tensor, variable.made(tensor)) * self.part_of(tensor, variable)
+        return self.bytes_of(tensor, variable.result_states(tensor)) * self.part_of(tensor, variable)
 
     def part_of(self, tensor: TensorRef, variable: OperatorVariable) -> FloatArray:
         """By state of a cluster how much of a tensor that it makes or takes is there at once."""
@@ -132,15 +132,15 @@ class Lifetimes:
     def _held(self, tensor: TensorRef, producer: int, shared: int | None) -> Term:
         """What a cluster makes, as it waits, unless that is as it is saved."""
         number, variable = self.table.numbered(self.part, producer)
-        made = variable.made(tensor)
+        made = variable.result_states(tensor)
         kept = self.table.kept.get((self.part, tensor))
-        saved = variable.is_kept(Keep.SAVED) & (tensor in variable.cluster.makes)
+        saved = variable.is_saved(ActivationPolicy.SAVED) & (tensor in variable.cluster.makes)
         if shared is not None:
             view = self.table.state(shared).view
             is_saved_so = saved[:, None] & (same_states(made, view) | made.is_partial[:, None])
             held = np.where(is_saved_so, 0.0, self.bytes_of(tensor, view)[None, :])
             return Term.of_pair(number, shared, held * self.part_of(tensor, variable)[:, None])
-        made_bytes = self.made_bytes(tensor, variable)
+        made_bytes = self.result_bytes(tensor, variable)
         if kept is None:
             return Term((number,), np.where(saved, 0.0, made_bytes))
         is_saved_so = saved[:, None] & same_states(made, self.table.state(kept).view)
@@ -173,9 +173,9 @@ class Lifetimes:
             yield Term.of_pair(source, shared, held * variable.early[None, :], 0, first - 1)
         if (self.part, tensor) in self.table.kept:
             number, producer = self.table.numbered(self.part, self.values.producer[tensor])
-            again = producer.is_kept(Keep.RECOMPUTED)
+            again = producer.is_saved(ActivationPolicy.RECOMPUTED)
             if shared is None:
-                yield Term((number,), again * self.made_bytes(tensor, producer), 0, last)
+                yield Term((number,), again * self.result_bytes(tensor, producer), 0, last)
             else:
                 there = again * self.part_of(tensor, producer)
                 yield Term.of_pair(number, shared, there[:, None] * shared_bytes[None, :], 0, last)
@@ -219,8 +219,8 @@ class Lifetimes:
             is_shared = (self.part, tensor, phase) in self.table.shared
             if not is_shared and phase is Phase.BACKWARD and (self.part, tensor) in self.table.kept:
                 maker, producer = self.table.numbered(self.part, self.values.producer[tensor])
-                again = producer.is_kept(Keep.RECOMPUTED)[:, None]
-                same = same_states(producer.made(tensor), taken)
+                again = producer.is_saved(ActivationPolicy.RECOMPUTED)[:, None]
+                same = same_states(producer.result_states(tensor), taken)
                 yield Term.of_pair(maker, number, np.where(again & ~same, taken_bytes[None, :], 0.0))
 
     def _made(self, node: int, phase: Phase) -> Iterator[Term]:
@@ -230,7 +230,7 @@ class Lifetimes:
             if phase is Phase.FORWARD:
                 yield self._held(tensor, self.owner[node], None)
             else:
-                yield Term((number,), self.made_bytes(tensor, variable))
+                yield Term((number,), self.result_bytes(tensor, variable))
 
 
 def _summed(terms: Sequence[Term], known: dict[tuple[int, ...], FloatArray]) -> FloatArray:

@@ -163,7 +163,7 @@ def _letters(graph: ComputeGraph, tensors: list[TensorRef], nodes: set[int]) -> 
             for tensor, index, role in rows
         )
         allowed = all(
-            any(role in choice.letters and choice.divides for choice in choices_of_node(graph.nodes[node]))
+            any(role in choice.dims and choice.divides for choice in choices_of_node(graph.nodes[node]))
             for node, role in roles_of.items()
         )
         if is_clear and allowed and len(known) == len(inner):

@@ -36,7 +36,7 @@ _LIGHT = (*POINTWISE, OperatorKind.GATHER, OperatorKind.SCATTER)
 
 
 @dataclass(frozen=True)
-class Letters:
+class Dims:
     """Letters of a cluster.
 
     Parameters
@@ -160,9 +160,9 @@ class _Grouping:
     def _has_state(self, tensor: TensorRef) -> bool:
         if self.graph.nodes[tensor.node].kind is OperatorKind.PLACEHOLDER:
             return tensor in self.stateful
-        return self.is_made_of_tensors(tensor.node)
+        return self.is_from_tensors(tensor.node)
 
-    def is_made_of_tensors(self, number: int) -> bool:
+    def is_from_tensors(self, number: int) -> bool:
         """Whether any tensor with a state, or a parameter, goes into a node."""
         return bool(self.ancestors[number] & self.given)
 
@@ -222,7 +222,7 @@ def clusters_of(graph: ComputeGraph, stateful: frozenset[TensorRef]) -> tuple[Cl
     return tuple(found)
 
 
-def letters_of(graph: ComputeGraph, cluster: Cluster) -> Letters:
+def dims_of(graph: ComputeGraph, cluster: Cluster) -> Dims:
     """The letters of a cluster: roles of members, identified where a tensor joins them."""
     parent: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
@@ -250,10 +250,10 @@ def letters_of(graph: ComputeGraph, cluster: Cluster) -> Letters:
         largest[number] = max(largest.get(number, 0), sizes.get(key, 0), sizes.get(root, 0))
         if isinstance(key[0], int):
             of_role[key[0], key[1]] = number
-    return Letters(of_role, tuple(largest.values()))
+    return Dims(of_role, tuple(largest.values()))
 
 
-def shown(graph: ComputeGraph, cluster: Cluster) -> str:
+def format_cluster(graph: ComputeGraph, cluster: Cluster) -> str:
     """A cluster's name: its first and last member."""
     names = [graph.nodes[member].name for member in cluster.members]
     return names[0] if len(names) == 1 else f"{names[0]}..{names[-1]}"

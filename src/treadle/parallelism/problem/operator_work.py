@@ -21,13 +21,13 @@ from treadle.training.compute_times import FUSED_ATTENTION_BACKWARD, RooflineTim
 
 def flops_of(graph: ComputeGraph, node: Node) -> float:
     """Floating-point operations of a whole operator: of matrix products and attention, else none."""
-    roles = {*node.read, *node.made}
+    roles = {*node.read, *node.result_roles}
     if node.kind is OperatorKind.EINSUM:
         return 2.0 * max(1, len(node.operands) - 1) * _elements(graph, roles)
     if node.kind is not OperatorKind.ATTENTION:
         return 0.0
     # two products, of queries with keys and of scores with values; in the backward pass 2.5 times
-    letters = {letter for choice in choices_of_node(node) for letter in choice.letters}
+    letters = {letter for choice in choices_of_node(node) for letter in choice.dims}
     cut = {letter for letter in letters if isinstance(letter, Index)}
     tensors = [set(factors(roles)) for roles in node.all_roles]
     within = {frozenset(roles - cut) for roles in tensors if cut <= roles} - {frozenset()}

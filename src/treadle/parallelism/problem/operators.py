@@ -26,7 +26,7 @@ def operator_of(node: Node) -> Operator:
 
 def choices_of_node(node: Node) -> tuple[Choice, ...]:
     """Ways to share out a node along one axis, without those that cut what it needs whole."""
-    return tuple(choice for choice in choices_of(operator_of(node)) if not choice.letters & node.whole)
+    return tuple(choice for choice in choices_of(operator_of(node)) if not choice.dims & node.whole)
 
 
 def is_everywhere(choice: Choice) -> bool:

@@ -75,7 +75,7 @@ def _meaning(variable: Variable, state: int) -> Hashable:
     if isinstance(variable, StateVariable):
         return variable.states[state], bool(variable.is_early and variable.is_early[state])
     letters = tuple(choice.letter for choice in variable.strategy(state).choices)
-    return letters, variable.keep(state), variable.loop(state)
+    return letters, variable.policy(state), variable.loop(state)
 
 
 def _refined_meaning(variable: Variable, state: int, parts: AxisParts, whole_of: Sequence[int]) -> Hashable:
@@ -83,7 +83,7 @@ def _refined_meaning(variable: Variable, state: int, parts: AxisParts, whole_of:
     if isinstance(variable, OperatorVariable):
         choices = variable.strategy(state).choices
         letters = tuple(choices[at].letter for at in whole_of)
-        return letters, variable.keep(state), variable.loop(state)
+        return letters, variable.policy(state), variable.loop(state)
     before = variable.states[state]
     dims = tuple(tuple(part for axis in axes for part in parts[axis]) for axes in before.dims)
     partial = frozenset(part for axis in before.partial for part in parts[axis])

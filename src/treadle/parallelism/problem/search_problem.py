@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, PlanClaim
 from treadle.parallelism.problem.assembly import PLAIN, Assembly, ParameterBytes
+from treadle.parallelism.problem.constraints import constrained_domains
 from treadle.parallelism.problem.decoding import decoded, tidied
 from treadle.parallelism.problem.lifetimes import Lifetimes, without_dominated
-from treadle.parallelism.problem.named_plans import Domains, NamedDomains, named_plans
-from treadle.parallelism.problem.pins import pinned_domains
+from treadle.parallelism.problem.presets import Domains, NamedDomains, presets
 from treadle.parallelism.problem.prices import StatePrices
 from treadle.parallelism.problem.variable_table import VariableTable
 from treadle.parallelism.search.factor_graph import FactorGraph, Quantities
@@ -74,25 +74,25 @@ class SearchProblem:
     def named(self) -> dict[str, Domains]:
         """By name of a plan the states that it may take, ascending, per variable."""
         domains = NamedDomains(self.table)
-        return {plan.name: domains.of(plan) for plan in named_plans(self.table)}
+        return {plan.name: domains.of(plan) for plan in presets(self.table)}
 
-    def pinned(self, pins: Mapping[str, str]) -> Domains:
+    def constrained(self, pins: Mapping[str, str]) -> Domains:
         """States that keep to what a user fixes, ascending, per variable.
 
         Parameters
         ----------
         pins : mapping from name to state
-            Of parameters and tensors (`pins.pinned_domains`).
+            Of parameters and tensors (`pins.constrained_domains`).
 
         Raises
         ------
         ScheduleError
             For a name or a state that is not there.
         """
-        return pinned_domains(self.table, pins)
+        return constrained_domains(self.table, pins)
 
 
-def pose(
+def make_problem(
     model: ModelGraph,
     mesh: Mesh,
     costs: Costs,
@@ -137,7 +137,7 @@ def pose(
         names,
         tuple(assembly.factors()),
         tuple(part.repeats for part in model.parts),
-        tuple(variable.letters for variable in table.variables),
+        tuple(variable.state_keys for variable in table.variables),
         tuple(table.boundary.values()),
         kappa,
     )

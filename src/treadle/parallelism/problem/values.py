@@ -47,7 +47,7 @@ class PartValues:
         return {key: tuple(readers) for key, readers in found.items()}
 
     @cached_property
-    def is_needed_again(self) -> tuple[bool, ...]:
+    def is_reread(self) -> tuple[bool, ...]:
         """By cluster whether the backward pass may need its results: itself, or to compute others again."""
         needed = [False] * len(self.clusters)
         for at in reversed(range(len(self.clusters))):
@@ -57,9 +57,9 @@ class PartValues:
                 needed[at] = self.is_read_backward(at) or any(needed[reader] for reader in late)
         return tuple(needed)
 
-    def again_readers(self, tensor: TensorRef) -> tuple[int, ...]:
+    def backward_readers(self, tensor: TensorRef) -> tuple[int, ...]:
         """Clusters of the forward pass that may read a tensor once more."""
-        return tuple(at for at in self.readers(tensor, Phase.FORWARD) if self.is_needed_again[at])
+        return tuple(at for at in self.readers(tensor, Phase.FORWARD) if self.is_reread[at])
 
     def is_read_backward(self, cluster: int) -> bool:
         """Whether the backward pass reads a result of a cluster of the forward pass."""

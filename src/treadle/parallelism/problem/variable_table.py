@@ -11,10 +11,10 @@ import numpy as np
 from treadle.errors import ScheduleError
 from treadle.parallelism.graph.compute_graph import Index, Phase, TensorRef
 from treadle.parallelism.graph.model_graph import ModelGraph
-from treadle.parallelism.plan.part_plan import Keep
-from treadle.parallelism.problem.choices import cluster_choices, cluster_strategies, uncut_atoms
+from treadle.parallelism.plan.part_plan import ActivationPolicy
+from treadle.parallelism.problem.choices import cluster_choices, cluster_strategies, unsharded_dims
 from treadle.parallelism.problem.loops import N_CHUNKS, LoopChoice, Region, regions_of
-from treadle.parallelism.problem.operator_clusters import shown
+from treadle.parallelism.problem.operator_clusters import format_cluster
 from treadle.parallelism.problem.operator_work import local_bytes
 from treadle.parallelism.problem.values import PartValues, values_of
 from treadle.parallelism.problem.variables import (
@@ -109,7 +109,7 @@ class VariableTable:
 
     def _add_operators(self, number: int) -> None:
         values, graph = self.values[number], self.values[number].graph
-        uncut = uncut_atoms(graph)
+        uncut = unsharded_dims(graph)
         for at, cluster in enumerate(values.clusters):
             choices = cluster_choices(graph, cluster, uncut)
             for choice in choices:
@@ -117,34 +117,34 @@ class VariableTable:
                 for tensor, what in (*taken, *choice.made.items()):
                     if isinstance(what, Index):
                         self.cut[number].setdefault(tensor, set()).add(what)
-            keeps: tuple[Keep | None, ...] = (None,)
+            keeps: tuple[ActivationPolicy | None, ...] = (None,)
             if cluster.phase is Phase.FORWARD:
-                keeps = (Keep.UNUSED,)
+                keeps = (ActivationPolicy.UNUSED,)
                 if values.is_read_backward(at):
-                    keeps = (Keep.SAVED, Keep.RECOMPUTED)
-                elif values.is_needed_again[at]:
-                    keeps = (Keep.UNUSED, Keep.SAVED, Keep.RECOMPUTED)
+                    keeps = (ActivationPolicy.SAVED, ActivationPolicy.RECOMPUTED)
+                elif values.is_reread[at]:
+                    keeps = (ActivationPolicy.UNUSED, ActivationPolicy.SAVED, ActivationPolicy.RECOMPUTED)
             keeps, loops = self._looped(number, at, keeps)
-            name = f"{values.part.name}/{shown(graph, cluster)}"
+            name = f"{values.part.name}/{format_cluster(graph, cluster)}"
             strategies = tuple(cluster_strategies(graph, cluster, choices, self.sizes))
             self.operators[number, at] = self.add(
                 OperatorVariable(name, number, cluster, graph, strategies, keeps, loops)
             )
 
     def _looped(
-        self, number: int, at: int, keeps: tuple[Keep | None, ...]
-    ) -> tuple[tuple[Keep | None, ...], tuple[LoopChoice | None, ...]]:
+        self, number: int, at: int, keeps: tuple[ActivationPolicy | None, ...]
+    ) -> tuple[tuple[ActivationPolicy | None, ...], tuple[LoopChoice | None, ...]]:
         """Flags of a cluster: what it may be without a loop, and in each loop of a region that it is in.
 
         In a loop, what makes the region's tensors is computed again if the backward pass needs it, and what
         only reads them is not: the loop of the backward pass would wait for what waits for it.
         """
         members = self.values[number].clusters[at].member_set
-        found: list[tuple[Keep | None, LoopChoice | None]] = [(keep, None) for keep in keeps]
+        found: list[tuple[ActivationPolicy | None, LoopChoice | None]] = [(keep, None) for keep in keeps]
         for region in self.regions[number]:
             if region.nodes & members:
                 makes = any(tensor.node in members for tensor in region.tensors)
-                refused = Keep.SAVED if makes else Keep.RECOMPUTED
+                refused = ActivationPolicy.SAVED if makes else ActivationPolicy.RECOMPUTED
                 found += [
                     (keep, LoopChoice(region.number, letter, n_chunks))
                     for letter in range(len(region.letters))
@@ -231,7 +231,7 @@ class VariableTable:
         values = self.values[part]
         if tensor in values.producer:
             number, variable = self.numbered(part, values.producer[tensor])
-            return number, variable.made(tensor)
+            return number, variable.result_states(tensor)
         if (part, tensor) in self.stored:
             return self.stored[part, tensor], self.stored_view(part, tensor)
         assert tensor in (values.part.enters, values.tangent), "only free tensors have no source"
@@ -261,7 +261,7 @@ class VariableTable:
         """Whether a tensor has no other reader in a phase: its members share what they take."""
         values = self.values[part]
         if values.clusters[reader].phase is not phase:
-            return len(values.again_readers(tensor)) == 1 and not values.readers(tensor, phase)
+            return len(values.backward_readers(tensor)) == 1 and not values.readers(tensor, phase)
         return (part, tensor, phase) not in self.shared
 
     def as_gradient(self, part: int, owner: TensorRef, gradient: TensorRef) -> View:
@@ -301,7 +301,7 @@ class VariableTable:
         own = values.readers(tensor, phase)
         own_phase = values.graph.nodes[tensor.node].phase
         is_late = phase is Phase.BACKWARD and own_phase is Phase.FORWARD
-        again = values.again_readers(tensor) if is_late and own else ()
+        again = values.backward_readers(tensor) if is_late and own else ()
         targets = self.targets(number, tensor) if own_phase is phase else []
         if not own or len(own) + len(again) + len(targets) < 2:
             return

@@ -14,7 +14,7 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array
 from treadle.parallelism.graph.compute_graph import ComputeGraph, TensorRef
-from treadle.parallelism.plan.part_plan import Keep
+from treadle.parallelism.plan.part_plan import ActivationPolicy
 from treadle.parallelism.problem.choices import ClusterStrategy
 from treadle.parallelism.problem.loops import LoopChoice
 from treadle.parallelism.problem.operator_clusters import Cluster
@@ -95,7 +95,7 @@ class OperatorVariable:
     cluster: Cluster
     graph: ComputeGraph
     strategies: tuple[ClusterStrategy, ...]
-    keeps: tuple[Keep | None, ...]
+    keeps: tuple[ActivationPolicy | None, ...]
     loops: tuple[LoopChoice | None, ...]
 
     @property
@@ -107,7 +107,7 @@ class OperatorVariable:
         """The strategy of a state."""
         return self.strategies[state // len(self.keeps)]
 
-    def keep(self, state: int) -> Keep | None:
+    def policy(self, state: int) -> ActivationPolicy | None:
         """The flag of a state."""
         return self.keeps[state % len(self.keeps)]
 
@@ -125,7 +125,7 @@ class OperatorVariable:
         """Amounts by strategy, as amounts by state."""
         return np.repeat(np.asarray(amounts, np.float64), len(self.keeps))
 
-    def is_kept(self, keep: Keep) -> BoolArray:
+    def is_saved(self, keep: ActivationPolicy) -> BoolArray:
         """By state whether it has that flag."""
         return np.tile(np.array([one is keep for one in self.keeps]), len(self.strategies))
 
@@ -149,7 +149,7 @@ class OperatorVariable:
         """States in which a member takes one of its operands."""
         return self._repeated([one.operands[member, at] for one in self.strategies])
 
-    def made(self, tensor: TensorRef) -> View:
+    def result_states(self, tensor: TensorRef) -> View:
         """States in which it makes a tensor."""
         return self._repeated([one.results[tensor] for one in self.strategies])
 
@@ -158,7 +158,7 @@ class OperatorVariable:
         return View(found.states, np.repeat(found.index, len(self.keeps)))
 
     @property
-    def letters(self) -> Int64Array:
+    def state_keys(self) -> Int64Array:
         """What tells states apart: the letter of each axis, then the flag."""
         rows = [[choice.letter for choice in one.choices] for one in self.strategies]
         table = np.repeat(np.array(rows, np.int64).reshape(len(rows), -1), len(self.keeps), axis=0)
@@ -210,7 +210,7 @@ class StateVariable:
         return np.array(self.is_early or (False,) * self.size)
 
     @property
-    def letters(self) -> Int64Array:
+    def state_keys(self) -> Int64Array:
         """What tells states apart: what each axis does, then the order of axes."""
         rows = []
         for number, state in enumerate(self.states):

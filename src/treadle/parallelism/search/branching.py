@@ -22,7 +22,7 @@ from treadle.parallelism.search.local_moves import improved
 from treadle.parallelism.search.minimax import Minimax
 from treadle.parallelism.search.multipliers import Columns, Support, climb, even_weights
 from treadle.parallelism.search.reweighted_trees import no_messages
-from treadle.parallelism.search.slices import Domains, Slice, boxes_of, consistent, whole
+from treadle.parallelism.search.slices import Domains, Slice, boxes_of, consistent, full_domains
 from treadle.parallelism.search.splitting import PartRecord, best_split
 
 
@@ -123,7 +123,7 @@ def minimise(
     """
     effort = SearchEffort() if effort is None else effort
     columns = Columns(graph, aim)
-    start = consistent(graph, whole(graph) if within is None else within)
+    start = consistent(graph, full_domains(graph) if within is None else within)
     if start is None:
         return Incumbent(None, np.inf, np.inf, 0, 0)
     part = Slice(graph, start)
@@ -156,7 +156,7 @@ class _Branching:
                 self.closed = min(self.closed, bound)
                 continue
             whole_part, messages = Slice(graph, part.domains), no_messages(graph)
-            messages[whole_part.message_places] = part.messages
+            messages[whole_part.message_positions] = part.messages
             node, groups = best_split(whole_part, aim, part.weights, messages, part.support)
             part.record.split(node, groups)
             for domains, own in zip(boxes_of(part.domains, node, groups), part.record.parts, strict=True):
@@ -187,7 +187,7 @@ class _Branching:
             progress("branch and bound", self.n_parts, self.n_parts + len(self.heap))
 
     def push(self, bound: float, part: _Part) -> None:
-        given = part.messages[Slice(self.columns.graph, part.domains).message_places]
+        given = part.messages[Slice(self.columns.graph, part.domains).message_positions]
         heapq.heappush(self.heap, (bound, next(self.ticket), replace(part, messages=given)))
 
     def bound_part(self, part: _Part, at_least: float) -> None:

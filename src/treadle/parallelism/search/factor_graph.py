@@ -41,7 +41,7 @@ class Quantities:
         """Seconds of computing in a section, and of communication that it waits for, once."""
         return section
 
-    def beside(self, section: int) -> int:
+    def overlapped(self, section: int) -> int:
         """Seconds of communication beside computing in a section, once."""
         return self.n_sections + section
 

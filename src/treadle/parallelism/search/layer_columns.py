@@ -61,7 +61,7 @@ class Layering:
                 raise ScheduleError(
                     f"layers: boundary node {node}: expected {size} x {size} seconds, 0 to itself"
                 )
-        own = {names.serial(self.section), names.beside(self.section)}
+        own = {names.serial(self.section), names.overlapped(self.section)}
         for part in self.graph.factors:
             inside = self._is_inside(part)
             if inside and not self.block.union(self.boundary).issuperset(part.scope):

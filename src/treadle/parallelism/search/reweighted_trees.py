@@ -89,10 +89,10 @@ def tree_bound(
     tables, sizes = part.graph.pair_tables, np.array(part.sizes, dtype=np.int32)
     pairs = PairEnergies(sizes, tables.tail, tables.head, energies.unary, energies.pair)
     (now, before, sent), labels, slack, moved = core.reweighted_trees(
-        pairs, messages[part.message_places], n_passes, tolerance
+        pairs, messages[part.message_positions], n_passes, tolerance
     )
     messages = messages.copy()
-    messages[part.message_places] = moved
+    messages[part.message_positions] = moved
     # how far rounding may have lifted the bound
     n_terms = part.graph.quantities.count + 4 + part.graph.most_edges
     margin = 4 * UNIT_ROUNDOFF * (n_terms + len(part.sizes)) * (energies.largest + 3 * sent)

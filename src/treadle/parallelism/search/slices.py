@@ -22,7 +22,7 @@ Domains = tuple[Int64Array, ...]
 """Per node the states that are left, ascending."""
 
 
-def whole(graph: FactorGraph) -> Domains:
+def full_domains(graph: FactorGraph) -> Domains:
     """Every state of every node."""
     return tuple(np.arange(size, dtype=np.int64) for size in graph.sizes)
 
@@ -98,7 +98,7 @@ class Slice:
         return self.core_domains.state + np.repeat(self.graph.starts[:-1], self.sizes)
 
     @cached_property
-    def message_places(self) -> Int64Array:
+    def message_positions(self) -> Int64Array:
         """Of the slice's messages among those of the graph: by edge, to the earlier node and to the later."""
         nodes, before = self.graph.message_ends
         lengths = np.diff(self.starts)[nodes]

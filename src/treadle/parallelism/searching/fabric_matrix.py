@@ -13,7 +13,7 @@ from math import prod
 
 from treadle.context import context, under
 from treadle.errors import InfeasibleError
-from treadle.inputs.problem import pose
+from treadle.inputs.problem import make_problem
 from treadle.parallelism.searching.fabric_run import FabricRun
 from treadle.parallelism.searching.parallel_result import FabricMatrix, FabricSearch
 from treadle.schedules.collective import CollectiveKind
@@ -67,7 +67,7 @@ class IsolatedCosts:
     """
 
     is_bound = False
-    words = "each axis by itself, one group at a time"
+    summary = "each axis by itself, one group at a time"
 
     def __init__(self, costs: FabricCosts) -> None:
         self._costs = costs
@@ -105,7 +105,7 @@ class IsolatedCosts:
             costs = self._costs
             group = sorted(costs.mesh.groups(axis)[0])
             others = not costs.topology.is_compute.all()
-            problem = pose(costs.topology, kind, ranks=group, forward=costs.forward or not others)
+            problem = make_problem(costs.topology, kind, ranks=group, forward=costs.forward or not others)
             with under(context().unlimited):
                 price = optimal_price(problem, costs.messages, TimeModel.FARTHEST_RANK)
             self._prices[kind, axis] = price

@@ -10,26 +10,26 @@ from time import monotonic
 from treadle.context import Context, Progress, context, under
 from treadle.errors import InfeasibleError
 from treadle.options.keywords import ParallelizeKeywords
-from treadle.parallelism.evaluation.retiming import Retimed
+from treadle.parallelism.evaluation.resimulation import Resimulated
 from treadle.parallelism.plan.parallel_plan import PlanClaim
 from treadle.parallelism.problem.mixing import layering_of, mixed
 from treadle.parallelism.search.branching import SearchEffort
 from treadle.parallelism.search.one_plan import MemoryShortage
 from treadle.parallelism.searching.large_costs import costs_of_any_size
 from treadle.parallelism.searching.mesh_choices import coarse_meshes
+from treadle.parallelism.searching.mesh_problem import MeshProblem, MeshResult
 from treadle.parallelism.searching.mesh_search import Look, MeshSearch, search_meshes
 from treadle.parallelism.searching.parallel_options import AUTO_TIME_LIMIT_S, DEFAULT_TIME_LIMIT_S
 from treadle.parallelism.searching.parallel_result import FabricSearch, MeshTrial, PricedPlan
 from treadle.parallelism.searching.pipeline_run import inner_mesh, search_staged
 from treadle.parallelism.searching.pipeline_search import LayoutSpace, PipelineLayout, climb
 from treadle.parallelism.searching.plan_search import OURS, PipelineForm, PlanSearch, ordered
-from treadle.parallelism.searching.posed_mesh import MeshFound, PosedMesh
-from treadle.refusal import Refusal
 from treadle.schedules.mesh import Mesh
 from treadle.topologies.topology import Topology
 from treadle.training.costs import Costs
 from treadle.training.prices.fabric_costs import FabricCosts, scheduler_named
 from treadle.training.prices.message_costs import message_costs
+from treadle.unsupported import Unsupported
 
 _MOST_FLAT = 256
 """Ranks on which every mesh of one axis or two is looked at."""
@@ -165,7 +165,7 @@ class FabricRun:
         row = replace(best.best, plan=replace(best.best.plan, claim=claim))
         return replace(best, best=row, bound_s=bound_s, meshes=trials)
 
-    def _of_layout(self, layout: PipelineLayout, look: Look[MeshFound], plans: PlanSearch) -> FabricSearch:
+    def _of_layout(self, layout: PipelineLayout, look: Look[MeshResult], plans: PlanSearch) -> FabricSearch:
         """Return the best plan in a layout."""
         costs = self.costs(layout.mesh)
         effort = SearchEffort(gap=plans.request.gap, n_parts=_MOST_LAYOUT_PARTS)
@@ -174,7 +174,7 @@ class FabricRun:
         )
         claim = PlanClaim(best.estimate_s, bound_s, best.memory_bytes, plans.request.overlap.value)
         best = replace(best, plan=replace(best.plan, claim=claim))
-        again = plans.retimed(best.plan, found.posed.costs)
+        again = plans.resimulated(best.plan, found.posed.costs)
         # of stages nothing is proved again
         checked_s = max(plans.checked_bound(found), 0.0) if layout.form.stages == 1 else 0.0
         return self._search_of(best, named, bound_s, checked_s, (), found, again)
@@ -186,11 +186,11 @@ class FabricRun:
         bound_s: float,
         checked_s: float,
         trials: tuple[MeshTrial, ...],
-        found: MeshFound,
-        again: Retimed | Refusal | None = None,
+        found: MeshResult,
+        again: Resimulated | Unsupported | None = None,
     ) -> FabricSearch:
         if again is None:
-            again = self.plans.retimed(best.plan, found.posed.costs)
+            again = self.plans.resimulated(best.plan, found.posed.costs)
         late, mesh, rows = found.is_late, best.plan.mesh, ordered(named)
         return FabricSearch(
             self.topology, mesh, best, rows, bound_s, checked_s, late, trials, again, found, self.costs
@@ -208,7 +208,7 @@ class FabricRun:
         with under(self.context_for(mesh)):
             found = search_meshes(
                 coarse_meshes(n_ranks, self.topology.name) if mesh is None else [mesh],
-                lambda one: self.plans.look(self.plans.pose(one, self.costs(one))),
+                lambda one: self.plans.look(self.plans.make_problem(one, self.costs(one))),
                 lambda _, look: self.plans.search(look, known=self.plans.coarser_plans(look.found.posed)),
                 gap=self.plans.request.gap,
                 refines=mesh is None,
@@ -216,12 +216,12 @@ class FabricRun:
         self._check_fit(found)
         return self._result(found)
 
-    def _check_fit(self, found: MeshSearch[MeshFound]) -> None:
+    def _check_fit(self, found: MeshSearch[MeshResult]) -> None:
         """InfeasibleError where no plan fits into memory on any mesh."""
         if isfinite(found.best.seconds):
             return
         request, shortage = self.plans.request, found.best.found.shortage
-        place = f"{self.plans.model.name} on {self.topology.name}, mesh {found.mesh.text}"
+        place = f"{self.plans.model.name} on {self.topology.name}, mesh {found.mesh.notation}"
         limit = f"{_gigabytes(request.memory_bytes)} a rank"
         if shortage is None:
             raise InfeasibleError(
@@ -230,7 +230,7 @@ class FabricRun:
             )
         raise InfeasibleError(f"{place}: no plan fits into {limit}; {_least_words(shortage)}")
 
-    def _result(self, found: MeshSearch[MeshFound]) -> FabricSearch:
+    def _result(self, found: MeshSearch[MeshResult]) -> FabricSearch:
         posed, mesh = found.best.found.posed, found.mesh
         assert found.best.found.plan is not None, "a finite time has a plan"
         problem = posed.problem
@@ -258,7 +258,7 @@ class FabricRun:
         It fits by the evaluator's count, as plans of `run` do.
         """
         with under(self.context_for(mesh)):
-            found = self.plans.search(self.plans.look(self.plans.pose(mesh, costs)))
+            found = self.plans.search(self.plans.look(self.plans.make_problem(mesh, costs)))
         if found.found.plan is None:
             return None
         posed = found.found.posed
@@ -268,7 +268,7 @@ class FabricRun:
             return None
         return self.plans.priced(OURS, posed.problem.decode(labels), self.costs(mesh))
 
-    def _named(self, posed: PosedMesh) -> list[PricedPlan]:
+    def _named(self, posed: MeshProblem) -> list[PricedPlan]:
         problem = posed.problem
         return [
             self.plans.priced(name, problem.decode(problem.tidied(plan)), posed.costs)
@@ -276,7 +276,7 @@ class FabricRun:
         ]
 
     def _fitting(
-        self, found: Look[MeshFound], mesh: Mesh, named: Sequence[PricedPlan]
+        self, found: Look[MeshResult], mesh: Mesh, named: Sequence[PricedPlan]
     ) -> tuple[tuple[int, ...], PricedPlan]:
         """The plan found; where the evaluator sees more in memory than the search, one that it lets pass.
 
@@ -303,13 +303,13 @@ class FabricRun:
             lowered -= 1.02 * (row.memory_bytes - limit)
             if lowered <= 0 or watch.is_late:
                 break
-            start = Look(inf, -inf, MeshFound(posed, None))
+            start = Look(inf, -inf, MeshResult(posed, None))
             effort = SearchEffort(gap=self.plans.request.gap, enough=proven_s)
             again = self.plans.with_memory(lowered).search(start, effort=effort)
             plan = again.found.plan
         if not known:
             raise InfeasibleError(
-                f"{self.plans.model.name} on {self.topology.name}, mesh {mesh.text}: no plan was found "
+                f"{self.plans.model.name} on {self.topology.name}, mesh {mesh.notation}: no plan was found "
                 f"that fits into {_gigabytes(limit)} a rank by the evaluator's count; use more ranks, or "
                 f"fewer tokens"
             )
@@ -317,7 +317,7 @@ class FabricRun:
         return labels, replace(row, name=OURS)
 
     def _mixed(
-        self, best: PricedPlan, posed: PosedMesh, labels: tuple[int, ...], bound_s: float
+        self, best: PricedPlan, posed: MeshProblem, labels: tuple[int, ...], bound_s: float
     ) -> tuple[PricedPlan, float, float]:
         """The best plan whose layers may differ, if that is quicker, and a bound on all of these.
 

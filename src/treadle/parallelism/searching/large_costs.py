@@ -16,11 +16,11 @@ from math import inf, prod
 import numpy as np
 
 from treadle.context import context, under
-from treadle.inputs.problem import pose
+from treadle.inputs.problem import make_problem
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.topologies.topology import Topology
-from treadle.training.costs import Costs, DerivedCosts, Seconds, Traffic, traffic_words
+from treadle.training.costs import Costs, DerivedCosts, Seconds, Traffic, format_traffic
 from treadle.training.prices.collective_prices import Price, TimeModel
 from treadle.training.prices.fabric_costs import FabricCosts
 from treadle.training.prices.schedule_prices import MOST_EXCHANGED, optimal_price
@@ -72,7 +72,7 @@ class LargeCosts(DerivedCosts):
         if self.costs.mesh.n_ranks <= MOST_EXCHANGED:
             return self.costs.slowdowns(running)
         alike = [(_GATHER if kind is CollectiveKind.ALLTOALL else kind, axes) for kind, axes in running]
-        order = sorted(range(len(alike)), key=lambda at: traffic_words(alike[at]))
+        order = sorted(range(len(alike)), key=lambda at: format_traffic(alike[at]))
         found = dict(zip(order, self.costs.slowdowns(tuple(alike[at] for at in order)), strict=True))
         return tuple(found[at] for at in range(len(alike)))
 
@@ -94,7 +94,7 @@ class LargeCosts(DerivedCosts):
         mesh = Mesh((count, size), ("block", "rank"))
         costs = self.costs
         ranks = range(count * size)
-        problem = pose(costs.topology, CollectiveKind.ALLTOALL, ranks=ranks, mesh=mesh, axes="rank")
+        problem = make_problem(costs.topology, CollectiveKind.ALLTOALL, ranks=ranks, mesh=mesh, axes="rank")
         with under(context().unlimited):
             return optimal_price(problem, costs.messages, TimeModel.FARTHEST_RANK)
 

@@ -106,7 +106,7 @@ def search_meshes(
         for mesh in meshes:
             if mesh in known or (known and context().is_late):
                 continue
-            context().announce(f"mesh {mesh.text}")
+            context().announce(f"mesh {mesh.notation}")
             try:
                 known[mesh] = look(mesh)
                 new.append(mesh)
@@ -117,7 +117,7 @@ def search_meshes(
             if context().is_late and isfinite(least):
                 break
             if known[mesh].bound_s < least * (1 - gap):
-                context().announce(f"mesh {mesh.text}")
+                context().announce(f"mesh {mesh.notation}")
                 known[mesh] = search(mesh, known[mesh])
                 searched.add(mesh)
         return min(known, key=merit, default=None)

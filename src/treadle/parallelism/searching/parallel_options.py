@@ -122,7 +122,7 @@ def as_overlap(asked: str) -> Overlap:
     return Overlap(known_name("overlap", asked, [one.value for one in Overlap]))
 
 
-def read_pins(texts: Sequence[str]) -> dict[str, str]:
+def read_constraints(texts: Sequence[str]) -> dict[str, str]:
     """Pins as they are typed, ``wq=k:1/h:0``: a parameter as it is stored, or what an operator makes.
 
     Raises
@@ -133,7 +133,7 @@ def read_pins(texts: Sequence[str]) -> dict[str, str]:
     Examples
     --------
     >>> from treadle import planning
-    >>> planning.read_pins(["wq=k:1/h:0", "query=whole"])
+    >>> planning.read_constraints(["wq=k:1/h:0", "query=whole"])
     {'wq': 'k:1/h:0', 'query': 'whole'}
     """
     found: dict[str, str] = {}

@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from treadle.brief import brief
-from treadle.parallelism.evaluation.retiming import Retimed
+from treadle.format_choice import format_choice
+from treadle.parallelism.evaluation.resimulation import Resimulated
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
+from treadle.parallelism.searching.mesh_problem import MeshResult
 from treadle.parallelism.searching.parallel_options import ParallelRequest
-from treadle.parallelism.searching.posed_mesh import MeshFound
-from treadle.refusal import Refusal
 from treadle.schedules.mesh import Mesh
 from treadle.tabular import Cell, Tabular, plain_row
-from treadle.told_by import told_by
 from treadle.topologies.topology import Topology
 from treadle.training.costs import Costs
+from treadle.unsupported import Unsupported
 
 
 @brief("name", "seconds", "memory_bytes")
@@ -93,7 +93,7 @@ class MeshTrial:
     interleave: int = 1
 
 
-@brief("fabric", "mesh.text", "gap")
+@brief("fabric", "mesh.notation", "gap")
 @dataclass(frozen=True)
 class FabricSearch:
     """The search on one fabric.
@@ -116,7 +116,7 @@ class FabricSearch:
     meshes : tuple of MeshTrial
     retimed : Retimed or Refusal
         The nearest named layout in the simulator of `train`, or why there is none.
-    found : MeshFound
+    found : MeshResult
         Problem and states, for those who ask what else there was.
     costs_on : callable
         Costs of the fabric on a mesh.
@@ -141,8 +141,8 @@ class FabricSearch:
     checked_bound_s: float
     is_late: bool
     meshes: tuple[MeshTrial, ...]
-    retimed: Retimed | Refusal
-    found: MeshFound
+    retimed: Resimulated | Unsupported
+    found: MeshResult
     costs_on: Callable[[Mesh], Costs]
 
     @property
@@ -179,7 +179,7 @@ class FabricMatrix:
     isolated_s: tuple[float | None, ...]
 
 
-@told_by("treadle.render.parallelism:parallelize_rows")
+@format_choice("treadle.render.parallelism:parallelize_rows")
 @dataclass(frozen=True)
 class ParallelizeResult(Tabular):
     """The best plan on each fabric, beside named ones.
@@ -233,7 +233,7 @@ class ParallelizeResult(Tabular):
             plain_row(
                 {
                     "fabric": search.fabric,
-                    "mesh": row.plan.mesh.text,
+                    "mesh": row.plan.mesh.notation,
                     "plan": row.name,
                     "step_s": row.seconds,
                     "compute_s": row.compute_s,

@@ -22,10 +22,10 @@ from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate, toge
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
 from treadle.parallelism.search.branching import SearchEffort
 from treadle.parallelism.search.minimax import step_time
+from treadle.parallelism.searching.mesh_problem import MeshResult
 from treadle.parallelism.searching.mesh_search import Look
 from treadle.parallelism.searching.parallel_result import PricedPlan
 from treadle.parallelism.searching.plan_search import OURS, STAGES, PipelineForm, PlanSearch
-from treadle.parallelism.searching.posed_mesh import MeshFound
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import Costs
 from treadle.units import format_size
@@ -44,7 +44,7 @@ def inner_mesh(mesh: Mesh) -> Mesh:
     """
     pairs = [pair for pair in zip(mesh.axis_names, mesh.shape, strict=True) if pair[0] != STAGES]
     if not pairs:
-        raise FormatError(f"mesh {mesh.text}: stages only; expected another axis, as {STAGES}=4,0=1")
+        raise FormatError(f"mesh {mesh.notation}: stages only; expected another axis, as {STAGES}=4,0=1")
     return Mesh(tuple(size for _, size in pairs), tuple(name for name, _ in pairs))
 
 
@@ -67,7 +67,7 @@ def staged(
     batches = form.micro_batches
     kappa = plans.numbers.kappa
     seconds = {
-        one.part: together_s(one.serial_s(batches), one.beside_s(batches), kappa) for one in found.parts
+        one.part: together_s(one.serial_s(batches), one.overlapped_s(batches), kappa) for one in found.parts
     }
     by_layer = [seconds[model.parts[at].name] for at in model.order]
     cut = best_cut(by_layer, n_pieces)
@@ -84,10 +84,10 @@ def search_staged(
     mesh: Mesh,
     costs: Costs,
     form: PipelineForm,
-    look: Look[MeshFound],
+    look: Look[MeshResult],
     *,
     effort: SearchEffort | None = None,
-) -> tuple[PricedPlan, list[PricedPlan], MeshFound, float]:
+) -> tuple[PricedPlan, list[PricedPlan], MeshResult, float]:
     """Return the best plan in stages, presets, what was searched, and a bound.
 
     Parameters
@@ -145,7 +145,7 @@ def search_staged(
     if not fitting:
         least = min(one.peak_bytes for one in tried.values())
         raise InfeasibleError(
-            f"{plans.model.name}, mesh {mesh.text}, {form.micro_batches} micro-batches: no plan was found "
+            f"{plans.model.name}, mesh {mesh.notation}, {form.micro_batches} micro-batches: no plan was found "
             f"that fits into {format_size(int(request.memory_bytes))} a rank; the least is "
             f"{format_size(least)}"
         )
@@ -162,7 +162,7 @@ def search_staged(
     return (
         replace(rows[best], name=OURS),
         [row for labels, row in rows.items() if labels in names],
-        MeshFound(posed, best, is_late=is_late),
+        MeshResult(posed, best, is_late=is_late),
         min(bound_s, rows[best].estimate_s),
     )
 

@@ -17,10 +17,10 @@ from treadle.context import context
 from treadle.errors import InfeasibleError
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.search.branching import SearchEffort
+from treadle.parallelism.searching.mesh_problem import MeshResult
 from treadle.parallelism.searching.mesh_search import Look
 from treadle.parallelism.searching.pipeline_run import scaled
 from treadle.parallelism.searching.plan_search import STAGES, PipelineForm, PlanSearch
-from treadle.parallelism.searching.posed_mesh import MeshFound
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import Costs
 
@@ -153,7 +153,7 @@ def climb(
     plans_of: Callable[[PipelineForm], PlanSearch],
     costs_of: Callable[[Mesh], Costs],
     inner_mesh: Callable[[Mesh], Mesh],
-) -> dict[PipelineLayout, Look[MeshFound]]:
+) -> dict[PipelineLayout, Look[MeshResult]]:
     """Return looks at layouts, among them one from which no neighbour promises a shorter step.
 
     Raises
@@ -161,17 +161,17 @@ def climb(
     InfeasibleError
         If there is no layout, or ranks of groups do not reach each other in any.
     """
-    known: dict[PipelineLayout, Look[MeshFound]] = {}
+    known: dict[PipelineLayout, Look[MeshResult]] = {}
     refused = InfeasibleError(f"{space.sequences} sequences: no pipeline divides them into micro-batches")
 
     def look(one: PipelineLayout) -> None:
         nonlocal refused
         if one in known or (known and context().is_late):
             return
-        context().announce(f"mesh {one.mesh.text}, {one.form.micro_batches} micro-batches")
+        context().announce(f"mesh {one.mesh.notation}, {one.form.micro_batches} micro-batches")
         plans = plans_of(one.form)
         try:
-            found = plans.look(plans.pose(inner_mesh(one.mesh), costs_of(one.mesh), one.form))
+            found = plans.look(plans.make_problem(inner_mesh(one.mesh), costs_of(one.mesh), one.form))
         except InfeasibleError as error:
             refused = error
             return

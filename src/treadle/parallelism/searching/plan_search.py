@@ -10,16 +10,16 @@ from treadle.context import context, under
 from treadle.errors import FormatError, ScheduleError
 from treadle.parallelism.evaluation.bound_check import checked_bound, checked_mixture, checked_proof
 from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate
-from treadle.parallelism.evaluation.passages import Passages
 from treadle.parallelism.evaluation.plan_timeline import plan_timeline
-from treadle.parallelism.evaluation.retiming import Retimed, retimed
-from treadle.parallelism.explaining.state_words import found_tensors, letters_of, read_state
+from treadle.parallelism.evaluation.reshardings import Reshardings
+from treadle.parallelism.evaluation.resimulation import Resimulated, resimulate
+from treadle.parallelism.explaining.state_format import dims_of, matching_tensors, read_state
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.problem.assembly import ParameterBytes
 from treadle.parallelism.problem.refining import JoinedCosts, refined
-from treadle.parallelism.problem.search_problem import SearchProblem, pose
-from treadle.parallelism.search.bound_witness import ProofStep, bound_witness, proof_steps
+from treadle.parallelism.problem.search_problem import SearchProblem, make_problem
+from treadle.parallelism.search.bound_certificate import ProofStep, bound_certificate, proof_steps
 from treadle.parallelism.search.branching import NAMED_EFFORT, Incumbent, SearchEffort, minimise
 from treadle.parallelism.search.factor_graph import FactorGraph
 from treadle.parallelism.search.layer_columns import Layering, priced
@@ -28,15 +28,15 @@ from treadle.parallelism.search.mixed_layers import MixedLayers
 from treadle.parallelism.search.one_plan import MemoryShortage, fastest_plan, least_persistent
 from treadle.parallelism.search.slices import Domains, consistent
 from treadle.parallelism.searching.mesh_choices import joined_meshes
+from treadle.parallelism.searching.mesh_problem import MeshProblem, MeshResult
 from treadle.parallelism.searching.mesh_search import Look
 from treadle.parallelism.searching.parallel_options import ParallelRequest
 from treadle.parallelism.searching.parallel_result import PricedPlan
-from treadle.parallelism.searching.posed_mesh import MeshFound, PosedMesh
 from treadle.parallelism.state.sharding import axis_sizes
-from treadle.refusal import Refusal
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import Costs
 from treadle.training.models.training_model import TrainingModel
+from treadle.unsupported import Unsupported
 
 OURS = "treadle"
 STAGES = "pp"
@@ -86,13 +86,13 @@ class PlanSearch:
     ) -> None:
         self.model, self.request, self.layers = model, request, layers
         self.numbers = request.numbers
-        self._passages: dict[tuple[int, Mesh], tuple[Costs, Passages]] = {}
+        self._passages: dict[tuple[int, Mesh], tuple[Costs, Reshardings]] = {}
 
     def with_memory(self, memory_bytes: float) -> PlanSearch:
         """The same under another limit."""
         return PlanSearch(self.model, replace(self.request, memory_bytes=memory_bytes), self.layers)
 
-    def pose(self, mesh: Mesh, costs: Costs, form: PipelineForm = ONE_PASS) -> PosedMesh:
+    def make_problem(self, mesh: Mesh, costs: Costs, form: PipelineForm = ONE_PASS) -> MeshProblem:
         """The problem on a mesh, or on that of a pipeline's stage.
 
         Raises
@@ -109,27 +109,27 @@ class PlanSearch:
             form.micro_batches,
             form.stages,
         )
-        problem = pose(
+        problem = make_problem(
             self.model, mesh, costs, self.request.times, parameters=parameters, kappa=numbers.kappa
         )
-        return PosedMesh(problem, costs, self.named_plans(problem), self._within(problem))
+        return MeshProblem(problem, costs, self.presets(problem), self._within(problem))
 
-    def look(self, posed: PosedMesh) -> Look[MeshFound]:
+    def look(self, posed: MeshProblem) -> Look[MeshResult]:
         """The best named plan that fits, and the first bound."""
         graph = posed.problem.graph
         aim = self._aim(graph)
         effort = SearchEffort(gap=self.request.gap, n_parts=1, first_solves=_FIRST_SOLVES)
         with under(context().unlimited):  # each mesh has a look at least
             found = minimise(graph, aim, within=posed.within, named=self.allowed(posed), effort=effort)
-        return Look(found.value, found.bound, MeshFound(posed, found.plan, proof=found))
+        return Look(found.value, found.bound, MeshResult(posed, found.plan, proof=found))
 
     def search(
         self,
-        before: Look[MeshFound],
+        before: Look[MeshResult],
         *,
         known: Iterable[tuple[int, ...]] = (),
         effort: SearchEffort | None = None,
-    ) -> Look[MeshFound]:
+    ) -> Look[MeshResult]:
         """The best plan, until the gap is proven, one is found that is quick enough, or time is up.
 
         Parameters
@@ -156,13 +156,13 @@ class PlanSearch:
             effort=SearchEffort(gap=self.request.gap) if effort is None else effort,
         )
         if isinstance(found, MemoryShortage):
-            return Look(inf, inf, MeshFound(posed, None, found))
+            return Look(inf, inf, MeshResult(posed, None, found))
         bound = max(found.bound, min(before.bound_s, found.value))
         late = context().is_late and bound < found.value * (1 - self.request.gap)
         proof = found if found.bound >= bound else before.found.proof
-        return Look(found.value, bound, MeshFound(posed, found.plan, is_late=late, proof=proof))
+        return Look(found.value, bound, MeshResult(posed, found.plan, is_late=late, proof=proof))
 
-    def coarser_plans(self, posed: PosedMesh) -> list[tuple[int, ...]]:
+    def coarser_plans(self, posed: MeshProblem) -> list[tuple[int, ...]]:
         """Of a mesh of three axes or more, plans that are the best known on two, neighbouring axes joined.
 
         A search over few states finds what one over many would take long to meet. What is pinned speaks of
@@ -170,7 +170,7 @@ class PlanSearch:
         """
         found = []
         for mesh, parts in joined_meshes(posed.problem.mesh) if not self.request.pins else ():
-            coarse = self.pose(mesh, JoinedCosts(posed.costs, parts))
+            coarse = self.make_problem(mesh, JoinedCosts(posed.costs, parts))
             effort = SearchEffort(gap=self.request.gap, n_parts=_MOST_COARSE_PARTS)
             plan = self.search(self.look(coarse), effort=effort).found.plan
             if plan is not None:
@@ -183,7 +183,7 @@ class PlanSearch:
     def estimated(self, plan: ParallelPlan, costs: Costs) -> Evaluation:
         """Return what the evaluator says of a plan."""
         key = id(costs), plan.mesh  # costs are kept, so that no others take their place
-        _, passages = self._passages.setdefault(key, (costs, Passages(plan.sizes, costs)))
+        _, passages = self._passages.setdefault(key, (costs, Reshardings(plan.sizes, costs)))
         overlap = self.request.overlap.value
         return evaluate(plan, self.model, costs, self.numbers, overlap=overlap, passages=passages)
 
@@ -209,12 +209,12 @@ class PlanSearch:
             found.peak_bytes <= self.request.memory_bytes,
         )
 
-    def checked_bound(self, found: MeshFound) -> float:
+    def checked_bound(self, found: MeshResult) -> float:
         """What the evaluator's own pass proves over the whole problem, or over the search's boxes."""
         graph, proof = found.posed.problem.graph, found.proof
         overlap, most = self.request.overlap, self.request.memory_bytes
         known = [] if found.plan is None else [found.plan]
-        witness = bound_witness(
+        witness = bound_certificate(
             graph, memory_bytes=most, overlap=overlap, known=known, n_solves=_FIRST_SOLVES
         )
         if witness is None:
@@ -259,13 +259,13 @@ class PlanSearch:
             memory_bytes=request.memory_bytes,
         )
 
-    def retimed(self, plan: ParallelPlan, costs: Costs) -> Retimed | Refusal:
+    def resimulated(self, plan: ParallelPlan, costs: Costs) -> Resimulated | Unsupported:
         """A step of the named layout that a plan comes nearest to, in the simulator of `train`."""
         if self.layers is None:
-            return Refusal("a captured graph has no table of layers")
-        return retimed(plan, self.model, self.layers, costs, self.request.times)
+            return Unsupported("a captured graph has no table of layers")
+        return resimulate(plan, self.model, self.layers, costs, self.request.times)
 
-    def named_plans(self, problem: SearchProblem) -> dict[str, tuple[int, ...]]:
+    def presets(self, problem: SearchProblem) -> dict[str, tuple[int, ...]]:
         """Of each the best way to do what it leaves open; of those that do not fit the quickest."""
         graph, found = problem.graph, dict[str, tuple[int, ...]]()
         for name, domains in problem.named().items():
@@ -279,7 +279,7 @@ class PlanSearch:
                     break
         return found
 
-    def allowed(self, posed: PosedMesh) -> list[tuple[int, ...]]:
+    def allowed(self, posed: MeshProblem) -> list[tuple[int, ...]]:
         """Named plans that keep to the pins."""
         return [
             plan
@@ -292,13 +292,13 @@ class PlanSearch:
         axes, parts = tuple(axis_sizes(problem.mesh)), {part.name: part for part in self.model.parts}
         pins = {}
         for name, text in self.request.pins.items():
-            for part, tensor in found_tensors(self.model, name):
+            for part, tensor in matching_tensors(self.model, name):
                 node = parts[part].graph.nodes[tensor.node]
-                letters = letters_of(parts[part], tensor)
+                letters = dims_of(parts[part], tensor)
                 state = read_state(text, letters, axes, place=f"--pin {name}")
                 pins[f"{part}/{node.path or parts[part].graph.spelled(tensor)}"] = str(state)
         try:
-            found = consistent(problem.graph, problem.pinned(pins))
+            found = consistent(problem.graph, problem.constrained(pins))
         except ScheduleError as error:
             raise FormatError(f"--pin: {error}") from None
         if found is None:

@@ -121,7 +121,7 @@ def seconds_between(
         place.local_shape(shape, sizes)
     arrays = move_arrays(tuple(sizes.items()), len(shape))
     bases = (place.base if isinstance(place, Mixed) else place for place in arrays.places)
-    fits = np.array([base.refusal(shape, sizes) is None for base in bases])
+    fits = np.array([base.unsupported(shape, sizes) is None for base in bases])
     used = fits[arrays.tails] & fits[arrays.heads]
     tails, heads, price = arrays.tails[used], arrays.heads[used], arrays.price[used]
     whole, seconds = prod(shape) * element_bytes, np.zeros(len(arrays.collectives))

@@ -18,8 +18,8 @@ from itertools import chain
 from math import prod
 
 from treadle.errors import ScheduleError
-from treadle.refusal import Refusal
 from treadle.schedules.mesh import Mesh
+from treadle.unsupported import Unsupported
 
 
 def axis_sizes(mesh: Mesh) -> dict[str, int]:
@@ -73,7 +73,7 @@ class Sharding:
         """Axes that shard a dimension, by dimension."""
         return tuple(chain.from_iterable(self.dims))
 
-    def refusal(self, shape: tuple[int, ...], sizes: Mapping[str, int]) -> Refusal | None:
+    def unsupported(self, shape: tuple[int, ...], sizes: Mapping[str, int]) -> Unsupported | None:
         """Why a tensor of this shape cannot lie so; None if it can.
 
         Parameters
@@ -84,14 +84,16 @@ class Sharding:
             As by `axis_sizes`.
         """
         if len(shape) != len(self.dims):
-            return Refusal(f"{len(self.dims)} dimensions in the state, {len(shape)} in the tensor")
+            return Unsupported(f"{len(self.dims)} dimensions in the state, {len(shape)} in the tensor")
         for axis in (*self.axes, *sorted(self.partial)):
             if axis not in sizes:
-                return Refusal(f"no axis {axis[:40]!r} of at least 2 ranks; there are {', '.join(sizes)}")
+                return Unsupported(f"no axis {axis[:40]!r} of at least 2 ranks; there are {', '.join(sizes)}")
         for place, (size, axes) in enumerate(zip(shape, self.dims, strict=True)):
             n_shards = prod(sizes[axis] for axis in axes)
             if size % n_shards:
-                return Refusal(f"dimension {place} of {size} over {n_shards} ranks; expected equal shards")
+                return Unsupported(
+                    f"dimension {place} of {size} over {n_shards} ranks; expected equal shards"
+                )
         return None
 
     def local_shape(self, shape: tuple[int, ...], sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -102,7 +104,7 @@ class Sharding:
         ScheduleError
             If the tensor cannot lie so (`refusal`).
         """
-        refusal = self.refusal(shape, sizes)
+        refusal = self.unsupported(shape, sizes)
         if refusal:
             raise ScheduleError(f"sharding {self}: {refusal}")
         return tuple(

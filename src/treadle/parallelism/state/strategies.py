@@ -69,7 +69,7 @@ class Operator:
                 raise ScheduleError(f"operator {self.kind}: a letter stands twice in {letters!r}")
 
     @property
-    def letters(self) -> tuple[Letter, ...]:
+    def dims(self) -> tuple[Letter, ...]:
         """All of its letters, each once, in the order in which they come."""
         return tuple(dict.fromkeys(chain.from_iterable((*self.inputs, *self.outputs))))
 
@@ -91,7 +91,7 @@ class Choice:
     divides: bool = True
 
     @property
-    def letters(self) -> frozenset[Letter]:
+    def dims(self) -> frozenset[Letter]:
         """Letters that are cut."""
         return frozenset((*self.inputs, *self.outputs)) - {PARTIAL, WHOLE}
 
@@ -116,7 +116,7 @@ def _by_summands(operator: Operator, linear: tuple[tuple[int, ...], ...]) -> Ite
 
 def _any_letter(operator: Operator) -> Iterator[Choice]:
     """Letters of all outputs; those that an output lacks where they are summed over."""
-    for letter in operator.letters:
+    for letter in operator.dims:
         if operator.summed or all(letter in letters for letters in operator.outputs):
             yield cut_by(operator, letter)
     yield from _by_summands(operator, operator.linear)
@@ -124,7 +124,7 @@ def _any_letter(operator: Operator) -> Iterator[Choice]:
 
 def _einsum(operator: Operator) -> Iterator[Choice]:
     """Batch, row, column and contraction are all letters; linear in each factor by itself."""
-    for letter in operator.letters:
+    for letter in operator.dims:
         yield cut_by(operator, letter)
     yield from _by_summands(operator, tuple((at,) for at in range(len(operator.inputs))))
 
@@ -147,14 +147,14 @@ def _attention(operator: Operator) -> Iterator[Choice]:
 
 def _gather(operator: Operator) -> Iterator[Choice]:
     """Rows of a table (first input) by index: a cut table gives zeros for the rows of others."""
-    for letter in operator.letters:
+    for letter in operator.dims:
         yield cut_by(operator, letter)
     yield from _by_summands(operator, operator.linear or ((0,),))
 
 
 def _scatter(operator: Operator) -> Iterator[Choice]:
     """The gradient of `_gather`: (index, rows) to a table; ranks add their rows, or those of their part."""
-    for letter in operator.letters:
+    for letter in operator.dims:
         yield cut_by(operator, letter)
     yield from _by_summands(operator, operator.linear or ((1,),))
 

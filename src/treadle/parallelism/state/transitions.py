@@ -148,7 +148,7 @@ class Transitions:
     def _holds(self, place: Place) -> bool:
         sharding = place.base if isinstance(place, Mixed) else place
         if sharding not in self._fits:
-            self._fits[sharding] = sharding.refusal(self.shape, self.sizes) is None
+            self._fits[sharding] = sharding.unsupported(self.shape, self.sizes) is None
         return self._fits[sharding]
 
     def _size(self, place: Place, move: Move) -> int:

@@ -17,9 +17,9 @@ from math import lcm
 import numpy as np
 
 from treadle.arrays import offsets_of
+from treadle.program.foreign.physical_paths import Links, PhysicalPaths
 from treadle.program.foreign.switch_names import SwitchNames, find_switches
 from treadle.program.foreign.traffic import Traffic, Way
-from treadle.program.foreign.ways import Links, PhysicalWays
 from treadle.program.program import OperationKind, Program
 from treadle.schedules.collective import Collective
 from treadle.spelling import counted
@@ -52,7 +52,7 @@ class Placement:
     notes: tuple[str, ...]
 
 
-def place_messages(
+def route_messages(
     topology: Topology,
     collective: Collective,
     messages: Sequence[_Message],
@@ -68,7 +68,7 @@ def place_messages(
     places : mapping of (sender, names, receiver) to str, optional
         Of ways that have to be those that are named: where the file names them.
     """
-    ways = PhysicalWays(topology, collective)
+    ways = PhysicalPaths(topology, collective)
     named = {(sender, way, receiver) for sender, receiver, way, _ in messages}
     switches = find_switches(topology, collective, named)
     if places is not None and (wrong := tuple(_no_ways(topology, ways, switches, places))):
@@ -90,7 +90,7 @@ def place_messages(
     return Placement(placed, faults, tuple(_notes(topology, ways, switches, choices)))
 
 
-def place_program(
+def route_program(
     topology: Topology, collective: Collective, traffic: Traffic
 ) -> tuple[Program | None, Placement]:
     """A program with the paths of its sends; None where some send has none."""
@@ -102,7 +102,7 @@ def place_program(
         (int(ranks[send]), int(program.peer[send]), traffic.ways.get(send, ()), int(program.count[send]))
         for send in order.tolist()
     ]
-    placement = place_messages(topology, collective, messages)
+    placement = route_messages(topology, collective, messages)
     if placement.faults:
         return None, placement
     numbers: dict[Links, int] = {}
@@ -121,7 +121,7 @@ def place_program(
 
 
 def _no_ways(
-    topology: Topology, ways: PhysicalWays, switches: SwitchNames, places: Mapping[_Named, str]
+    topology: Topology, ways: PhysicalPaths, switches: SwitchNames, places: Mapping[_Named, str]
 ) -> Iterator[str]:
     """Named ways that the fabric has not; of a strange name, and of names that mean nothing, the first."""
     told: set[str] = set()
@@ -141,7 +141,7 @@ def _no_ways(
             yield f"{where} goes through {through[:120]}, and {topology.name} has not all of its links"
 
 
-def _along(ways: PhysicalWays, switches: SwitchNames, key: _Named) -> tuple[Links, ...]:
+def _along(ways: PhysicalPaths, switches: SwitchNames, key: _Named) -> tuple[Links, ...]:
     """The ways over the switches that are named."""
     sender, way, receiver = key
     # two names may mean one switch
@@ -150,7 +150,7 @@ def _along(ways: PhysicalWays, switches: SwitchNames, key: _Named) -> tuple[Link
 
 
 def _choices(
-    ways: PhysicalWays, switches: SwitchNames, sender: int, way: Way, receiver: int
+    ways: PhysicalPaths, switches: SwitchNames, sender: int, way: Way, receiver: int
 ) -> tuple[Links, ...]:
     """The ways that a message may take."""
     if way and switches.nodes and (found := _along(ways, switches, (sender, way, receiver))):
@@ -198,7 +198,7 @@ def _dealt_out(
 
 def _notes(
     topology: Topology,
-    ways: PhysicalWays,
+    ways: PhysicalPaths,
     switches: SwitchNames,
     choices: dict[_Named, tuple[Links, ...]],
 ) -> Iterable[str]:

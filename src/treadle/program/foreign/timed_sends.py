@@ -54,7 +54,7 @@ class SendsFrame:
     shard_offset: Sequence[int]
     root: int = -1
 
-    def homes(self) -> list[tuple[int, int, int]]:
+    def stationary(self) -> list[tuple[int, int, int]]:
         """(rank, first chunk, past the last) of all that ranks have in both INPUT and OUTPUT and keep."""
         if self.kind is CollectiveKind.ALLGATHER:
             ranks: Iterable[tuple[int, int]] = ((rank, rank) for rank in range(self.n_ranks))
@@ -88,7 +88,7 @@ def program_of_sends(
     ordered = sorted(sends, key=lambda send: send.time)
     for step, (_, group) in enumerate(groupby(ordered, key=lambda send: send.time)):
         builder.add(step, list(group))
-    builder.keep_own()
+    builder.hold_own()
     program = program_from_operations(
         frame.kind,
         builder.operations,
@@ -119,9 +119,9 @@ class _Builder:
         for send in pieces:
             self._receive(step, send)
 
-    def keep_own(self) -> None:
+    def hold_own(self) -> None:
         """Copy what a rank has and keeps."""
-        for rank, first, past in self.frame.homes():
+        for rank, first, past in self.frame.stationary():
             if past > first:
                 self.operations[rank].append(Operation(OperationKind.COPY, first, past - first))
 

@@ -10,7 +10,7 @@ import numpy as np
 from treadle.arrays import Int64Array, offsets_of, positions_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.program.program import MAX_CHUNKS, Program
-from treadle.program.steps.step_pieces import Holdings, Moves, moves_of
+from treadle.program.steps.step_chunks import Holdings, Moves, moves_of
 from treadle.program.steps.step_program import Frame, assemble
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
@@ -179,7 +179,7 @@ def _through_forwarders(sends: Steps, moves: Moves, n_ranks: int) -> tuple[Moves
     Only ranks have places for chunks. A chunk that a forwarder would keep for some steps is sent when the
     forwarder would get it.
     """
-    ways = [tuple(sends.way(number).tolist()) for number in range(sends.n_ways)]
+    ways = [tuple(sends.path(number).tolist()) for number in range(sends.n_paths)]
     if len(moves) == 0 or int(moves.receiver.max()) < n_ranks:
         return (replace(moves, path=-1 - moves.path), ways) if ways else (moves, [])
     row = moves.part(np.lexsort((moves.step, moves.piece)))

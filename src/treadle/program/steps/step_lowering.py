@@ -11,11 +11,11 @@ import numpy as np
 from treadle.arrays import Int64Array, positions_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.program.program import MAX_CHUNKS, Program
-from treadle.program.steps.step_pieces import Holdings, Moves, moves_of, useful
+from treadle.program.steps.step_chunks import Holdings, Moves, moves_of, useful
 from treadle.program.steps.step_program import Frame, assemble
-from treadle.program.trees.send_order import places_within
+from treadle.program.trees.send_order import positions_within
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
-from treadle.schedules.steps.steps import Steps, StepSchedule, WayKind
+from treadle.schedules.steps.steps import PathKind, Steps, StepSchedule
 from treadle.topologies.topology import Topology
 
 # Whose turn it is at the first rank that a way passes, so that messages seldom meet there
@@ -44,7 +44,7 @@ def relay_turns(topology: Topology, paths: Sequence[Sequence[int]]) -> Int64Arra
     first, second = (np.array([paths[row][place] for row in rows.tolist()]) for place in (0, 1))
     passed = topology.heads[first]
     degree = np.bincount(topology.tails, minlength=topology.n_nodes)[passed]
-    comes, goes = (places_within(nodes, [nodes]) for nodes in (topology.heads, topology.tails))
+    comes, goes = (positions_within(nodes, [nodes]) for nodes in (topology.heads, topology.tails))
     ahead = comes[first] - goes[second]
     turns[rows] = np.where(topology.is_compute[passed], ahead % degree, 0)
     return turns
@@ -71,13 +71,13 @@ def in_operations(steps: Steps, moves: Moves, n_ranks: int) -> tuple[Moves, list
     so that every rank has about as many such. The path of the others begins at the switch that copies, or
     ends at the one that adds up.
     """
-    paths = [tuple(steps.way(number).tolist()) for number in range(steps.n_ways)]
+    paths = [tuple(steps.path(number).tolist()) for number in range(steps.n_paths)]
     if not steps.has_operations:
         return moves, paths
     kinds = steps.way_kinds[moves.path]
     rows = np.flatnonzero(kinds)
     way = moves.path[rows]
-    copies = kinds[rows] == WayKind.COPY
+    copies = kinds[rows] == PathKind.COPY
     shared = steps.way_links[steps.way_offset[way] + ~copies].astype(np.int64)
     ahead = moves.receiver[rows] - moves.sender[rows]
     turn = np.where(copies, ahead, -ahead) % n_ranks
@@ -85,9 +85,9 @@ def in_operations(steps: Steps, moves: Moves, n_ranks: int) -> tuple[Moves, list
     keys = np.stack([moves.piece[rows], shared, moves.step[rows], kinds[rows]])[:, order]
     again = order[1:][(keys[:, 1:] == keys[:, :-1]).all(axis=0)]
     path = moves.path.copy()
-    path[rows[again]] += steps.n_ways
+    path[rows[again]] += steps.n_paths
     parts = [
-        links[1:] if kind == WayKind.COPY else links[:1]
+        links[1:] if kind == PathKind.COPY else links[:1]
         for links, kind in zip(paths, steps.way_kinds.tolist(), strict=True)
     ]
     return replace(moves, path=path), paths + parts
@@ -169,14 +169,14 @@ def lower_steps(
         first = place * (len(cuts) - 1) + low
         moves = moves_of(topology, steps, rank_of, first, high - low, place, channels)
         kept = moves.part(useful(steps.direction, moves, holdings))
-        if steps.has_ways:
+        if steps.has_paths:
             kept, ways = in_operations(steps, kept, collective.n_ranks)
             kept = replace(kept, path=-1 - len(paths) - kept.path)
             paths += ways
         if len(kept) or not phases:  # sums that are exchanged in full leave nothing to broadcast
             phases.append(replace(kept, step=kept.step + first_step))
         first_step += steps.n_steps
-    if schedule.has_whole_shards:
+    if schedule.has_full_shards:
         _check_direct(phases[0], holdings, in_place=in_place)
     turns = relay_turns(topology, paths)
     return assemble(frame, phases, merge=merge, longer_paths=paths, turns=turns)
@@ -196,7 +196,7 @@ def _check_fit(topology: Topology, collective: Collective, schedule: StepSchedul
     one_each = collective.kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
     for rank in range(collective.n_ranks):
         at_root = collective.root is None or rank == collective.root
-        if (homes[rank] and not at_root) or ((one_each or schedule.has_whole_shards) and homes[rank] != 1):
+        if (homes[rank] and not at_root) or ((one_each or schedule.has_full_shards) and homes[rank] != 1):
             expected = int(at_root)
             raise ScheduleError(
                 f"{schedule.kind}: rank {rank} is the home of {homes[rank]} shards, expected {expected}"
@@ -224,7 +224,7 @@ def _cut(
     ]
     cuts = np.unique(np.concatenate([[0, fine], *ends]))
     cuts //= gcd(*cuts.tolist())
-    is_whole = schedule.has_whole_shards  # all shards are the whole buffer and share its chunks
+    is_whole = schedule.has_full_shards  # all shards are the whole buffer and share its chunks
     n_chunks = int(cuts[-1]) * (1 if is_whole else len(homes))
     if n_chunks > MAX_CHUNKS:
         raise InfeasibleError(
@@ -232,7 +232,7 @@ def _cut(
             f"{MAX_CHUNKS}; use a schedule with fewer chunks per shard"
         )
     home, *twins = (
-        np.repeat(more.astype(np.int64)[order], len(cuts) - 1) for more in schedule.phases[0].all_homes
+        np.repeat(more.astype(np.int64)[order], len(cuts) - 1) for more in schedule.phases[0].all_owners
     )
     starts = np.arange(len(homes)) * (0 if is_whole else cuts[-1])
     # shards that share all chunks are counted to rank 0
@@ -250,7 +250,7 @@ def _cut(
 
 def _check_direct(moves: Moves, holdings: Holdings, *, in_place: bool) -> None:
     """Whole buffers: a rank has memory for one sum of the buffer, its own."""
-    if not bool(np.all(holdings.is_home(moves.receiver, moves.piece))):
+    if not bool(np.all(holdings.is_owner(moves.receiver, moves.piece))):
         raise InfeasibleError(
             "this allreduce sums the whole buffer towards every rank at once and passes sums on, for which "
             "programs have no memory; it can be lowered only where every rank is linked to every other"

@@ -13,7 +13,7 @@ from treadle.errors import InfeasibleError
 from treadle.program.hazards import ROW_FIELDS, Row, pair_lists, wait_lists
 from treadle.program.operation_lists import COLUMNS
 from treadle.program.program import Buffer, OperationKind, Program
-from treadle.program.steps.step_pieces import Holdings, Moves
+from treadle.program.steps.step_chunks import Holdings, Moves
 from treadle.schedules.collective import Collective, CollectiveKind
 
 
@@ -51,7 +51,7 @@ class Frame:
 
     def sums(self, rank: Int64Array, piece: Int64Array) -> Int64Array:
         """Buffer in which each rank sums each piece."""
-        has_output = self.holdings.is_home(rank, piece) | (self.kind is CollectiveKind.ALLREDUCE)
+        has_output = self.holdings.is_owner(rank, piece) | (self.kind is CollectiveKind.ALLREDUCE)
         return np.where(has_output, Buffer.OUTPUT, Buffer.SCRATCH).astype(np.int64)
 
     def stored(self, rank: Int64Array, piece: Int64Array) -> Int64Array:
@@ -189,7 +189,7 @@ def _flow(frame: Frame, moves: Moves, ranking: Int64Array, *, reduces: bool, mer
         read = np.where(has_sum, frame.sums(moves.sender, moves.piece), Buffer.INPUT)
     else:
         added = target = frame.stored(moves.receiver, moves.piece)
-        is_own = ~np.bool_(frame.kind.reduces) & frame.holdings.is_home(moves.sender, moves.piece)
+        is_own = ~np.bool_(frame.kind.reduces) & frame.holdings.is_owner(moves.sender, moves.piece)
         read = np.where(is_own, Buffer.INPUT, frame.stored(moves.sender, moves.piece))
     buffers = np.stack([read, added, target]).astype(np.int64)
     if frame.in_place and frame.kind.broadcasts:  # one name for one memory lets more moves share a message

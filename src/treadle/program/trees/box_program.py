@@ -157,11 +157,13 @@ def _is_turned_layer(layer: Layer, turn: Int64Array, size: int) -> bool:
     are counted in their order. The outermost one stays, and its trees must be the same for all children.
     """
     n_ranks = int(layer.children.max()) + 1
-    around = np.repeat(np.arange(layer.n_pieces), np.diff(layer.child_offset))
-    place = np.empty(n_ranks + layer.n_pieces, dtype=np.int64)  # of each rank, then of each piece backwards
+    around = np.repeat(np.arange(layer.n_subproblems), np.diff(layer.child_offset))
+    place = np.empty(
+        n_ranks + layer.n_subproblems, dtype=np.int64
+    )  # of each rank, then of each piece backwards
     place[layer.children] = np.arange(len(layer.children))
-    image = np.zeros(layer.n_pieces, dtype=np.int64)
-    for piece in range(layer.n_pieces - 1, -1, -1):  # the pieces inside have greater numbers
+    image = np.zeros(layer.n_subproblems, dtype=np.int64)
+    for piece in range(layer.n_subproblems - 1, -1, -1):  # the pieces inside have greater numbers
         span = slice(layer.child_offset[piece], layer.child_offset[piece + 1])
         children = layer.children[span].astype(np.int64)
         inner = children < 0

@@ -72,7 +72,7 @@ def turns_of(topology: Topology, collective: Collective) -> Turns:
     _, first, number = np.unique(label, return_index=True, return_inverse=True)
     order = positions_of(len(first), np.argsort(first))
     box = order[number.reshape(-1)]
-    return Turns(box, places_within(box, [box]))
+    return Turns(box, positions_within(box, [box]))
 
 
 def path_times(topology: Topology, path_offset: Int64Array, path_links: Int32Array) -> Int64Array:
@@ -97,7 +97,7 @@ def path_times(topology: Topology, path_offset: Int64Array, path_links: Int32Arr
     return times
 
 
-def ways_to_go(
+def remaining_hops(
     direction: Direction, tree: Tree, depth: Int64Array, times: Int64Array
 ) -> tuple[Int64Array, int]:
     """Time from the start of each path entry of a tree to the tree's end, and that of the whole tree.
@@ -131,7 +131,7 @@ def ways_to_go(
     return times + way[child], int(way[tree.root])
 
 
-def places_within(
+def positions_within(
     groups: Int64Array | Int32Array, keys: Sequence[Int64Array | Int32Array | BoolArray]
 ) -> Int64Array:
     """Place of each item in its group, ordered by keys of which the last one is the group, then as given."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
-from treadle.program.trees.send_order import path_times, ways_to_go
+from treadle.program.trees.send_order import path_times, remaining_hops
 from treadle.schedules.trees.forest import Direction, RoleEdges, Tree, Trees, TreeSchedule
 from treadle.topologies.topology import Topology
 
@@ -83,7 +83,9 @@ def all_transfers(
                 part, height = _tree_transfers(forest.direction, tree, depth, wave, start)
                 paths = np.searchsorted(used, tree.entry_path)
                 part[PATH] = n_paths + paths
-                part[TO_GO], tree_times[low:past] = ways_to_go(forest.direction, tree, depth, times[paths])
+                part[TO_GO], tree_times[low:past] = remaining_hops(
+                    forest.direction, tree, depth, times[paths]
+                )
                 part[PHASE] = phase
                 part[CHANNEL] = _channel(root, start - int(base[root]), base, channels)
                 latest[low:past] = height

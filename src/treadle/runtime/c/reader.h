@@ -1,4 +1,4 @@
-/* Reads one rank's part of a program from its text form (treadle/program/program_text.py documents it), or of
+/* Reads one rank's part of a program from its text form (treadle/program/program_format.py documents it), or of
    its group's among several.
    Every number is checked against its range, so that no later code has to trust the file. */
 #ifndef TREADLE_READER_H

@@ -16,12 +16,12 @@ from typing import Unpack
 from treadle.errors import ScheduleError
 from treadle.program.group_lists import ProgramGroups
 from treadle.program.program import Program
-from treadle.runtime.device.judged_lanes import measure_lanes
+from treadle.runtime.device.block_machine import BlockMachine, LaunchJob, aligned
+from treadle.runtime.device.block_program import BlockProgram
+from treadle.runtime.device.block_sizes import BlockLimits
+from treadle.runtime.device.checked_blocks import measure_blocks
 from treadle.runtime.device.kernel_build import build_threads
-from treadle.runtime.device.lane_machine import LaneMachine, LaunchJob, aligned
-from treadle.runtime.device.lane_program import LaneProgram
-from treadle.runtime.device.lane_sizes import LaneLimits
-from treadle.runtime.device.sized_lanes import STAGING_BYTES
+from treadle.runtime.device.sized_blocks import STAGING_BYTES
 from treadle.runtime.measured_sizes import SweepRow
 from treadle.runtime.run_options import RunKeywords, RunOptions
 from treadle.topologies.topology import Topology
@@ -29,12 +29,12 @@ from treadle.topologies.topology import Topology
 _MOST_THREADS = 4096
 
 
-class LaneThreads(LaneMachine):
+class BlockThreads(BlockMachine):
     """Lanes as threads of this process.
 
     Parameters
     ----------
-    lanes : LaneProgram
+    lanes : BlockProgram
     threads : int
         Of a block.
     limit_s : float
@@ -48,7 +48,7 @@ class LaneThreads(LaneMachine):
     """
 
     def __init__(
-        self, lanes: LaneProgram, *, threads: int = 1, limit_s: float = 60.0, flags: Sequence[str] = ()
+        self, lanes: BlockProgram, *, threads: int = 1, limit_s: float = 60.0, flags: Sequence[str] = ()
     ) -> None:
         if not 1 <= threads <= _MOST_THREADS // len(lanes.lanes):
             raise ScheduleError(
@@ -92,10 +92,10 @@ def measure_emulated(
 ) -> list[SweepRow]:
     """Make a program into lanes, prove them right, run them as threads at every size and check every element.
 
-    See `measure_lanes`; what switches do is done by the rank that asks, in all ranks' memory. ``options`` are
+    See `measure_blocks`; what switches do is done by the rank that asks, in all ranks' memory. ``options`` are
     the fields of `RunOptions`. MissingDependencyError without a C++ compiler.
     """
     asked = RunOptions(**options)
-    limits = LaneLimits(lanes=asked.lanes or 2, threads=asked.threads or 1, slice_bytes=asked.slice_bytes)
-    machine = partial(LaneThreads, threads=asked.threads or 1)
-    return measure_lanes(program, sizes, machine, asked, limits=limits, on_row=on_row, switches=switches)
+    limits = BlockLimits(lanes=asked.lanes or 2, threads=asked.threads or 1, slice_bytes=asked.slice_bytes)
+    machine = partial(BlockThreads, threads=asked.threads or 1)
+    return measure_blocks(program, sizes, machine, asked, limits=limits, on_row=on_row, switches=switches)

@@ -22,19 +22,19 @@ from itertools import pairwise
 import numpy as np
 
 from treadle.program.program import Buffer
-from treadle.runtime.device.event_places import (
+from treadle.runtime.device.block_program import (
+    BlockAction,
+    BlockProgram,
+    DeviceProtocol,
+)
+from treadle.runtime.device.event_ranges import (
     Event,
     Place,
     group_faults,
     part_exists,
-    place_of,
-    places_of,
-    user_places,
-)
-from treadle.runtime.device.lane_program import (
-    DeviceProtocol,
-    LaneAction,
-    LaneProgram,
+    range_of,
+    ranges_of,
+    user_ranges,
 )
 from treadle.schedules.collective import CollectiveKind
 
@@ -56,12 +56,12 @@ class _Held:
     divided: int = 0
 
 
-def judge_lanes(lanes: LaneProgram, *, slices: int, launches: int = LAUNCHES) -> tuple[str, ...]:
+def check_blocks(lanes: BlockProgram, *, slices: int, launches: int = LAUNCHES) -> tuple[str, ...]:
     """Follow lanes through a number of launches, in all orders at once.
 
     Parameters
     ----------
-    lanes : LaneProgram
+    lanes : BlockProgram
     slices : int
         Of every part, at least 1. More than the most slots of a message and 2 repeat what fewer do.
     launches : int
@@ -96,7 +96,7 @@ def _words(event: Event) -> str:
     return f"rank {event.rank}, launch {event.launch}, {name} of part {part}, slice {event.piece}"
 
 
-def _malformed(lanes: LaneProgram) -> list[str]:
+def _malformed(lanes: BlockProgram) -> list[str]:
     """Messages are put and taken once, by the ranks that they name; ranks wait for flags of their own."""
     put, taken = [0] * len(lanes.messages), [0] * len(lanes.messages)
     wrong: list[str] = []
@@ -112,7 +112,7 @@ def _malformed(lanes: LaneProgram) -> list[str]:
                 message = lanes.messages[operation.message]
                 taken[operation.message] += 1
                 if (message.receiver, message.part) != (lane.rank, operation.part) or (
-                    message.is_staged == (operation.action is LaneAction.AWAIT)
+                    message.is_staged == (operation.action is BlockAction.AWAIT)
                 ):
                     wrong.append(f"rank {lane.rank} takes message {operation.message} from where it is not")
             if any(lanes.flags[wait.flag].rank != lane.rank for wait in operation.waits):
@@ -122,7 +122,7 @@ def _malformed(lanes: LaneProgram) -> list[str]:
     return wrong
 
 
-def _events(lanes: LaneProgram, slices: int, launches: int) -> list[Event]:
+def _events(lanes: BlockProgram, slices: int, launches: int) -> list[Event]:
     """All events with the order within lanes and that of launches; the user's come before all of a launch."""
     n, events = lanes.program.n_ranks, list[Event]()
     last: list[list[int]] = [[] for _ in range(n)]
@@ -149,7 +149,7 @@ def _events(lanes: LaneProgram, slices: int, launches: int) -> list[Event]:
     return events
 
 
-def _join_flags(lanes: LaneProgram, events: Sequence[Event]) -> list[str]:
+def _join_flags(lanes: BlockProgram, events: Sequence[Event]) -> list[str]:
     """Add what waits for flags and LL words come after."""
     raised: dict[int, list[tuple[int, int]]] = defaultdict(list)
     entering: set[int] = set()
@@ -206,12 +206,12 @@ def _serial(events: Sequence[Event]) -> list[int]:
     return order
 
 
-def _races(lanes: LaneProgram, events: Sequence[Event], order: Sequence[int]) -> list[str]:
+def _races(lanes: BlockProgram, events: Sequence[Event], order: Sequence[int]) -> list[str]:
     """Pairs of accesses of one place, one of them a write, that no chain of waits orders."""
     clocks = np.zeros((len(events), len(lanes.lanes) + lanes.program.n_ranks), dtype=np.int32)
     slices = 1 + max(event.piece for event in events)
     users = {
-        rank: [place for _, place in user_places(lanes, rank, slices)]
+        rank: [place for _, place in user_ranges(lanes, rank, slices)]
         for rank in range(lanes.program.n_ranks)
     }
     seen_by: list[tuple[int, int]] = [(0, 0)] * len(events)
@@ -236,7 +236,7 @@ def _races(lanes: LaneProgram, events: Sequence[Event], order: Sequence[int]) ->
         reads: list[Place] = []
         writes = users[event.rank] if event.column >= len(lanes.lanes) else []
         if event.operation is not None:
-            reads, writes = places_of(lanes, event)
+            reads, writes = ranges_of(lanes, event)
         for place in reads:
             last = writer.get(place)
             if last is not None and not is_ordered(last, number) and last not in event.after_data:
@@ -256,7 +256,7 @@ def _races(lanes: LaneProgram, events: Sequence[Event], order: Sequence[int]) ->
     return wrong
 
 
-def _values(lanes: LaneProgram, events: Sequence[Event], order: Sequence[int]) -> list[str]:
+def _values(lanes: BlockProgram, events: Sequence[Event], order: Sequence[int]) -> list[str]:
     """Follow what every place holds through one order."""
     slices = 1 + max(event.piece for event in events)
     held: dict[Place, _Held] = {}
@@ -274,9 +274,9 @@ def _values(lanes: LaneProgram, events: Sequence[Event], order: Sequence[int]) -
     return wrong
 
 
-def _fill(lanes: LaneProgram, event: Event, held: dict[Place, _Held], slices: int) -> None:
+def _fill(lanes: BlockProgram, event: Event, held: dict[Place, _Held], slices: int) -> None:
     """What the user does: new input, and nothing that means anything elsewhere."""
-    places = list(user_places(lanes, event.rank, slices))
+    places = list(user_ranges(lanes, event.rank, slices))
     for _, place in places:
         held.pop(place, None)
     counts = tuple(int(rank == event.rank) for rank in range(lanes.program.n_ranks))
@@ -285,19 +285,19 @@ def _fill(lanes: LaneProgram, event: Event, held: dict[Place, _Held], slices: in
             held[place] = _Held(event.launch, place[2], place[3], counts)
 
 
-def _follow(lanes: LaneProgram, event: Event, held: dict[Place, _Held]) -> list[str]:
+def _follow(lanes: BlockProgram, event: Event, held: dict[Place, _Held]) -> list[str]:
     operation = event.operation
     assert operation is not None
-    reads, writes = places_of(lanes, event)
+    reads, writes = ranges_of(lanes, event)
     found = [held.get(place) for place in reads]
     expected = (event.launch, operation.part, event.piece)
     if any(one is None or (one.launch, one.part, one.piece) != expected for one in found):
         return [f"{_words(event)} reads what is not there, or of another launch or slice"]
     values = [one for one in found if one is not None]
-    if operation.action in (LaneAction.REDUCE, LaneAction.SUM):
+    if operation.action in (BlockAction.REDUCE, BlockAction.SUM):
         counts = tuple(map(sum, zip(*(one.counts for one in values), strict=True)))
         made = _Held(*expected, counts, max(one.divided for one in values))
-    elif operation.action is LaneAction.FINISH:
+    elif operation.action is BlockAction.FINISH:
         made = _Held(*expected, values[0].counts, values[0].divided + 1)
     elif not values:
         return []  # it only waits, or raises
@@ -308,7 +308,7 @@ def _follow(lanes: LaneProgram, event: Event, held: dict[Place, _Held]) -> list[
     return []
 
 
-def _output_violations(lanes: LaneProgram, event: Event, held: dict[Place, _Held], slices: int) -> list[str]:
+def _output_violations(lanes: BlockProgram, event: Event, held: dict[Place, _Held], slices: int) -> list[str]:
     """Places of OUTPUT that do not hold at the end of a launch what the collective's definition says."""
     program, wrong = lanes.program, []
     for part in range(len(lanes.bounds) - 1):
@@ -317,14 +317,14 @@ def _output_violations(lanes: LaneProgram, event: Event, held: dict[Place, _Held
         counts = _expected(lanes, part)
         for piece in range(slices):
             asked = _Held(event.launch - 1, part, piece, counts, int(lanes.averages))
-            if held.get(place_of(lanes, event.rank, Buffer.OUTPUT, part, piece)) != asked:
+            if held.get(range_of(lanes, event.rank, Buffer.OUTPUT, part, piece)) != asked:
                 wrong.append(
                     f"rank {event.rank} ends launch {event.launch - 1} of {program.kind} without part {part}"
                 )
     return wrong
 
 
-def _expected(lanes: LaneProgram, part: int) -> tuple[int, ...]:
+def _expected(lanes: BlockProgram, part: int) -> tuple[int, ...]:
     """How often each rank's contribution is in a part of any OUTPUT that has it."""
     program, first = lanes.program, lanes.bounds[part]
     n = program.n_ranks

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from treadle.errors import MissingDependencyError
-from treadle.runtime.mpi_build import OUTPUT, built
+from treadle.runtime.mpi_build import OUTPUT, build
 
 GPU_SOURCES = ("lanes.cpp", "gpu_host.cpp", "rank_host.cpp", "cumem_host.cpp")
 """What a library for GPUs is made of; threads need the first alone."""
@@ -141,4 +141,4 @@ def _built(found: str, words: Sequence[str], sources: Sequence[str], directory: 
     files = [kernel_directory() / name for name in SOURCES]
     command = [*words, "-o", OUTPUT, *(str(kernel_directory() / one) for one in sources)]
     what, question = "the lanes' library", "is it a C++17 compiler?"
-    return built(Path("lanes.so"), found, command, files, what, question, directory, limit_s=_COMPILE_LIMIT_S)
+    return build(Path("lanes.so"), found, command, files, what, question, directory, limit_s=_COMPILE_LIMIT_S)

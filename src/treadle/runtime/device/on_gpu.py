@@ -13,12 +13,12 @@ from typing import Unpack
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.program.group_lists import ProgramGroups
 from treadle.program.program import Program
-from treadle.runtime.device.judged_lanes import measure_lanes
+from treadle.runtime.device.block_machine import BlockMachine, LaunchJob
+from treadle.runtime.device.block_program import BlockProgram
+from treadle.runtime.device.block_sizes import BlockLimits
+from treadle.runtime.device.checked_blocks import measure_blocks
 from treadle.runtime.device.kernel_build import build_for_gpu
-from treadle.runtime.device.lane_machine import LaneMachine, LaunchJob
-from treadle.runtime.device.lane_program import LaneProgram
-from treadle.runtime.device.lane_sizes import LaneLimits
-from treadle.runtime.device.sized_lanes import STAGING_BYTES
+from treadle.runtime.device.sized_blocks import STAGING_BYTES
 from treadle.runtime.measured_sizes import SweepRow
 from treadle.runtime.run_options import RunKeywords, RunOptions
 from treadle.topologies.topology import Topology
@@ -31,12 +31,12 @@ _ROOM = 300
 """Characters of what went wrong."""
 
 
-class LaneGpu(LaneMachine):
+class BlockGpu(BlockMachine):
     """Lanes of all ranks on the first GPU; staging and flags stay there between launches.
 
     Parameters
     ----------
-    lanes : LaneProgram
+    lanes : BlockProgram
     threads : int
         Of a block, at most 512.
     limit_s : float
@@ -50,7 +50,7 @@ class LaneGpu(LaneMachine):
         If threads cannot be so many.
     """
 
-    def __init__(self, lanes: LaneProgram, *, threads: int = _THREADS, limit_s: float = _LIMIT_S) -> None:
+    def __init__(self, lanes: BlockProgram, *, threads: int = _THREADS, limit_s: float = _LIMIT_S) -> None:
         if not 1 <= threads <= _THREADS:
             raise ScheduleError(f"{threads} threads of a block on a GPU: expected 1 to {_THREADS}")
         super().__init__(lanes, threads=threads, limit_s=limit_s)
@@ -100,7 +100,7 @@ def copy_bandwidth(size: int) -> float:
     Raises
     ------
     MissingDependencyError
-        As `LaneGpu`.
+        As `BlockGpu`.
     """
     words = ctypes.create_string_buffer(_ROOM)
     seconds = _loaded().treadle_gpu_copy_seconds(size, words, _ROOM)
@@ -110,7 +110,7 @@ def copy_bandwidth(size: int) -> float:
 
 
 def gpu_name() -> str:
-    """What the first GPU calls itself; MissingDependencyError as `LaneGpu`."""
+    """What the first GPU calls itself; MissingDependencyError as `BlockGpu`."""
     words = ctypes.create_string_buffer(_ROOM)
     failed = _loaded().treadle_gpu_name(words, _ROOM)
     said = words.value.decode(errors="replace")
@@ -119,8 +119,8 @@ def gpu_name() -> str:
     return said
 
 
-def gpu_words(size: int) -> str:
-    """The first GPU, and how fast it copies so many bytes, in words; MissingDependencyError as `LaneGpu`."""
+def describe_gpu(size: int) -> str:
+    """The first GPU, and how fast it copies so many bytes, in words; MissingDependencyError as `BlockGpu`."""
     rate = copy_bandwidth(max(1, size)) / 1e9
     return f"{gpu_name()}, where a copy of {format_size(size)} reads {rate:.4g} GB/s and writes as much"
 
@@ -151,9 +151,9 @@ def measure_on_gpu(
 ) -> list[SweepRow]:
     """Make a program into lanes, prove them right, run those of all ranks on one GPU and check every element.
 
-    See `measure_lanes`; ``options`` are the fields of `RunOptions`. MissingDependencyError as `LaneGpu`.
+    See `measure_blocks`; ``options`` are the fields of `RunOptions`. MissingDependencyError as `BlockGpu`.
     """
     asked = RunOptions(**options)
-    machine = partial(LaneGpu, threads=asked.threads or _THREADS)
-    limits = LaneLimits(lanes=asked.lanes, threads=asked.threads, slice_bytes=asked.slice_bytes)
-    return measure_lanes(program, sizes, machine, asked, limits=limits, on_row=on_row, switches=switches)
+    machine = partial(BlockGpu, threads=asked.threads or _THREADS)
+    limits = BlockLimits(lanes=asked.lanes, threads=asked.threads, slice_bytes=asked.slice_bytes)
+    return measure_blocks(program, sizes, machine, asked, limits=limits, on_row=on_row, switches=switches)

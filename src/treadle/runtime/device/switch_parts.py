@@ -15,9 +15,9 @@ from itertools import pairwise
 
 from treadle.errors import ScheduleError
 from treadle.program.program import Buffer, Program
-from treadle.runtime.device.lane_parts import PartKind, PartOperation, memories_of
+from treadle.runtime.device.block_parts import PartKind, PartOperation, memories_of
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.switch_operations import lanes_of, members_at
+from treadle.schedules.in_network import inputs_of, members_at
 from treadle.topologies.topology import Topology
 from treadle.units import format_bandwidth
 
@@ -208,7 +208,7 @@ class SwitchParts:
             if tail == node and head in self._group
         ]
 
-    def check_lanes(self, lanes: int) -> None:
+    def check_blocks(self, lanes: int) -> None:
         """Refuse one block a rank where switches add up: its loads under way are too few.
 
         Raises
@@ -291,7 +291,7 @@ class _Lists:
 def _groups_of(topology: Topology, nodes: Sequence[int]) -> dict[int, tuple[int, ...]]:
     """Ranks, each a node, around each switch that copies or adds up for who asks."""
     rank_of = {node: rank for rank, node in enumerate(nodes)}
-    links = lanes_of(topology)
+    links = inputs_of(topology)
     able = (topology.multicast | topology.aggregation) & ~topology.turns_round
     found = {switch: members_at(links, switch, nodes) for switch in able.nonzero()[0].tolist()}
     return {

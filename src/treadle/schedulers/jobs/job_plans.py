@@ -13,8 +13,9 @@ from msgspec import Meta
 from treadle._version import __version__
 from treadle.context import context, under
 from treadle.errors import FormatError, ScheduleError, TreadleError
-from treadle.input_files import read_input_text
-from treadle.inputs.problem import pose, resolve_kind
+from treadle.format_choice import format_choice
+from treadle.input_files import read_input_string
+from treadle.inputs.problem import make_problem, resolve_kind
 from treadle.options.keywords import ProblemOptions
 from treadle.schedulers.solving import RejectedError
 from treadle.schedules.collective import Collective
@@ -23,7 +24,6 @@ from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.schedule import Schedule
 from treadle.schedules.transfer import transfer_collective, transfer_schedule
 from treadle.synthesis.trees.tree_budget import TreeBudget
-from treadle.told_by import told_by
 from treadle.topologies import subset
 from treadle.topologies.topology import Topology
 from treadle.typed_files import Table, read_toml
@@ -41,7 +41,7 @@ MAX_JOBS = 4096
 _WEIGHT = Meta(ge=1e-6, le=2**40, description="a number from 1e-6 to 2**40")
 
 
-@told_by("treadle.render.solving:jobs_rows")
+@format_choice("treadle.render.solving:jobs_rows")
 @dataclass(frozen=True)
 class JobsResult:
     """What jobs get that share a fabric.
@@ -105,18 +105,18 @@ class JobsResult:
 
 def plan_jobs(found: JobsResult, rates: JobRates, budget: TreeBudget) -> JobsResult:
     """Make plans that reach the rates together, and verify them."""
+    from treadle.synthesis.jobs.job_paths import exact_paths, integral_paths, paths_of
     from treadle.synthesis.jobs.job_schedules import schedule_of
-    from treadle.synthesis.jobs.whole_ways import exact_ways, ways_of, whole_ways
     from treadle.verification.jobs_check import verify_jobs
 
     fabric = found.topology
     with context().stage("schedules"):
-        ways = [ways_of(job.collective, parts) for job, parts in zip(found.jobs, rates.parts, strict=True)]
-        optimum = exact_ways(ways, rates.rates)
+        ways = [paths_of(job.collective, parts) for job, parts in zip(found.jobs, rates.parts, strict=True)]
+        optimum = exact_paths(ways, rates.rates)
         whole = (
             optimum
             if budget.exact
-            else whole_ways(ways, optimum, fabric.bandwidths.tolist(), max_trees=budget.max_trees)
+            else integral_paths(ways, optimum, fabric.bandwidths.tolist(), max_trees=budget.max_trees)
         )
         with under(context().unlimited):
             plans = tuple(
@@ -154,7 +154,7 @@ def job_rates(fabric: Topology, posed: tuple[Job, ...]) -> tuple[JobsResult, Job
 
 def _plan(fabric: Topology, job: Job, schedule: Schedule) -> Plan:
     """The plan of a job on the part of the fabric that is there for it; its algbw is what it has alone."""
-    part, own = posed_alone(fabric, job)
+    part, own = alone_problem(fabric, job)
     moved = transfer_schedule(schedule, fabric, part)
     report = verify(part, own, moved)
     if not report.is_ok or report.algbw is None:
@@ -169,7 +169,7 @@ def _plan(fabric: Topology, job: Job, schedule: Schedule) -> Plan:
     )
 
 
-def posed_alone(fabric: Topology, job: Job) -> tuple[Topology, Collective]:
+def alone_problem(fabric: Topology, job: Job) -> tuple[Topology, Collective]:
     """The part of the fabric that is there for a job, and the collective on it."""
     there = {*job.collective.ranks, *job.collective.forwarders}
     places = [place for place, node in enumerate(fabric.compute_nodes.tolist()) if node in there]
@@ -214,7 +214,7 @@ class _Job(Table, frozen=True):
             "axes": self.axes or None,
             "forward": True,
         }
-        posed = pose(topology, kind, **cast(ProblemOptions, options)).collective
+        posed = make_problem(topology, kind, **cast(ProblemOptions, options)).collective
         return posed if self.forward else replace(posed, forwarders=(), ranks_forward=False)
 
     def _amount(self) -> Fraction:
@@ -247,7 +247,7 @@ def read_jobs(path: Path | str, topology: Topology) -> tuple[Job, ...]:
         If the file cannot be read, or says something else; one line with the job's place.
     """
     source = str(path)
-    text = read_input_text(path, MAX_FILE_BYTES, expected="jobs as TOML")
+    text = read_input_string(path, MAX_FILE_BYTES, expected="jobs as TOML")
     tables = read_toml(text, _File, source=source).job
     jobs: list[Job] = []
     for number, table in enumerate(tables):

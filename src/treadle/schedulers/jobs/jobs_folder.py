@@ -13,15 +13,15 @@ from typing import Any
 from treadle.atomic import new_folder, write_bytes
 from treadle.brief import brief
 from treadle.errors import FormatError
-from treadle.input_files import parse_json, read_input_text
+from treadle.input_files import parse_json, read_input_string
 from treadle.schedulers.jobs.job_plans import JobsResult
 from treadle.schedules.collective import Collective
-from treadle.schedules.group_witness import GroupLengthWitness
+from treadle.schedules.group_certificate import GroupDualCertificate
 from treadle.schedules.jobs import Job, JobLevel
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import load_plan, save_plan
 from treadle.schedules.plan_files.manifest_values import (
-    fraction_text,
+    format_fraction,
     read_fraction,
     read_list,
     read_object,
@@ -111,17 +111,17 @@ def save_jobs(folder: Path | str, result: JobsResult) -> list[Path]:
                 {
                     "name": job.name,
                     "plan": name,
-                    "weight": fraction_text(job.weight),
-                    "rate": fraction_text(rate),
+                    "weight": format_fraction(job.weight),
+                    "rate": format_fraction(rate),
                 }
             )
         written.append(folder / FABRIC)
         save_topology(written[-1], result.topology)
         levels = [
             {
-                "rate": fraction_text(level.rate),
+                "rate": format_fraction(level.rate),
                 "limited": list(level.limited),
-                "lengths": GroupLengthWitness(level.lengths).to_json(),
+                "lengths": GroupDualCertificate(level.lengths).to_json(),
             }
             for level in result.levels
         ]
@@ -150,7 +150,7 @@ def load_jobs(folder: Path | str) -> StoredJobs:
     """
     folder = Path(folder)
     path = folder / LIST
-    values = parse_json(read_input_text(path, MAX_LIST_BYTES, expected="a list of jobs"), source=str(path))
+    values = parse_json(read_input_string(path, MAX_LIST_BYTES, expected="a list of jobs"), source=str(path))
     try:
         return _stored(folder, values)
     except FormatError as error:
@@ -216,5 +216,5 @@ def _level(value: Any, place: str) -> JobLevel:
     return JobLevel(
         read_fraction(fields["rate"], f"{place}.rate"),
         read_wholes(fields["limited"], f"{place}.limited"),
-        GroupLengthWitness.from_json(lengths).lengths,
+        GroupDualCertificate.from_json(lengths).lengths,
     )

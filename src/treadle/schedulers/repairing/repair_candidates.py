@@ -10,7 +10,7 @@ from treadle.context import Progress, start
 from treadle.errors import ScheduleError, TreadleError
 from treadle.inputs.problem import Problem
 from treadle.options.keywords import OptionKeywords
-from treadle.schedulers.solving import SolveResult, judged, solve_problem
+from treadle.schedulers.solving import SolveResult, solve_problem, verified
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan import Plan
 from treadle.simulation.simulated_plans import simulate_plan
@@ -34,7 +34,7 @@ _EXACT_TIME_LIMIT_S = 10.0
 
 
 @dataclass(frozen=True)
-class Contender:
+class Candidate:
     """What became of an algorithm.
 
     Parameters
@@ -56,7 +56,7 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Contest:
+class CandidateSet:
     """Contenders at a size.
 
     Parameters
@@ -70,7 +70,7 @@ class Contest:
 
     size_bytes: int
     old_seconds: float
-    contenders: tuple[Contender, ...]
+    contenders: tuple[Candidate, ...]
 
 
 def simulated_s(plan: Plan, size_bytes: int) -> float:
@@ -87,7 +87,7 @@ def best_for(
     *,
     time_limit_s: float | None = None,
     progress: Progress | None = None,
-) -> tuple[SolveResult, Contest]:
+) -> tuple[SolveResult, CandidateSet]:
     """The fastest plan at a size.
 
     Parameters
@@ -114,7 +114,7 @@ def best_for(
     """
     until = None if time_limit_s is None else monotonic() + time_limit_s
     made: list[tuple[float, SolveResult]] = []
-    contenders: list[Contender] = []
+    contenders: list[Candidate] = []
     for name, options in _algorithms(collective):
         label = " ".join([name, *(f"--{key} {value}" for key, value in options.items())])
         limit = _EXACT_TIME_LIMIT_S if name == EXACT else _TIME_LIMIT_S
@@ -126,16 +126,16 @@ def best_for(
                 raise ScheduleError(f"not ready within {limit:.0f} s")
             seconds = simulated_s(found.plan, size_bytes)
         except TreadleError as error:
-            contenders.append(Contender(label, reason=str(error)))
+            contenders.append(Candidate(label, reason=str(error)))
             continue
         made.append((seconds, found))
-        contenders.append(Contender(label, seconds, found.algbw))
+        contenders.append(Candidate(label, seconds, found.algbw))
     if not made:
         reasons = "; ".join(f"{one.algorithm}: {one.reason}" for one in contenders)
         raise ScheduleError(f"{fabric.name}: no algorithm serves what is left: {reasons}")
     _, best = min(made, key=lambda one: one[0])
     ranking = sorted(contenders, key=lambda one: (one.seconds is None, one.seconds or 0.0))
-    contest = Contest(size_bytes, simulated_s(old, size_bytes), tuple(ranking))
+    contest = CandidateSet(size_bytes, simulated_s(old, size_bytes), tuple(ranking))
     return _with_least_bound(best, [one for _, one in made], size_bytes), contest
 
 
@@ -158,7 +158,7 @@ def _with_least_bound(best: SolveResult, made: list[SolveResult], size_bytes: in
     if bound is not None and bound != best.bound:
         problem = Problem(plan.topology, plan.collective)
         schedule = plan.entries[-1].schedule
-        again, report = judged(problem, Result(schedule, bound, plan.algorithm))
+        again, report = verified(problem, Result(schedule, bound, plan.algorithm))
         plan = replace(plan, optimal_algbw=again.optimal_algbw, witness=again.witness)
     plan = replace(plan, provenance={**plan.provenance, JUDGED_AT: size_bytes})
     return replace(best, plan=plan, report=report, bound=bound)

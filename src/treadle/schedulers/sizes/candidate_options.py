@@ -11,7 +11,7 @@ from math import isqrt, prod
 
 from treadle.errors import TreadleError
 from treadle.inputs.problem import Problem
-from treadle.schedulers.asked_options import record_asked
+from treadle.schedulers.given_options import record_given
 from treadle.schedulers.scheduler_records import FEW_RANKS
 from treadle.schedulers.sizes.fitting import fitting
 from treadle.schedules.collective import CollectiveKind
@@ -59,7 +59,7 @@ def entrants(problem: Problem, alpha_s: float, algorithms: Sequence[Scheduler] =
     return [
         (scheduler, options)
         for scheduler in chosen
-        if scheduler.refusal(problem.topology, problem.collective) is None
+        if scheduler.unsupported(problem.topology, problem.collective) is None
         for options in _varied(problem, scheduler, alpha_s)
     ]
 
@@ -78,9 +78,9 @@ def _is_textbook(one: Scheduler) -> bool:
     return one.is_baseline and one.comparing is not Comparing.PRACTICE
 
 
-def options_in_words(options: SchedulerOptions) -> str:
+def format_options(options: SchedulerOptions) -> str:
     """What was asked beyond the defaults: ``factors=4,4 exchanged=2``."""
-    asked = record_asked(options)
+    asked = record_given(options)
     words = {name.removeprefix("asked_"): value for name, value in asked.items()}
     return " ".join(f"{name}={value or 'none'}" for name, value in words.items() if name != "alpha_s")
 
@@ -95,7 +95,7 @@ def _varied(problem: Problem, scheduler: Scheduler, alpha_s: float) -> Iterator[
             *_asked(problem, scheduler, alpha_s),
         ]
     is_able = problem.topology.multicast.any() or problem.topology.aggregation.any()
-    if "multicast" in scheduler.heeded and is_able:
+    if "multicast" in scheduler.supported_options and is_able:
         asked = [{**one, **more} for one in asked for more in ({}, {"multicast": True})]
     for number, one in enumerate(asked):
         if one in asked[:number]:

@@ -48,13 +48,13 @@ def fitting(problem: Problem, *, at_sizes: bool) -> list[Scheduler]:
         and wanted[scheduler.comparing]
         and (
             scheduler.comparing not in (Comparing.ABLE, Comparing.MACHINES)
-            or scheduler.refusal(problem.topology, problem.collective) is None
+            or scheduler.unsupported(problem.topology, problem.collective) is None
         )
     ]
 
 
 def _serves_groups(scheduler: Scheduler, problem: Problem) -> bool:
     """Whether a scheduler serves several groups, all at once or the first by itself."""
-    if scheduler.refusal(problem.topology, problem.collective) is not None:
+    if scheduler.unsupported(problem.topology, problem.collective) is not None:
         return False
-    return scheduler.in_groups or scheduler.refusal(*own_fabric(problem, 0)) is None
+    return scheduler.in_groups or scheduler.unsupported(*own_fabric(problem, 0)) is None

@@ -11,11 +11,12 @@ from treadle._version import __version__
 from treadle.brief import brief
 from treadle.context import TimeLimitError, context
 from treadle.errors import ScheduleError, TreadleError
+from treadle.format_choice import format_choice
 from treadle.schedulers.generation import generate
-from treadle.schedulers.sizes.candidate_options import Entrant, options_in_words
+from treadle.schedulers.sizes.candidate_options import Entrant, format_options
+from treadle.schedulers.sizes.cost_ranges import UncertainChoice
 from treadle.schedulers.sizes.envelope import ChosenRange, choose_ranges, crossing
-from treadle.schedulers.sizes.model_corners import Doubt
-from treadle.schedulers.sizes.race import Racer, RaceRules, best_baseline, winners
+from treadle.schedulers.sizes.selection import SelectionRules, SizeCandidate, best_baseline, winners
 from treadle.schedulers.solving import RejectedError
 from treadle.schedules.plan import Pipelining, Plan, PlanEntry, Scalar
 from treadle.schedules.schedule import Schedule
@@ -23,13 +24,12 @@ from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.simulation.costs.cost_model import CostModel
 from treadle.simulation.size_bounds.problem_bounds import size_bounds
-from treadle.simulation.size_bounds.size_witness import SizeBound
+from treadle.simulation.size_bounds.size_certificate import SizeBound
 from treadle.synthesis.result import Bound
 from treadle.synthesis.scheduler_options import StepOptions, TreeOptions
-from treadle.synthesis.steps.asked_switches import ask_switches
+from treadle.synthesis.steps.gpu_initiated import use_in_network
 from treadle.synthesis.trees import prune_for_switches
 from treadle.tabular import Cell, Tabular, plain_row
-from treadle.told_by import told_by
 from treadle.verification.schedules import verify as verify_schedule
 from treadle.verification.schedules import verify_plan
 from treadle.verification.violations import Report
@@ -39,7 +39,7 @@ MOST_RANGES = 6
 _MOST_COST = 1.01
 """Ratio of times up to which a crossover is moved to a power of two."""
 
-_Part = tuple[int, Racer, list[int]]
+_Part = tuple[int, SizeCandidate, list[int]]
 """First size in bytes, schedule, and the simulated sizes, of which there are some."""
 
 SET_ALGORITHM = "by-size"
@@ -90,7 +90,7 @@ class SizedChoice:
     bound: SizeBound | None = None
 
 
-@told_by("treadle.render.solving:size_set_rows")
+@format_choice("treadle.render.solving:size_set_rows")
 @dataclass(frozen=True)
 class SizeSet(Tabular):
     """A plan of size ranges, and what was learnt while making it.
@@ -129,7 +129,7 @@ class SizeSet(Tabular):
     rows: tuple[SizedChoice, ...]
     bound: Bound | None
     cost_model: CostModel
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[UncertainChoice, ...] = ()
     n_candidates: int = 0
     n_timed: int = 0
     left_out: tuple[str, ...] = ()
@@ -173,17 +173,19 @@ def half_octaves(sizes: Sequence[int]) -> list[int]:
     return sorted({*rising, *between})
 
 
-def verified_racers(rules: RaceRules, chosen: Sequence[Entrant], bound: Bound) -> tuple[list[Racer], bool]:
+def verified_racers(
+    rules: SelectionRules, chosen: Sequence[Entrant], bound: Bound
+) -> tuple[list[SizeCandidate], bool]:
     """Schedules that differ, each verified, and whether time ran out.
 
     Parameters
     ----------
-    rules : RaceRules
+    rules : SelectionRules
     chosen : sequence of Entrant
         Of which some may refuse the problem, not all.
     bound : Bound
     """
-    racers: list[Racer] = []
+    racers: list[SizeCandidate] = []
     refusals = []
     problem = rules.problem
     for done, (scheduler, options) in enumerate(chosen):
@@ -200,8 +202,8 @@ def verified_racers(rules: RaceRules, chosen: Sequence[Entrant], bound: Bound) -
         if isinstance(options, TreeOptions) and options.multicast and isinstance(schedule, ForestSchedule):
             schedule = prune_for_switches(problem.topology, schedule).schedule
         if isinstance(options, StepOptions) and options.multicast and isinstance(schedule, StepSchedule):
-            schedule = ask_switches(problem.topology, problem.collective, schedule)
-        words = options_in_words(options)
+            schedule = use_in_network(problem.topology, problem.collective, schedule)
+        words = format_options(options)
         baseline = f"{scheduler.name} {words}".strip() if scheduler.is_baseline else ""
         same = next(
             (one for one in racers if (type(schedule), schedule) == (type(one.schedule), one.schedule)), None
@@ -212,7 +214,7 @@ def verified_racers(rules: RaceRules, chosen: Sequence[Entrant], bound: Bound) -
         report = verify_schedule(problem.topology, problem.collective, schedule)
         if not report.is_ok:
             raise RejectedError(scheduler.name, report, scheduler.origin)
-        racers.append(Racer(rules, scheduler.name, words, schedule, report, baseline=baseline))
+        racers.append(SizeCandidate(rules, scheduler.name, words, schedule, report, baseline=baseline))
     if not racers:
         shown = refusals[0] if refusals else "no scheduler serves it"
         raise ScheduleError(f"{problem.topology.name}: no candidate at any size; {shown}")
@@ -220,8 +222,8 @@ def verified_racers(rules: RaceRules, chosen: Sequence[Entrant], bound: Bound) -
 
 
 def size_set(
-    rules: RaceRules,
-    racers: Sequence[Racer],
+    rules: SelectionRules,
+    racers: Sequence[SizeCandidate],
     sizes: Sequence[int],
     bound: Bound | None,
     max_schedules: int | None = None,
@@ -230,7 +232,7 @@ def size_set(
 
     Parameters
     ----------
-    rules : RaceRules
+    rules : SelectionRules
     racers : sequence of Racer
         After their race.
     sizes : sequence of int
@@ -278,7 +280,7 @@ def size_set(
     return plan, reports, tuple(rows)
 
 
-def _ranges(able: Sequence[Racer], sizes: Sequence[int], most: int | None) -> tuple[ChosenRange, ...]:
+def _ranges(able: Sequence[SizeCandidate], sizes: Sequence[int], most: int | None) -> tuple[ChosenRange, ...]:
     """The best ranges; what is not known of a choice is found out before it stands."""
     while True:
         ranges = choose_ranges([[_seconds(racer, size) for size in sizes] for racer in able], most)
@@ -294,12 +296,12 @@ def _ranges(able: Sequence[Racer], sizes: Sequence[int], most: int | None) -> tu
             racer.time(size)
 
 
-def _seconds(racer: Racer, size: int) -> float:
+def _seconds(racer: SizeCandidate, size: int) -> float:
     """What it takes at a size; where it was not timed, the least that it takes."""
     return racer.times[size].seconds if size in racer.times else racer.floor(size)
 
 
-def _parts(able: Sequence[Racer], sizes: Sequence[int], ranges: Sequence[ChosenRange]) -> list[_Part]:
+def _parts(able: Sequence[SizeCandidate], sizes: Sequence[int], ranges: Sequence[ChosenRange]) -> list[_Part]:
     """Ranges with their first sizes in bytes, powers of two where that costs less than 1%."""
     starts = [0]
     for left, right in pairwise(ranges):
@@ -323,7 +325,7 @@ def _parts(able: Sequence[Racer], sizes: Sequence[int], ranges: Sequence[ChosenR
     ]
 
 
-def _plan(rules: RaceRules, parts: Sequence[_Part], bound: Bound | None) -> Plan:
+def _plan(rules: SelectionRules, parts: Sequence[_Part], bound: Bound | None) -> Plan:
     entries = []
     lasts = [start - 1 for start, _, _ in parts[1:]]
     for (first, racer, sizes), last in zip(parts, (*lasts, None), strict=True):

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from treadle.errors import ScheduleError
 from treadle.inputs.problem import Problem
-from treadle.program.foreign.placing import Placement, place_messages
+from treadle.program.foreign.physical_paths import Links
+from treadle.program.foreign.placing import Placement, route_messages
 from treadle.program.foreign.traffic import NamedRings, NamedTree, NamedTrees, Way
-from treadle.program.foreign.ways import Links
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest import (
     Direction,
@@ -53,7 +53,7 @@ def forest_of_trees(
                     sender, receiver, way = child, parent, way[::-1]
                 messages.append((sender, receiver, way, tree.units))
                 places.setdefault((sender, way, receiver), tree.place)
-    placement = place_messages(problem.topology, collective, messages, places if trees.names_ways else None)
+    placement = route_messages(problem.topology, collective, messages, places if trees.names_ways else None)
     if placement.faults:
         return placement
     ways: Iterator[Links | None] = iter(placement.ways)

@@ -20,28 +20,28 @@ import numpy as np
 from treadle.brief import brief
 from treadle.context import Context, Progress, under
 from treadle.errors import FormatError, ScheduleError, TreadleError
-from treadle.formats.judgement import Judgement, Terms
-from treadle.formats.schedule_source import ScheduleSource, schedule_sources, told_source
+from treadle.formats.schedule_source import ScheduleSource, schedule_sources, source_name
+from treadle.formats.verdict import Terms, Verdict
 from treadle.input_files import is_plan_file, open_input
 from treadle.inputs.fabrics_and_plans import FabricLike, as_plan
-from treadle.inputs.moved_plans import judged_on, moved_plan
-from treadle.inputs.problem import Problem, pose
-from treadle.inputs.texts import read_text
-from treadle.inputs.verification import part_that_is_known, whole_report
+from treadle.inputs.moved_plans import moved_plan, verified_on
+from treadle.inputs.problem import Problem, make_problem
+from treadle.inputs.runtime_files import read_runtime_file
+from treadle.inputs.verification import full_report, part_that_is_known
 from treadle.program.any_schedule import lower, lower_groups
-from treadle.program.foreign.placing import Placement, place_program
+from treadle.program.foreign.placing import Placement, route_program
 from treadle.program.foreign.traffic import NamedRings, NamedTrees, Traffic
 from treadle.program.group_lists import ProgramGroups, as_groups
 from treadle.program.program import OperationKind, Program
 from treadle.runtime.measured_sizes import measure
 from treadle.schedulers.bounds import find_bound
 from treadle.schedulers.third_party.foreign_trees import forest_of_trees, trees_of_rings
+from treadle.schedules.certificate import Certificate
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan import HasPlan, Plan, PlanEntry, serving
 from treadle.schedules.plan_files.archive import load_plan
 from treadle.schedules.schedule import Schedule, unit_trees
 from treadle.schedules.trees.group_schedule import GroupSchedule
-from treadle.schedules.witness import Witness
 from treadle.simulation.congestion import algbw_of_program
 from treadle.simulation.tasks import task_graph
 from treadle.synthesis.trees.baselines.boxes import find_boxes
@@ -95,7 +95,7 @@ class PlacedSchedule:
     >>> from pathlib import Path
     >>> import treadle
     >>> _ = Path("ring.xml").write_text(treadle.lower(treadle.solve("ring:4", "allgather")).text)
-    >>> placed = treadle.planning.place_file(Path("ring.xml"), "ring:4")
+    >>> placed = treadle.planning.route_file(Path("ring.xml"), "ring:4")
     >>> placed
     <PlacedSchedule ring.xml, msccl-xml, allgather of 4 ranks, ring(4)>
     >>> placed.report.algbw, placed.optimal_algbw
@@ -110,7 +110,7 @@ class PlacedSchedule:
     messages: Program | None = None
     notes: tuple[str, ...] = ()
     optimal_algbw: Fraction | None = None
-    witness: Witness | None = None
+    witness: Certificate | None = None
     entries: tuple[PlanEntry, ...] = ()
     rates: tuple[Fraction, ...] = ()
 
@@ -139,7 +139,7 @@ class PlacedSchedule:
         if not self.report.is_ok:
             more = self.report.n_violations - 1
             rest = f" (and {more} more; treadle verify --topology lists them)" if more else ""
-            raise ScheduleError(f"{self.name}: {violation_text(self.report.violations[0])}{rest}")
+            raise ScheduleError(f"{self.name}: {format_violations(self.report.violations[0])}{rest}")
         return self.report
 
     @property
@@ -174,7 +174,7 @@ class PlacedSchedule:
         return None if self.schedule is None else unit_trees(self.schedule)
 
 
-def place_schedule(source: ForeignSchedule, problem: Problem, *, name: str = "") -> PlacedSchedule:
+def route_schedule(source: ForeignSchedule, problem: Problem, *, name: str = "") -> PlacedSchedule:
     """Judge somebody's schedule on a fabric.
 
     Parameters
@@ -197,7 +197,7 @@ def place_schedule(source: ForeignSchedule, problem: Problem, *, name: str = "")
     >>> import treadle
     >>> from treadle import planning
     >>> ring = treadle.solve("ring:4", "allgather", algorithm="ring")
-    >>> placed = planning.place_schedule(ring, planning.pose("complete:4", "allgather"))
+    >>> placed = planning.route_schedule(ring, planning.make_problem("complete:4", "allgather"))
     >>> placed.report.algbw
     Fraction(8, 3)
     """
@@ -212,11 +212,11 @@ def place_schedule(source: ForeignSchedule, problem: Problem, *, name: str = "")
     open_input(path).close()  # says what is wrong with a place that cannot be read
     if is_plan_file(path):
         return _of_plan(load_plan(path), problem, name or path.name)
-    return place_text(read_schedule_text(path, root=problem.collective.root or 0), problem, name=name)
+    return route_file_text(read_schedule_file(path, root=problem.collective.root or 0), problem, name=name)
 
 
-def place_schedules(sources: Sequence[ForeignSchedule], problem: Problem) -> list[PlacedSchedule]:
-    """Several, judged as by `place_schedule`, of names that differ.
+def route_schedules(sources: Sequence[ForeignSchedule], problem: Problem) -> list[PlacedSchedule]:
+    """Several, judged as by `route_schedule`, of names that differ.
 
     Files of one name have as many of their folders in front as tell them apart; what is still alike, such as
     plans by one algorithm, is numbered.
@@ -226,7 +226,7 @@ def place_schedules(sources: Sequence[ForeignSchedule], problem: Problem) -> lis
     for place, source in enumerate(sources):
         others = [path for other, path in paths.items() if other != place]
         name = _told_apart(paths[place], others) if place in paths else ""
-        found = place_schedule(source, problem, name=name)
+        found = route_schedule(source, problem, name=name)
         taken = {one.name for one in placed}
         free = (own for number in count(2) if (own := f"{found.name} ({number})") not in taken)
         placed.append(replace(found, name=next(free)) if found.name in taken else found)
@@ -255,8 +255,8 @@ def _of_plan(plan: Plan, problem: Problem, name: str) -> PlacedSchedule:
     report = None
     try:
         part = fabric if is_its_own else part_that_is_known(plan.topology, fabric)
-        reports = judged_on(plan, part, with_claims=is_its_own)
-        report = whole_report(reports)
+        reports = verified_on(plan, part, with_claims=is_its_own)
+        report = full_report(reports)
         moved = moved_plan(plan, fabric)
     except TreadleError as error:
         if report is None or report.is_ok:
@@ -306,7 +306,7 @@ def _of_program(program: Program, problem: Problem, name: str) -> PlacedSchedule
 
 
 @dataclass(frozen=True, eq=False)
-class ScheduleText:
+class ScheduleFile:
     """A text that holds somebody's schedule, judged for itself.
 
     Parameters
@@ -322,7 +322,7 @@ class ScheduleText:
     record: ScheduleSource
     data: bytes
     terms: Terms
-    judgement: Judgement
+    judgement: Verdict
 
     @property
     def kind(self) -> CollectiveKind:
@@ -331,10 +331,10 @@ class ScheduleText:
         return CollectiveKind(_SPELT.get(found, found))
 
 
-def read_schedule_text(path: Path, *, root: int = 0) -> ScheduleText:
+def read_schedule_file(path: Path, *, root: int = 0) -> ScheduleFile:
     """Read and judge a text; FormatError if it cannot be read, or is of no known format."""
-    text = read_text(path)
-    record = None if text is None else told_source(text[:HEAD])
+    text = read_runtime_file(path)
+    record = None if text is None else source_name(text[:HEAD])
     if text is None or record is None:
         known = ", ".join(record.name for record in schedule_sources())
         if text is not None:
@@ -342,11 +342,11 @@ def read_schedule_text(path: Path, *, root: int = 0) -> ScheduleText:
         raise FormatError(f"neither a plan nor a schedule of a known format ({known})", source=str(path))
     terms = Terms(source=str(path), root=root)
     data = text.encode("utf-8", "surrogatepass")
-    return ScheduleText(path.name, record, data, terms, record.judged([data], terms))
+    return ScheduleFile(path.name, record, data, terms, record.interpreted([data], terms))
 
 
-def place_text(text: ScheduleText, problem: Problem, *, name: str = "") -> PlacedSchedule:
-    """Put a text on a fabric; see `place_schedule`."""
+def route_file_text(text: ScheduleFile, problem: Problem, *, name: str = "") -> PlacedSchedule:
+    """Put a text on a fabric; see `route_schedule`."""
     name, form, collective = name or text.name, text.record.name, problem.collective
     if collective.groups is not None:
         return _refused(name, form, problem, _ONE_GROUP)
@@ -373,7 +373,7 @@ def place_text(text: ScheduleText, problem: Problem, *, name: str = "") -> Place
     return _of_messages(messages, problem, name, form)
 
 
-def place_file(
+def route_file(
     path: Path, topology: FabricLike, *, root: int = 0, progress: Progress | None = None
 ) -> PlacedSchedule:
     """Put a text on a fabric for what the text itself says it does, on all of the fabric's ranks.
@@ -390,19 +390,19 @@ def place_file(
     >>> from pathlib import Path
     >>> import treadle
     >>> _ = Path("ring.xml").write_text(treadle.lower(treadle.solve("ring:4", "allgather")).text)
-    >>> placed = treadle.planning.place_file(Path("ring.xml"), "complete:4")
+    >>> placed = treadle.planning.route_file(Path("ring.xml"), "complete:4")
     >>> placed.report.is_ok, placed.report.algbw, placed.optimal_algbw
     (True, Fraction(8, 3), Fraction(4, 1))
     """
-    text = read_schedule_text(path, root=root)
+    text = read_schedule_file(path, root=root)
     if not text.judgement.collective:
         raise FormatError(
             f"{text.record.name}: names no collective; use treadle compare TOPOLOGY COLLECTIVE --with {path}",
             source=str(path),
         )
     kind = text.kind
-    problem = pose(topology, kind, root=root if kind.is_rooted else None)
-    placed = place_text(text, problem)
+    problem = make_problem(topology, kind, root=root if kind.is_rooted else None)
+    placed = route_file_text(text, problem)
     if not placed.report.is_ok:
         return placed
     with under(Context(progress)):
@@ -411,7 +411,7 @@ def place_file(
 
 
 def _of_messages(traffic: Traffic, problem: Problem, name: str, form: str) -> PlacedSchedule:
-    program, placement = place_program(problem.topology, problem.collective, traffic)
+    program, placement = route_program(problem.topology, problem.collective, traffic)
     notes = (*traffic.notes, *placement.notes)
     if program is None:
         return replace(_refused(name, form, problem, *placement.faults), notes=notes)
@@ -446,7 +446,7 @@ def _of_rings(rings: NamedRings, problem: Problem, name: str, form: str) -> Plac
     return replace(placed, notes=(*notes, *placed.notes))
 
 
-def violation_text(violation: Violation) -> str:
+def format_violations(violation: Violation) -> str:
     """A violation, without its kind where it is a text's.
 
     Examples
@@ -454,8 +454,8 @@ def violation_text(violation: Violation) -> str:
     >>> import treadle
     >>> from treadle import planning
     >>> ring = treadle.solve("ring:4", "allgather")
-    >>> found = planning.place_schedule(ring, planning.pose("path:4", "allgather"))
-    >>> planning.violation_text(found.report.violations[0])
+    >>> found = planning.route_schedule(ring, planning.make_problem("path:4", "allgather"))
+    >>> planning.format_violations(found.report.violations[0])
     'membership: the schedule uses link n3->n0, which path(4) does not have'
     """
     return violation.message if violation.kind is ViolationKind.TEXT else str(violation)

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array, frozen
 from treadle.errors import ScheduleError
-from treadle.notebook import own_words, shown
+from treadle.notebook import displayed, own_repr
 
 MAX_DEMAND = 2**20
 """Largest entry."""
 
 
-@shown(own_words)
+@displayed(own_repr)
 @dataclass(frozen=True, eq=False)
 class Demands:
     """Relative amounts of data between ranks.

@@ -9,14 +9,14 @@ import numpy as np
 
 from treadle.arrays import FrozenArrays, Int32Array
 from treadle.errors import ScheduleError
-from treadle.notebook import own_words, shown
+from treadle.notebook import displayed, own_repr
 from treadle.schedules.checks import check_length, check_range
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.steps import Steps
 from treadle.schedules.trees.forest import Direction
 
 
-@shown(own_words)
+@displayed(own_repr)
 @dataclass(frozen=True, eq=False)
 class ExchangeSchedule(FrozenArrays):
     """Sends that carry a shard for each pair of ranks from the one to the other, by communication step.

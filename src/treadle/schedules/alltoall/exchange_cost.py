@@ -39,8 +39,8 @@ def exchange_loads(
         sizes = (sends.high[span] - sends.low[span]).astype(np.int64 if exact else object)
         load = np.zeros(topology.n_links, dtype=sizes.dtype)
         amounts = sizes * weights[sends.shard[span]]
-        if sends.has_ways:
-            over = sums_of(sends.n_ways, sends.link[span], amounts, dtype=sizes.dtype)
+        if sends.has_paths:
+            over = sums_of(sends.n_paths, sends.link[span], amounts, dtype=sizes.dtype)
             np.add.at(load, sends.way_links, np.repeat(over, np.diff(sends.way_offset)))
         else:
             np.add.at(load, sends.link[span], amounts)

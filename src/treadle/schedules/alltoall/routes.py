@@ -9,7 +9,7 @@ import numpy as np
 
 from treadle.arrays import FrozenArrays, Int32Array, Int64Array, check_offsets, frozen, offsets_of
 from treadle.errors import ScheduleError
-from treadle.notebook import own_words, shown
+from treadle.notebook import displayed, own_repr
 from treadle.schedules.checks import check_length, check_range
 from treadle.schedules.collective import CollectiveKind
 
@@ -17,7 +17,7 @@ MAX_UNITS = 2**24
 """Most chunks per unit of demand."""
 
 
-@shown(own_words)
+@displayed(own_repr)
 @dataclass(frozen=True, eq=False)
 class RouteSchedule(FrozenArrays):
     """Paths of every pair of ranks, the chunks on each, and its layer (virtual channel).

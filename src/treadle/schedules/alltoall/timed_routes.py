@@ -9,13 +9,13 @@ import numpy as np
 
 from treadle.arrays import FrozenArrays, Int32Array, Int64Array, check_offsets
 from treadle.errors import ScheduleError
-from treadle.notebook import own_words, shown
+from treadle.notebook import displayed, own_repr
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.checks import check_range
 from treadle.schedules.collective import CollectiveKind
 
 
-@shown(own_words)
+@displayed(own_repr)
 @dataclass(frozen=True, eq=False)
 class TimedRoutes(FrozenArrays):
     """A route schedule whose chunks start in rounds, one after another.

@@ -13,9 +13,9 @@ import numpy as np
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of, sums_of
 from treadle.errors import ScheduleError
 from treadle.schedules.checks import UNIT_LIMIT
-from treadle.schedules.factored.index import Borders, LayerIndex
+from treadle.schedules.factored.index import Boundaries, LayerIndex
 from treadle.schedules.factored.layers import Layer
-from treadle.schedules.factored.piece_trees import PieceTrees, ragged
+from treadle.schedules.factored.subproblem_trees import SubproblemTrees, ragged
 from treadle.schedules.trees.forest import Tree
 
 
@@ -86,7 +86,7 @@ class PathCodes:
         return total, layer.links[taken]
 
     def _chain(
-        self, borders: Borders, slot: Int64Array, digit: Int64Array, *, step: int
+        self, borders: Boundaries, slot: Int64Array, digit: Int64Array, *, step: int
     ) -> Iterator[_Segment]:
         """Yield the crossing paths at one end of paths, inwards boundary by boundary.
 
@@ -110,7 +110,7 @@ class PathCodes:
             row = borders.inner[row]
 
 
-def _from_slot(borders: Borders, row: Int64Array) -> Int64Array:
+def _from_slot(borders: Boundaries, row: Int64Array) -> Int64Array:
     """Return rows as counted from 1 within their slot; 0 for -1."""
     if not len(borders.slot):
         return np.zeros(len(row), dtype=np.int64)
@@ -154,7 +154,7 @@ class _Units:
     def __init__(self, expansion: LayerExpansion, roots: Int64Array, units: Int64Array) -> None:
         self._codes, self._index = expansion.codes, expansion.index
         index, layer = expansion.index, expansion.index.layer
-        self._child, self._unit, self._skip = np.zeros((3, len(roots), layer.n_pieces), dtype=np.int64)
+        self._child, self._unit, self._skip = np.zeros((3, len(roots), layer.n_subproblems), dtype=np.int64)
         self._entry = np.full_like(self._child, -1)
         self.parent = np.full((len(roots), len(index.piece_of_rank)), -1, dtype=np.int32)
         self.code = np.full(self.parent.shape, -1, dtype=np.int64)
@@ -202,7 +202,7 @@ class _Units:
         self.code[tree, rank] = self._codes.encode(piece, path, exit_row, entry_row)
 
     def _cross(
-        self, borders: Borders, tree: Int64Array, child: Int64Array, slot: Int64Array, unit: Int64Array
+        self, borders: Boundaries, tree: Int64Array, child: Int64Array, slot: Int64Array, unit: Int64Array
     ) -> Int64Array:
         """Return boundary rows of children that are subproblems (-1 for ranks), and shorten the runs."""
         found = np.full(len(child), -1, dtype=np.int64)
@@ -237,12 +237,12 @@ class _Units:
         self._enter(tree[deep], ~child[deep], entrances.inner[row], skip)
 
 
-def _ranks(borders: Borders, rows: Int64Array, children: Int64Array) -> Int64Array:
+def _ranks(borders: Boundaries, rows: Int64Array, children: Int64Array) -> Int64Array:
     """Return the ranks at the ends of edges: those of boundary rows, or the children where a row is -1."""
     return np.where(rows >= 0, borders.rank[rows], children) if len(borders.rank) else children
 
 
-def path_ends(trees: PieceTrees, paths: Int64Array) -> tuple[Int64Array, Int64Array]:
+def path_ends(trees: SubproblemTrees, paths: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Return the first and the last local link of each path."""
     offsets, links = trees.path_links(paths)
     return links[offsets[:-1]].astype(np.int64), links[offsets[1:] - 1].astype(np.int64)

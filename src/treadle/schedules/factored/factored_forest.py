@@ -25,7 +25,7 @@ from treadle.schedules.checks import UNIT_LIMIT, check_range, check_sum
 from treadle.schedules.factored.expansion import Group, LayerExpansion, add_trees, weighted_tree
 from treadle.schedules.factored.factored_roles import RankView, roles_of
 from treadle.schedules.factored.layers import Layer
-from treadle.schedules.factored.piece_trees import CirculantTrees, TableTrees
+from treadle.schedules.factored.subproblem_trees import CirculantTrees, TableTrees
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, Roles, Tree, TreePhases
 
 MAX_CELLS = 2**27

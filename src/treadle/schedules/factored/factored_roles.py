@@ -19,9 +19,9 @@ from treadle.arrays import Int64Array, offsets_of, positions_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.expansion import LayerExpansion, misfit, path_ends
 from treadle.schedules.factored.index import LayerIndex
-from treadle.schedules.factored.layers import Crossings, Layer, Piece
-from treadle.schedules.factored.piece_trees import (
-    PieceEdges,
+from treadle.schedules.factored.layers import Crossings, Layer, Subproblem
+from treadle.schedules.factored.subproblem_trees import (
+    SubproblemEdges,
     TreeNumbers,
     UnitRuns,
     find_sorted,
@@ -95,8 +95,8 @@ def _reached(view: RankView, width: Int64Array) -> tuple[Int64Array, Int64Array,
 def _widths(layer: Layer) -> Int64Array:
     """Return the slots of a hop in each subproblem: one, and the most that the trees within a child need."""
     most = np.array([piece.trees.depth for piece in layer.pieces], dtype=np.int64)[layer.kind]
-    width = np.ones(layer.n_pieces, dtype=np.int64)
-    for number in range(layer.n_pieces - 1, 0, -1):  # the subproblems inside have greater numbers
+    width = np.ones(layer.n_subproblems, dtype=np.int64)
+    for number in range(layer.n_subproblems - 1, 0, -1):  # the subproblems inside have greater numbers
         outer, need = int(layer.outer[number]), int(most[number] + 1) * int(width[number])
         width[outer] = max(int(width[outer]), need)
     return width
@@ -145,7 +145,7 @@ class _Surrounding:
         layer = index.layer
         self.piece = piece
         self.child = child
-        self.kind: Piece = layer.pieces[layer.kind[piece]]
+        self.kind: Subproblem = layer.pieces[layer.kind[piece]]
         self.trees = self.kind.trees
         span = slice(int(layer.link_offset[piece]), int(layer.link_offset[piece + 1]))
         self.links = layer.links[span].astype(np.int64)
@@ -234,7 +234,7 @@ class RankView:
 
     def common_level(self, ranks: Int64Array) -> Int64Array:
         """Return for each rank the index in `places` of the innermost that holds it too."""
-        level = positions_of(self.layer.n_pieces, [place.piece for place in self.places])
+        level = positions_of(self.layer.n_subproblems, [place.piece for place in self.places])
         piece = self._index.piece_of_rank[ranks]
         while len(piece) and level[piece].min() < 0:
             piece = np.where(level[piece] < 0, self.layer.outer[piece], piece)
@@ -261,7 +261,7 @@ class RankView:
     ) -> Int64Array:
         place = self.places[level]
         parent, *columns = place.trees.edges_into(roots, units, place.child)
-        edges = PieceEdges(roots, units, parent, np.full(len(roots), place.child), *columns)
+        edges = SubproblemEdges(roots, units, parent, np.full(len(roots), place.child), *columns)
         return self._columns(level, edges, ends, up=True)
 
     def down(self) -> Int64Array:
@@ -278,13 +278,13 @@ class RankView:
             runs = UnitRuns(first_link, edges.first, np.arange(len(first_link)))
             found, skip = runs.find(place.local(links), offsets)
             used = np.flatnonzero((found >= 0) & (skip == 0))
-            edges = PieceEdges(**{key: column[found[used]] for key, column in vars(edges).items()})
+            edges = SubproblemEdges(**{key: column[found[used]] for key, column in vars(edges).items()})
             parts.append(self._columns(level, edges, (links[used], offsets[used]), up=False))
             rest = np.delete(np.arange(len(links)), used)
             _, links, offsets, _ = place.outside((links[rest], offsets[rest]), inwards=False)
         return np.concatenate(parts, axis=1)
 
-    def _columns(self, level: int, edges: PieceEdges, ends: LinkUnits | None, *, up: bool) -> Int64Array:
+    def _columns(self, level: int, edges: SubproblemEdges, ends: LinkUnits | None, *, up: bool) -> Int64Array:
         """Return root, unit, peer and path of edges of a subproblem.
 
         Their near ends are capacity units of links that cross into the child; the rank itself without `ends`.

@@ -13,7 +13,7 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array, offsets_of, positions_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.layers import Crossings, Layer
-from treadle.schedules.factored.piece_trees import find_sorted, ragged
+from treadle.schedules.factored.subproblem_trees import find_sorted, ragged
 
 _MAX_ROWS = 2**27
 """Largest table of boundaries; hostile files could declare any number of rows."""
@@ -62,7 +62,7 @@ def _joined(columns: list[Int64Array] | list[Int32Array]) -> Int64Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Borders:
+class Boundaries:
     """Runs of capacity units at the boundaries of all subproblems, with their ranks; by (slot, first).
 
     Parameters
@@ -104,7 +104,7 @@ class LayerIndex:
 
     def __init__(self, layer: Layer) -> None:
         self.layer = layer
-        p = layer.n_pieces
+        p = layer.n_subproblems
         sizes = np.diff(layer.link_offset)
         self.piece_of_slot = np.repeat(np.arange(p), sizes)
         self._link_radix = int(layer.links.max(initial=0)) + 1
@@ -131,7 +131,7 @@ class LayerIndex:
         """Return the slot of each (subproblem, link of the fabric); -1 where it does not have the link."""
         return find_sorted(self._slot_key, pieces * self._link_radix + links)
 
-    def find_rows(self, borders: Borders, slots: Int64Array, units: Int64Array) -> Int64Array:
+    def find_rows(self, borders: Boundaries, slots: Int64Array, units: Int64Array) -> Int64Array:
         """Return the boundary row that holds each capacity unit of a slot; -1 where none does."""
         if not len(borders.slot):
             return np.full(len(slots), -1, dtype=np.int64)
@@ -142,7 +142,7 @@ class LayerIndex:
         return np.where(is_held, row, -1)
 
     def find_child_rows(
-        self, borders: Borders, slots: Int64Array, pieces: Int64Array, units: Int64Array
+        self, borders: Boundaries, slots: Int64Array, pieces: Int64Array, units: Int64Array
     ) -> Int64Array:
         """Return the row of each unit at the boundary of a child that is a subproblem; -1 where none is.
 
@@ -152,7 +152,7 @@ class LayerIndex:
         is_open = (inner >= 0) & (self.piece_of_slot[inner] == pieces)
         return self.find_rows(borders, np.where(is_open, inner, -1), units)
 
-    def _borders(self, pool: Pool) -> Borders:
+    def _borders(self, pool: Pool) -> Boundaries:
         """Follow all cut links, those of the innermost subproblems first."""
         found = self._table(np.zeros((7, 0), dtype=np.int64), pool)
         parts: list[Int64Array] = []
@@ -186,16 +186,16 @@ class LayerIndex:
     def _order(self, table: Int64Array) -> Int64Array:
         return np.argsort(self._unit_base[table[0]] + table[1], kind="stable")
 
-    def _table(self, table: Int64Array, pool: Pool) -> Borders:
+    def _table(self, table: Int64Array, pool: Pool) -> Boundaries:
         """Return the boundaries of a sorted table, without the slots of children."""
         slot, first, units, rank, row, inner, skip = table
         slot_row, key = (
             offsets_of(np.bincount(slot, minlength=len(self.capacity))),
             self._unit_base[slot] + first,
         )
-        return Borders(slot, first, units, rank, row, inner, skip, slot_row, key, pool, slot[:0])
+        return Boundaries(slot, first, units, rank, row, inner, skip, slot_row, key, pool, slot[:0])
 
-    def _follow(self, pieces: Int64Array, found: Borders) -> Int64Array:
+    def _follow(self, pieces: Int64Array, found: Boundaries) -> Int64Array:
         """Return boundary rows of the subproblems of a level, from those of the level inside."""
         layer, pool = self.layer, found.pool
         kind = layer.kind[pieces]

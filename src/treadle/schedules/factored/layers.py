@@ -1,6 +1,6 @@
 """Components of factored forests: laminar families of node sets, and their subproblems.
 
-Equal subproblems are stored once, as a `Piece`; a `Layer` says where each of them is in the fabric.
+Equal subproblems are stored once, as a `Subproblem`; a `Layer` says where each of them is in the fabric.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from treadle.arrays import FrozenArrays, Int32Array, Int64Array, check_offsets
 from treadle.errors import ScheduleError
 from treadle.schedules.checks import UNIT_LIMIT, check_length, check_range, check_sum
-from treadle.schedules.factored.piece_trees import PieceTrees
+from treadle.schedules.factored.subproblem_trees import SubproblemTrees
 
 _MAX_NESTING = 64
 """Deepest nesting: every level costs a pass over the subproblems, and files may be hostile."""
@@ -86,7 +86,7 @@ def no_crossings() -> Crossings:
 
 
 @dataclass(frozen=True, eq=False)
-class Piece(FrozenArrays):
+class Subproblem(FrozenArrays):
     """An equivalence class of subproblems; local links are numbered in the order of the fabric's links.
 
     Parameters
@@ -95,7 +95,7 @@ class Piece(FrozenArrays):
         Capacity units of each local link: those within the set and those that cross its boundary.
     native : array of int64, shape (n,)
         Unit trees of the entire forest that are rooted in each child.
-    trees : PieceTrees
+    trees : SubproblemTrees
         ``trees.root_units[y] = native[y] +`` units of the `entrances` that lead to y.
     `entrances`, `exits` : Crossings
         Cut links that lead into and out of the set; none in the outermost subproblem.
@@ -103,7 +103,7 @@ class Piece(FrozenArrays):
 
     capacity: Int64Array
     native: Int64Array
-    trees: PieceTrees
+    trees: SubproblemTrees
     entrances: Crossings
     exits: Crossings
 
@@ -144,7 +144,7 @@ class Layer(FrozenArrays):
 
     Parameters
     ----------
-    `pieces` : tuple of `Piece`
+    `pieces` : tuple of `Subproblem`
         Equivalence classes.
     kind : array of int32, shape (p,)
         Class of each subproblem of the fabric; subproblem 0 is the outermost.
@@ -159,7 +159,7 @@ class Layer(FrozenArrays):
         Links of the fabric of subproblem i, rising: links[link_offset[i]:link_offset[i + 1]].
     """
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Subproblem, ...]
     kind: Int32Array
     outer: Int32Array
     child_offset: Int64Array
@@ -216,6 +216,6 @@ class Layer(FrozenArrays):
             )
 
     @property
-    def n_pieces(self) -> int:
+    def n_subproblems(self) -> int:
         """Number of subproblems p."""
         return len(self.kind)

@@ -10,8 +10,8 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array, offsets_of, sums_of
 from treadle.errors import ScheduleError
 from treadle.schedules.checks import UNIT_LIMIT, check_length, check_range, check_sum
-from treadle.schedules.factored.even_shares import EvenShares
-from treadle.schedules.factored.piece_trees import COLUMN_AXES, FormulaTrees, find_sorted
+from treadle.schedules.factored.even_allocation import EvenAllocation
+from treadle.schedules.factored.subproblem_trees import COLUMN_AXES, FormulaTrees, find_sorted
 
 _RELAYS = ("relay_root", "relay_block", "relay_child", "relay_by")
 MOST_SHARES = 2**25
@@ -54,7 +54,7 @@ class PairwisePlanes(FormulaTrees):
         self._check_groups(what, n)
         self._check_pairs(what, n)
         self._check_totals(what, "in", self.native_units.sum() - self.native_units)
-        self._check_totals(what, "out", self.exit_start[:, -1])
+        self._check_totals(what, "out", self.egress_start[:, -1])
 
     def _check_relays(self, what: str, n: int) -> None:
         for key in _RELAYS:
@@ -121,9 +121,9 @@ class PairwisePlanes(FormulaTrees):
         return int(self.group_units.shape[2])
 
     @cached_property
-    def _even(self) -> EvenShares:
+    def _even(self) -> EvenAllocation:
         """Shares of pairs that are not given."""
-        return EvenShares(self.group, self.group_units)
+        return EvenAllocation(self.group, self.group_units)
 
     @property
     def root_units(self) -> Int64Array:
@@ -206,10 +206,10 @@ class PairwisePlanes(FormulaTrees):
     def _changes(self) -> Int64Array:
         """Units that the given pairs have beyond the formula, shape (planes, e)."""
         ends = self.pair_root.astype(np.int64), self.pair_child.astype(np.int64)
-        return self.pair_units.T - self._even.shares(*ends)
+        return self.pair_units.T - self._even.allocation(*ends)
 
     @cached_property
-    def exit_start(self) -> Int64Array:
+    def egress_start(self) -> Int64Array:
         """First egress unit of each plane at each child, and their number, shape (n, planes + 1)."""
         return self._starts(self._even.left, self.pair_root)
 
@@ -235,7 +235,7 @@ class PairwisePlanes(FormulaTrees):
 
     def _shares(self, root: Int64Array, child: Int64Array) -> Int64Array:
         """Return n_s(x, y) of pairs, a row for each plane and the axes of both."""
-        shares = self._even.shares(root, child)
+        shares = self._even.allocation(root, child)
         row = self._pair_row(root, child)
         if len(self._pairs):
             shares = np.where(row >= 0, np.moveaxis(self.pair_units[row], -1, 0), shares)

@@ -12,8 +12,14 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of, positions_of
 from treadle.schedules.checks import UNIT_LIMIT
-from treadle.schedules.factored.piece_trees import EdgeUnits, PieceRows, TreeNumbers, check_roots, steady_runs
 from treadle.schedules.factored.plane_pairs import PairwisePlanes, overlap
+from treadle.schedules.factored.subproblem_trees import (
+    EdgeUnits,
+    SubproblemRows,
+    TreeNumbers,
+    check_roots,
+    steady_runs,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +47,7 @@ class PlaneTrees(PairwisePlanes):
     group : array of int32, shape (n,)
         Group of each child, all of which have equally many unit trees.
     group_units : array of int64, shape (groups, groups, planes)
-        n_s(x, y) by the formula of `EvenShares`; summed over planes, the number of trees of x.
+        n_s(x, y) by the formula of `EvenAllocation`; summed over planes, the number of trees of x.
     pair_root, pair_child : arrays of int32, shape (e,)
         Pairs (x, y) that differ from the formula, at least those of relays; rising.
     pair_units : array of int64, shape (e, planes)
@@ -73,8 +79,8 @@ class PlaneTrees(PairwisePlanes):
         usual = self._is_usual(roots)
         return np.where(usual, self._trees[np.where(usual, places, 0)], places)
 
-    def rows(self, roots: Int64Array, units: Int64Array) -> PieceRows:
-        """See `PieceTrees.rows`."""
+    def rows(self, roots: Int64Array, units: Int64Array) -> SubproblemRows:
+        """See `SubproblemTrees.rows`."""
         check_roots("plane trees", roots, units, self.root_units)
         n, g = self.n_children, self.block
         root, place = roots[:, None], self._places(roots, units)[:, None]
@@ -93,7 +99,7 @@ class PlaneTrees(PairwisePlanes):
         unit = begin + within
         plane, first, last = self._plane_of(unit, start, stop)
         exit_unit = np.take_along_axis(exits, plane[None], axis=0)[0] + unit - np.maximum(first, begin)
-        exit_unit += self.exit_start[root, plane]
+        exit_unit += self.egress_start[root, plane]
         entry = self.entry_start[turn, plane] + self._entered_before(root, turn, plane) + unit - first
         left = np.where(turn == root, UNIT_LIMIT, np.minimum(last - unit, g - within))
         parent = np.where(turn == root, -1, root)
@@ -122,7 +128,7 @@ class PlaneTrees(PairwisePlanes):
         stop = np.cumsum(shares, axis=0)
         unit = first[row] + within
         plane, start, end = self._plane_of(unit, stop - shares, stop)
-        exits = self.exit_start[by, plane + 1] - total[by, plane] + before[row, plane]
+        exits = self.egress_start[by, plane + 1] - total[by, plane] + before[row, plane]
         exits += unit - np.maximum(start, first[row])
         entries = self.entry_start[child, plane] + self._entered_before(by, child, plane) + unit - start
         return by, exits, entries, np.minimum(end - unit, self.block - within)
@@ -144,7 +150,7 @@ class PlaneTrees(PairwisePlanes):
         begin = self._sent_before(roots, target, number)
         unit = begin + within
         plane, first, _ = self._plane_of(unit, stop - shares, stop)
-        exits = self.exit_start[roots, plane] + unit - np.maximum(first, begin)
+        exits = self.egress_start[roots, plane] + unit - np.maximum(first, begin)
         exits += self._left_before(roots, target, plane, number)
         entries = self.entry_start[child, plane] + unit - first + self._entered_before(roots, target, plane)
         senders = roots.copy()
@@ -165,7 +171,7 @@ class PlaneTrees(PairwisePlanes):
         distance = (even.position[child] - even.position[roots]) % n
         here, root_at = np.searchsorted(key, roots * n + distance), np.searchsorted(key, np.arange(n + 1) * n)
         ends = self.pair_root[order].astype(np.int64), self.pair_child[order].astype(np.int64)
-        odd, usual = self.pair_units[order].T, even.shares(*ends)
+        odd, usual = self.pair_units[order].T, even.allocation(*ends)
         usual_stop, odd_stop = np.cumsum(usual, axis=0), np.cumsum(odd, axis=0)
         earlier = np.zeros((self.n_planes, n), dtype=np.int64)
         for low in range(int(number.max(initial=-1)) + 1 if len(key) else 0):
@@ -192,7 +198,7 @@ class PlaneTrees(PairwisePlanes):
         return np.concatenate([roots, trees[:, 0]]), np.concatenate([units, trees[:, 1]])
 
     def owners(self, links: Int32Array, offsets: Int64Array) -> tuple[Int32Array, Int64Array]:
-        """See `PieceTrees.owners`."""
+        """See `SubproblemTrees.owners`."""
         child, unit, is_owned = self._entry_units(links, offsets)
         unit = np.where(is_owned, unit, 0)
         plane = np.minimum((self.entry_start[child, 1:] <= unit[:, None]).sum(axis=1), self.n_planes - 1)

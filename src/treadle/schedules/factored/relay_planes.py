@@ -13,16 +13,16 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.checks import UNIT_LIMIT, check_length, check_range, check_sum
-from treadle.schedules.factored.piece_trees import (
+from treadle.schedules.factored.relay_trees import RelayTrees
+from treadle.schedules.factored.subproblem_trees import (
     COLUMN_AXES,
     EdgeUnits,
     FormulaTrees,
-    PieceRows,
+    SubproblemRows,
     TreeNumbers,
     check_roots,
     steady_runs,
 )
-from treadle.schedules.factored.relay_trees import RelayTrees
 
 _ROWS = ("relay_plane", "relay_root", "relay_block", "relay_child", "relay_count")
 
@@ -80,7 +80,7 @@ class RelayPlanes(FormulaTrees):
         order = np.lexsort((self.place, child))
         if not np.array_equal(self.place[order] + self._before[child], np.arange(len(self.place))):
             raise ScheduleError(f"{what}: places of a child must be 0, 1, ..., once each")
-        for side, starts in (("out", self.exit_start), ("in", self.entry_start)):
+        for side, starts in (("out", self.egress_start), ("in", self.entry_start)):
             self._check_totals(what, side, starts[:, -1])
 
     @cached_property
@@ -109,7 +109,7 @@ class RelayPlanes(FormulaTrees):
         return tuple(parts)
 
     @cached_property
-    def exit_start(self) -> Int64Array:
+    def egress_start(self) -> Int64Array:
         """First egress unit of each plane at each child, and their number, shape (n, planes + 1)."""
         return offsets_of(np.stack([part.out_first[:, -1] for part in self.parts], axis=1))
 
@@ -152,8 +152,8 @@ class RelayPlanes(FormulaTrees):
         plane = (self._place_start[roots, 1:] <= place[:, None]).sum(axis=1)
         return plane, place - self._place_start[roots, plane]
 
-    def rows(self, roots: Int64Array, units: Int64Array) -> PieceRows:
-        """See `PieceTrees.rows`."""
+    def rows(self, roots: Int64Array, units: Int64Array) -> SubproblemRows:
+        """See `SubproblemTrees.rows`."""
         check_roots("relay planes", roots, units, self.root_units)
         n, child = self.n_children, np.arange(self.n_children)
         plane, number = self._on_planes(roots, units)
@@ -164,7 +164,7 @@ class RelayPlanes(FormulaTrees):
             found = part.rows(roots[mine], number[mine])
             above = np.maximum(found.parent, 0)
             parent[mine], run[mine] = found.parent, found.run
-            exits[mine] = np.where(found.parent < 0, 0, found.first + self.exit_start[above, at])
+            exits[mine] = np.where(found.parent < 0, 0, found.first + self.egress_start[above, at])
             entries[mine] = np.where(found.parent < 0, 0, found.last + self.entry_start[child, at])
         return self._rows(parent, exits, entries, np.minimum(run, self._steady[self._before[roots] + units]))
 
@@ -174,7 +174,7 @@ class RelayPlanes(FormulaTrees):
         for at, part in enumerate(self.parts):
             mine = np.flatnonzero(plane == at)
             parent[mine], first, last = part._units_into(roots[mine], number[mine], child)
-            exits[mine] = first + self.exit_start[parent[mine], at]
+            exits[mine] = first + self.egress_start[parent[mine], at]
             entries[mine] = last + self.entry_start[child, at]
         return parent, exits, entries
 
@@ -188,7 +188,7 @@ class RelayPlanes(FormulaTrees):
         return np.concatenate(roots), np.concatenate(units)
 
     def owners(self, links: Int32Array, offsets: Int64Array) -> tuple[Int32Array, Int64Array]:
-        """See `PieceTrees.owners`."""
+        """See `SubproblemTrees.owners`."""
         child, unit, is_owned = self._entry_units(links, offsets)
         unit = np.where(is_owned, unit, 0)
         planes = len(self.plane_units)

@@ -13,11 +13,11 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array, offsets_of, sums_of
 from treadle.errors import ScheduleError
 from treadle.schedules.checks import UNIT_LIMIT, check_length, check_range, check_sum
-from treadle.schedules.factored.piece_trees import (
+from treadle.schedules.factored.subproblem_trees import (
     COLUMN_AXES,
     EdgeUnits,
     FormulaTrees,
-    PieceRows,
+    SubproblemRows,
     TreeNumbers,
     check_roots,
     ragged,
@@ -160,8 +160,8 @@ class RelayTrees(FormulaTrees):
         start[order] = before - before[np.searchsorted(child, child)] + self._own_deliveries[child]
         return start
 
-    def rows(self, roots: Int64Array, units: Int64Array) -> PieceRows:
-        """See `PieceTrees.rows`."""
+    def rows(self, roots: Int64Array, units: Int64Array) -> SubproblemRows:
+        """See `SubproblemTrees.rows`."""
         check_roots("relay trees", roots, units, self.native_units)
         n, g = self.n_children, self.block
         number, within = np.divmod(units, g)
@@ -255,7 +255,7 @@ class RelayTrees(FormulaTrees):
         return np.concatenate([roots, relayed]), np.concatenate([units, tree])
 
     def owners(self, links: Int32Array, offsets: Int64Array) -> tuple[Int32Array, Int64Array]:
-        """See `PieceTrees.owners`."""
+        """See `SubproblemTrees.owners`."""
         child, unit, is_owned = self._entry_units(links, offsets)
         root, tree = self.arrivals(child, unit)
         return np.where(is_owned, root, -1).astype(np.int32), np.where(is_owned, tree, -1)

@@ -64,7 +64,7 @@ from treadle.schedules.plan_files.manifest import (
     LayerTable,
     Manifest,
 )
-from treadle.schedules.plan_files.manifest_values import fraction_text, indented
+from treadle.schedules.plan_files.manifest_values import format_fraction, indented
 from treadle.schedules.plan_files.members import to_npy, write_member
 from treadle.schedules.plan_files.optional_members import numbers_with, write_optional
 from treadle.schedules.plan_files.plan_reader import COLUMNS, read_plan, targets_member
@@ -288,8 +288,8 @@ def _manifest(plan: Plan, digest: str, entries: tuple[EntryTable, ...], parts: _
         topology_sha256=digest,
         collective=table,
         algorithm=plan.algorithm,
-        algbw=fraction_text(plan.algbw),
-        optimal_algbw=None if plan.optimal_algbw is None else fraction_text(plan.optimal_algbw),
+        algbw=format_fraction(plan.algbw),
+        optimal_algbw=None if plan.optimal_algbw is None else format_fraction(plan.optimal_algbw),
         witness=None if plan.witness is None else plan.witness.to_json(),
         provenance=dict(plan.provenance),
         entries=entries,

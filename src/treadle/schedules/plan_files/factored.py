@@ -24,10 +24,10 @@ from treadle.schedules.factored import (
     Crossings,
     FactoredForest,
     Layer,
-    Piece,
     PlaneTrees,
     RelayPlanes,
     RelayTrees,
+    Subproblem,
     TableTrees,
 )
 from treadle.schedules.plan_files.members import MemberReader, offsets_from, to_npy, write_member
@@ -221,7 +221,7 @@ def _read_layer(members: MemberReader, folder: str) -> Layer:
     return Layer(pieces=tuple(_subproblems(folder, columns)), **arrays)
 
 
-def _subproblems(folder: str, columns: _Columns) -> Iterator[Piece]:
+def _subproblems(folder: str, columns: _Columns) -> Iterator[Subproblem]:
     """Yield the equivalence classes of subproblems."""
     form = columns["form"]
     if np.any((form < 0) | (form >= len(_TREES))):
@@ -236,7 +236,7 @@ def _subproblems(folder: str, columns: _Columns) -> Iterator[Piece]:
     kinds = list(_TREES.values())
     for piece, inwards, outwards, number in zip(pieces, entrances, exits, form.tolist(), strict=True):
         fields = next(trees[number]) | (next(exchange) if number >= _RELAY else {})
-        yield Piece(
+        yield Subproblem(
             **piece,
             trees=kinds[number](**fields),
             entrances=Crossings(**inwards),

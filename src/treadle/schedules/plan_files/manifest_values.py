@@ -63,7 +63,7 @@ def read_list(value: Any, place: str) -> list[Any]:
     return value
 
 
-def read_whole(value: Any, place: str) -> int:
+def read_integer(value: Any, place: str) -> int:
     """Read an integer of 64 bits."""
     if type(value) is not int or not -(2**63) <= value < 2**63:
         raise FormatError(f"{place}: expected an integer")
@@ -75,7 +75,7 @@ def read_wholes(value: Any, place: str) -> tuple[int, ...]:
     items = read_list(value, place)
     if items and set(map(type, items)) == {int} and -(2**63) <= min(items) <= max(items) < 2**63:
         return tuple(items)
-    return tuple(read_whole(item, place) for item in items)
+    return tuple(read_integer(item, place) for item in items)
 
 
 def read_string(value: Any, place: str) -> str:
@@ -92,7 +92,7 @@ def read_fraction(value: Any, place: str) -> Fraction:
     return Fraction(value)
 
 
-def fraction_text(value: Fraction) -> str:
+def format_fraction(value: Fraction) -> str:
     """Return a fraction as `read_fraction` reads it."""
     return f"{value.numerator}/{value.denominator}"
 

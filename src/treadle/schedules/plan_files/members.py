@@ -97,7 +97,7 @@ class MemberReader:
         for name in sorted(set(self._infos) - expected):
             raise FormatError(f"member {name[:100]!r} does not belong in a plan")
 
-    def text(self, name: str, most: int = _MAX_TEXT) -> str:
+    def string(self, name: str, most: int = _MAX_TEXT) -> str:
         """Read a UTF-8 member of at most `most` bytes; the caller charges the budget for the parsed value."""
         stream, size = self._open(name)
         with stream:

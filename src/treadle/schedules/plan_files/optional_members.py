@@ -25,10 +25,10 @@ _MEMBERS: Mapping[str, tuple[str, tuple[str, ...], Callable[[Any], bool]]] = Map
         "ways": (
             "steps",
             ("way_links", "twins", "way_length"),
-            lambda steps: steps.has_ways or bool(steps.twins.size),
+            lambda steps: steps.has_paths or bool(steps.twins.size),
         ),
         "operations": ("steps", ("way_kinds",), lambda steps: steps.has_operations),
-        "fresh": ("steps", ("fresh",), lambda steps: steps.begins_anew),
+        "fresh": ("steps", ("fresh",), lambda steps: steps.restarts),
         "rising": ("routes", ("hop_layer",), lambda routes: bool(routes.hop_layer.size)),
     }
 )

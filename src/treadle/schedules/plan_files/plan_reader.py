@@ -16,6 +16,7 @@ from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
+from treadle.schedules.certificate import certificate_from_json
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan import Pipelining, Plan, PlanEntry
@@ -47,8 +48,7 @@ from treadle.schedules.schedule import Schedule
 from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
-from treadle.schedules.witness import witness_from_json
-from treadle.topologies.files import topology_from_text, topology_hash
+from treadle.topologies.files import parse_topology_file, topology_hash
 from treadle.topologies.topology import Topology
 
 STEP_COLUMNS = ("homes", "shard", "link", "low", "high")
@@ -85,7 +85,7 @@ def read_plan(archive: zipfile.ZipFile, max_memory_bytes: int) -> Plan:
     """Read the plan in an archive; a TreadleError or an error of zipfile if it is malformed."""
     budget = MemoryBudget(max_memory_bytes)
     members = MemberReader(archive, budget)
-    text = members.text("manifest.json", MAX_MANIFEST)
+    text = members.string("manifest.json", MAX_MANIFEST)
     budget.charge(json_bytes(text))
     manifest = read_manifest(text)
     exchanged = manifest.exchanged()
@@ -94,9 +94,9 @@ def read_plan(archive: zipfile.ZipFile, max_memory_bytes: int) -> Plan:
     shapes = members.shapes()
     n_chunks = [one.n_chunks for one in manifest.steps]
     budget.charge(array_bytes(shapes, n_chunks, has_demands=has_demands))
-    text = members.text("topology.json")
+    text = members.string("topology.json")
     budget.charge(json_bytes(text) + 300 * text.count("{"))
-    topology = topology_from_text(text, charge=budget.charge)
+    topology = parse_topology_file(text, charge=budget.charge)
     if manifest.topology_sha256 != (found := topology_hash(topology)):
         raise FormatError(f"topology_sha256: does not belong to topology.json, which has {found}")
     collective = _collective(manifest.collective, members, topology, budget)
@@ -116,7 +116,7 @@ def read_plan(archive: zipfile.ZipFile, max_memory_bytes: int) -> Plan:
         algorithm=manifest.algorithm,
         algbw=Fraction(manifest.algbw),
         optimal_algbw=None if manifest.optimal_algbw is None else Fraction(manifest.optimal_algbw),
-        witness=None if manifest.witness is None else witness_from_json(manifest.witness),
+        witness=None if manifest.witness is None else certificate_from_json(manifest.witness),
         provenance=manifest.provenance,
     )
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from treadle.arrays import Int64Array, sums_of
 from treadle.errors import ScheduleError
+from treadle.schedules.in_network import inputs_of, members_at, unnamed_crossings
 from treadle.schedules.link_times import load_time
-from treadle.schedules.steps.steps import Steps, StepSchedule, WayKind
-from treadle.schedules.switch_operations import lanes_of, members_at, unnamed_crossings
+from treadle.schedules.steps.steps import PathKind, Steps, StepSchedule
 from treadle.topologies.topology import Topology
 
 
@@ -29,8 +29,8 @@ def step_loads(topology: Topology, steps: Steps) -> Iterator[Int64Array]:
     for step, more in zip(range(steps.n_steps), additional, strict=False):
         span = steps.span(step)
         links, chunks = steps.link[span], sizes[span]
-        if steps.has_ways:
-            on_paths = np.bincount(links, weights=chunks, minlength=steps.n_ways)
+        if steps.has_paths:
+            on_paths = np.bincount(links, weights=chunks, minlength=steps.n_paths)
             links, chunks = steps.way_links, np.repeat(on_paths, np.diff(steps.way_offset))
         load = np.bincount(links, weights=chunks, minlength=topology.n_links)
         yield load.astype(np.int64) + more  # exact: a double counts chunks up to 2**53
@@ -41,7 +41,7 @@ def _operation_loads(topology: Topology, steps: Steps) -> Iterator[Int64Array]:
 
     Every rank must be an end of some path, as in all schedules that reach all ranks.
     """
-    lanes, groups = lanes_of(topology), dict[int, tuple[int, ...]]()
+    lanes, groups = inputs_of(topology), dict[int, tuple[int, ...]]()
     first, last = steps.way_links[steps.way_offset[:-1]], steps.way_links[steps.way_offset[1:] - 1]
     nodes = np.unique(np.concatenate([topology.tails[first], topology.heads[last]])).tolist()
     for step in range(steps.n_steps):
@@ -67,7 +67,7 @@ def _operations(steps: Steps, step: int) -> Iterator[tuple[bool, int, list[int],
     columns = (steps.way_kinds[paths], *ends, steps.shard[sends], steps.low[sends], steps.high[sends])
     found: dict[tuple[bool, int, int], list[tuple[int, int, int]]] = defaultdict(list)
     for kind, first, last, shard, low, high in zip(*(column.tolist() for column in columns), strict=True):
-        outward = kind == WayKind.COPY
+        outward = kind == PathKind.COPY
         link, other = (first, last) if outward else (last, first)
         found[outward, link, shard].append((other, low, high))
     for (outward, link, _), rows in found.items():
@@ -79,7 +79,7 @@ def _operations(steps: Steps, step: int) -> Iterator[tuple[bool, int, list[int],
 
 def shard_fraction(schedule: StepSchedule, steps: Steps) -> Fraction:
     """Return the size of one shard as a fraction of the collective's `size`."""
-    return Fraction(1) if schedule.has_whole_shards else Fraction(1, steps.n_shards)
+    return Fraction(1) if schedule.has_full_shards else Fraction(1, steps.n_shards)
 
 
 def bandwidth_time(topology: Topology, schedule: StepSchedule) -> Fraction:

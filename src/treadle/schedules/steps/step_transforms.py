@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int32Array, frozen, offsets_of
 from treadle.errors import ScheduleError
-from treadle.schedules.steps.steps import MAX_CHUNKS, Steps, WayKind
+from treadle.schedules.steps.steps import MAX_CHUNKS, PathKind, Steps
 from treadle.schedules.trees.forest import Direction
 
 Columns = tuple[Int32Array, Int32Array, Int32Array, Int32Array]
 """Shard, link, low and high of every send."""
 
 _WAYS = ("way_offset", "way_links", "way_kinds")
-_REVERSED = np.array([WayKind.PLAIN, WayKind.SUM, WayKind.COPY], dtype=np.int32)
+_REVERSED = np.array([PathKind.PLAIN, PathKind.SUM, PathKind.COPY], dtype=np.int32)
 """Kind of each kind of path in reverse direction."""
 
 
@@ -51,15 +51,15 @@ def reverse(steps: Steps) -> Steps:
     >>> reverse(chain), reverse(chain).link.tolist()
     (<Steps reduce: 3 ranks, 1 shards of 1 chunks, 2 steps, 2 sends>, [1, 0])
     """
-    if steps.begins_anew:
+    if steps.restarts:
         raise ScheduleError("steps: schedules whose sums start again cannot be reversed")
     direction = Direction.REDUCE if steps.direction is Direction.BROADCAST else Direction.BROADCAST
     offset = steps.n_sends - steps.step_offset[::-1]
     columns = [column[::-1] for column in _columns(steps)]
     found = replace(with_sends(steps, offset, columns), direction=direction)
-    if not steps.has_ways:
+    if not steps.has_paths:
         return found
-    paths = [steps.way(number)[::-1] for number in range(steps.n_ways)]
+    paths = [steps.path(number)[::-1] for number in range(steps.n_paths)]
     return replace(found, way_links=np.concatenate(paths), way_kinds=_REVERSED[steps.way_kinds])
 
 
@@ -97,7 +97,7 @@ def pipelined(steps: Steps, pieces: int) -> Steps:
     order = np.argsort(step, kind="stable")
     columns = [column[order] for column in (shard, link, low + first, high + first)]
     offset = offsets_of(np.bincount(step, minlength=steps.n_steps + pieces - 1 if steps.n_steps else 0))
-    fresh = np.tile(steps.fresh, pieces)[order] if steps.begins_anew else steps.fresh
+    fresh = np.tile(steps.fresh, pieces)[order] if steps.restarts else steps.fresh
     return with_sends(steps, offset, columns, n_chunks=n_chunks, fresh=fresh)
 
 
@@ -152,7 +152,7 @@ def combine(parts: Sequence[Steps], *, shares: Sequence[int] | None = None) -> S
         _scaled(part, factor, start) for part, factor, start in zip(parts, factors, starts, strict=False)
     ]
     columns = [np.concatenate(column)[order] for column in zip(*scaled, strict=True)]
-    flags = [part.fresh if part.begins_anew else np.zeros(part.n_sends, dtype=np.bool_) for part in parts]
+    flags = [part.fresh if part.restarts else np.zeros(part.n_sends, dtype=np.bool_) for part in parts]
     fresh = np.concatenate(flags)[order]
     return with_sends(parts[0], offset, columns, n_chunks=n_chunks, fresh=fresh)
 

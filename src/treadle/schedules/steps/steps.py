@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, FrozenArrays, Int32Array, Int64Array, check_offsets, frozen, offsets_of
 from treadle.errors import ScheduleError
-from treadle.notebook import own_words, shown
+from treadle.notebook import displayed, own_repr
 from treadle.schedules.checks import check_length, check_range
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest import Direction, Phases
@@ -20,11 +20,11 @@ MAX_CHUNKS = 2**24
 """Most chunks per shard."""
 
 
-class WayKind(IntEnum):
+class PathKind(IntEnum):
     """Operation of a switch on a path of several links.
 
     Sends of a step that carry the same chunks and share a link are one operation of the switch; the rank at
-    that link initiates it (`treadle.schedules.switch_operations`).
+    that link initiates it (`treadle.schedules.in_network`).
     """
 
     PLAIN = 0
@@ -36,7 +36,7 @@ class WayKind(IntEnum):
     once. Only in reductions."""
 
 
-@shown(own_words)
+@displayed(own_repr)
 @dataclass(frozen=True, eq=False)
 class Steps(FrozenArrays):
     """Sends of one direction, grouped by communication step.
@@ -68,7 +68,7 @@ class Steps(FrozenArrays):
         Paths of several links that sends take in one step without being stored on the way: the links of path
         i are way_links[way_offset[i]:way_offset[i + 1]], and `link` has path numbers. Without paths, links.
     way_kinds : array of int32, shape (W,), optional
-        `WayKind` of each path; default: all are plain.
+        `PathKind` of each path; default: all are plain.
     `twins` : array of int32, shape (K * S,), optional
         K further owners of each shard: those of shard v are ``twins[v]``, ``twins[S + v]``, ... It starts at
         all of them (BROADCAST), or its sum, of the same data, must arrive at all of them (REDUCE).
@@ -124,21 +124,21 @@ class Steps(FrozenArrays):
             raise ScheduleError(f"steps: {self.twins.size} further owners, expected as many for each shard")
         if self.fresh.size:
             check_length("steps", "fresh", self.fresh, self.n_sends)
-        if self.begins_anew and self.direction is not Direction.REDUCE:
+        if self.restarts and self.direction is not Direction.REDUCE:
             raise ScheduleError("steps: only sums start again; broadcasts do not")
 
     def _check_ways(self) -> None:
-        if not self.has_ways:
+        if not self.has_paths:
             if self.way_links.size or self.way_kinds.size:
                 raise ScheduleError("steps: way_links or way_kinds without way_offset")
             return
-        check_offsets("steps", "way_offset", self.way_offset, self.n_ways, len(self.way_links), least=1)
+        check_offsets("steps", "way_offset", self.way_offset, self.n_paths, len(self.way_links), least=1)
         check_range("steps", "way_links", self.way_links, 0, 2**31)
-        check_range("steps", "link", self.link, 0, self.n_ways)
+        check_range("steps", "link", self.link, 0, self.n_paths)
         if self.way_kinds.size:
-            check_length("steps", "way_kinds", self.way_kinds, self.n_ways)
-        check_range("steps", "way_kinds", self.way_kinds, WayKind.PLAIN, len(WayKind))
-        if self.has_operations and np.any(np.diff(self.way_offset)[self.way_kinds != WayKind.PLAIN] != 2):
+            check_length("steps", "way_kinds", self.way_kinds, self.n_paths)
+        check_range("steps", "way_kinds", self.way_kinds, PathKind.PLAIN, len(PathKind))
+        if self.has_operations and np.any(np.diff(self.way_offset)[self.way_kinds != PathKind.PLAIN] != 2):
             raise ScheduleError(
                 "steps: expected two links on a path with in-network multicast or aggregation"
             )
@@ -149,12 +149,12 @@ class Steps(FrozenArrays):
         return len(self.homes)
 
     @property
-    def has_ways(self) -> bool:
+    def has_paths(self) -> bool:
         """Whether `link` has numbers of paths of several links."""
         return bool(self.way_offset.size)
 
     @property
-    def n_ways(self) -> int:
+    def n_paths(self) -> int:
         """Number of paths W."""
         return max(0, len(self.way_offset) - 1)
 
@@ -164,25 +164,25 @@ class Steps(FrozenArrays):
         return bool(self.way_kinds.any())
 
     @property
-    def begins_anew(self) -> bool:
+    def restarts(self) -> bool:
         """Whether some sum starts again."""
         return bool(self.fresh.any())
 
-    def way(self, number: int) -> Int32Array:
+    def path(self, number: int) -> Int32Array:
         """Return the links of a path, in order."""
         return self.way_links[int(self.way_offset[number]) : int(self.way_offset[number + 1])]
 
     @property
     def crossed(self) -> Int32Array:
         """Links of all paths, or of all sends if there are none; unordered, some more than once."""
-        return self.way_links if self.has_ways else self.link
+        return self.way_links if self.has_paths else self.link
 
     def links_of(self, send: int) -> Int32Array:
         """Return the links that a send takes, in order."""
-        return self.way(int(self.link[send])) if self.has_ways else self.link[send : send + 1]
+        return self.path(int(self.link[send])) if self.has_paths else self.link[send : send + 1]
 
     @property
-    def all_homes(self) -> tuple[Int32Array, ...]:
+    def all_owners(self) -> tuple[Int32Array, ...]:
         """Owners of the shards: `homes`, then the further ones."""
         rest = self.twins.reshape(-1, self.n_shards) if self.twins.size else ()
         return (self.homes, *rest)
@@ -240,7 +240,7 @@ class StepSchedule(Phases[Steps]):
             np.array_equal(first.homes, last.homes) and np.array_equal(first.twins, last.twins)
         ):
             raise ScheduleError(f"{self.kind}: the phases differ in ranks or in the owners of the shards")
-        if self.reduce is not None and self.reduce.begins_anew and self.broadcast is None:
+        if self.reduce is not None and self.reduce.restarts and self.broadcast is None:
             raise ScheduleError(f"{self.kind}: sums may start again only in an allreduce of two phases")
 
     @property
@@ -254,7 +254,7 @@ class StepSchedule(Phases[Steps]):
         return sum(steps.n_sends for steps in self.phases)
 
     @property
-    def has_whole_shards(self) -> bool:
+    def has_full_shards(self) -> bool:
         """Whether every shard is the entire buffer (an allreduce without a broadcasting phase)."""
         return self.kind is CollectiveKind.ALLREDUCE and self.broadcast is None
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
-from treadle.schedules.factored.piece_trees import ragged
+from treadle.schedules.factored.subproblem_trees import ragged
 from treadle.schedules.steps.step_transforms import pipelined, reverse, with_sends
 from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.schedules.trees.forest import Direction
@@ -49,7 +49,7 @@ def urgent_first(steps: Steps, topology: Topology, parts: int) -> Steps:
     if parts < 1:
         raise ScheduleError(f"parts of a step: expected at least 1, found {parts}")
     is_reduction = steps.direction is Direction.REDUCE
-    if parts == 1 or (is_reduction and (steps.twins.size or steps.begins_anew)):
+    if parts == 1 or (is_reduction and (steps.twins.size or steps.restarts)):
         return steps
     if is_reduction:
         return reverse(urgent_first(reverse(steps), topology.transpose(), parts))
@@ -64,7 +64,7 @@ def urgent_first(steps: Steps, topology: Topology, parts: int) -> Steps:
     return with_sends(steps, offsets_of(np.bincount(step, minlength=steps.n_steps * parts)), columns)
 
 
-def in_pieces(schedule: StepSchedule, topology: Topology, pieces: int, parts: int = 1) -> StepSchedule:
+def in_chunks(schedule: StepSchedule, topology: Topology, pieces: int, parts: int = 1) -> StepSchedule:
     """Return the schedule for each of `pieces` parts of every shard, in a pipeline, with each step cut."""
 
     def cut(steps: Steps) -> Steps:
@@ -96,7 +96,7 @@ def _waiting(steps: Steps, topology: Topology) -> Int64Array:
 
 def _ends(steps: Steps, topology: Topology) -> tuple[Int32Array, Int32Array]:
     """Return the first and the last node of each link, or path."""
-    if not steps.has_ways:
+    if not steps.has_paths:
         return topology.tails, topology.heads
     first, last = steps.way_links[steps.way_offset[:-1]], steps.way_links[steps.way_offset[1:] - 1]
     return topology.tails[first], topology.heads[last]

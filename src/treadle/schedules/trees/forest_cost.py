@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.schedules.switch_operations import group_crossings
+from treadle.schedules.in_network import group_crossings
 from treadle.schedules.trees.forest import ForestSchedule, Tree
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.topologies.topology import Topology
@@ -17,7 +17,7 @@ def link_loads(topology: Topology, schedule: ForestSchedule) -> Int64Array:
     """Return the units that cross each link, of all forests together, shape (m,).
 
     A unit is 1/R of the data, R = `schedule.total_units`. The links that in-network operations cross in
-    addition to the trees' paths count as well (`treadle.schedules.switch_operations`).
+    addition to the trees' paths count as well (`treadle.schedules.in_network`).
     """
     loads = np.zeros(topology.n_links, dtype=np.int64)
     for forest in schedule.forests:

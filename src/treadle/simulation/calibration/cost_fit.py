@@ -213,7 +213,7 @@ def fit_cost_model(
     logs, deviations = _fitted(points, figures)
     reach = student_t(max(1, len(points) - len(logs)))
     bands = {
-        label: (figures.shown(label, value - away), figures.shown(label, value + away))
+        label: (figures.exp_value(label, value - away), figures.exp_value(label, value + away))
         for label, value, away in zip(figures.labels, logs, reach * deviations, strict=True)
     }
     model = replace(figures.model(logs, name, source), bands=bands)
@@ -266,14 +266,14 @@ class _Figures:
         self.start: Floats = np.log(np.array(start))
         self.is_share = np.array([label.endswith("efficiency") for label in self.labels])
 
-    def shown(self, label: str, value: float) -> float:
+    def exp_value(self, label: str, value: float) -> float:
         """A figure from its logarithm."""
         figure = exp(min(value, 60.0))
         return min(1.0, figure) if label.endswith("efficiency") else figure
 
     def model(self, logs: Floats, name: str, source: str) -> CostModel:
         values = {
-            label: self.shown(label, float(value)) for label, value in zip(self.labels, logs, strict=True)
+            label: self.exp_value(label, float(value)) for label, value in zip(self.labels, logs, strict=True)
         }
         rows = []
         for protocol in self.protocols:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.errors import FormatError
-from treadle.input_files import parse_json, read_input_text
+from treadle.input_files import parse_json, read_input_string
 from treadle.schedules.collective import CollectiveKind, busbw_factor
 
 MAX_FILE_BYTES = 16 * 2**20
@@ -76,7 +76,7 @@ def read_measurements(
         If it is none of these, too large, or has no row.
     """
     source = str(path)
-    text = read_input_text(path, MAX_FILE_BYTES)
+    text = read_input_string(path, MAX_FILE_BYTES)
     if text.lstrip().startswith("{"):
         value = parse_json(text, source=source)
         if not isinstance(value, dict):

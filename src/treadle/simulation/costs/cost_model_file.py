@@ -13,9 +13,9 @@ from msgspec.structs import asdict
 
 from treadle.atomic import write_bytes
 from treadle.errors import FormatError, ScheduleError
-from treadle.input_files import read_input_text
+from treadle.input_files import read_input_string
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, LinkClass, Protocol
-from treadle.typed_files import Table, read_json, shown
+from treadle.typed_files import Table, format_value, read_json
 
 MAX_FILE_BYTES = 2**20
 _VERSION = 1
@@ -43,10 +43,10 @@ def load_cost_model(path: str | Path) -> CostModel:
     >>> planning.load_cost_model("costs.json")
     <CostModel reference, 1 protocol>
     """
-    return cost_model_from_text(read_input_text(path, MAX_FILE_BYTES), source=str(path))
+    return parse_cost_model(read_input_string(path, MAX_FILE_BYTES), source=str(path))
 
 
-def cost_model_from_text(text: str, *, source: str = "") -> CostModel:
+def parse_cost_model(text: str, *, source: str = "") -> CostModel:
     """The cost model of a file's text; FormatError, which names `source`, if it is malformed."""
     file = read_json(text, _File, source=source)
     try:
@@ -81,7 +81,9 @@ class _Cost(Table, frozen=True):
                 raise ValueError
             efficiency = Fraction(text)
         except (ValueError, ZeroDivisionError):
-            raise FormatError(f"efficiency: expected {_SHARE.description}, found {shown(text)}") from None
+            raise FormatError(
+                f"efficiency: expected {_SHARE.description}, found {format_value(text)}"
+            ) from None
         return ClassCost(self.alpha_ns, self.occupancy_ns, self.hop_ns, efficiency=efficiency)
 
 
@@ -114,7 +116,7 @@ class _File(Table, frozen=True):
     def __post_init__(self) -> None:
         for name, (low, high) in self.bands.items():
             if not -math.inf < low <= high < math.inf:
-                raise FormatError(f"bands: {shown(name)}: expected two numbers, the smaller first")
+                raise FormatError(f"bands: {format_value(name)}: expected two numbers, the smaller first")
 
 
 def cost_model_to_json(model: CostModel) -> dict[str, Any]:

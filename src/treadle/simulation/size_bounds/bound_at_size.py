@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from treadle.schedules.certificate import Certificate
 from treadle.schedules.collective import Collective
-from treadle.schedules.witness import Witness
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
 from treadle.simulation.simulation_options import Sharing, SimulationOptions
 from treadle.simulation.size_bounds.crossing import Window, crossing_time, windows
@@ -16,12 +16,12 @@ from treadle.simulation.size_bounds.direct_messages import DirectPairs, direct_p
 from treadle.simulation.size_bounds.distance import farthest_pair
 from treadle.simulation.size_bounds.gathered import GatheredCut, gathered_cuts, gathered_time
 from treadle.simulation.size_bounds.message_terms import message_terms
-from treadle.simulation.size_bounds.pair_growth import growth_time_ns, growth_witness
-from treadle.simulation.size_bounds.reach import reach_time_ns, reach_witness
+from treadle.simulation.size_bounds.pair_growth import growth_certificate, growth_time_ns
+from treadle.simulation.size_bounds.reach import reach_certificate, reach_time_ns
 from treadle.simulation.size_bounds.relayed_messages import RelayedMessages, relayed_messages
-from treadle.simulation.size_bounds.size_witness import (
-    CrossingWitness,
-    GrowthWitness,
+from treadle.simulation.size_bounds.size_certificate import (
+    CrossingCertificate,
+    GrowthCertificate,
     SizeBound,
     SizeProof,
     SizeWitness,
@@ -44,9 +44,9 @@ class _Prepared:
     """What does not depend on the size, of a protocol."""
 
     protocol: Protocol
-    crossings: tuple[tuple[Witness, tuple[Window, ...]], ...]
+    crossings: tuple[tuple[Certificate, tuple[Window, ...]], ...]
     fixed: tuple[SizeProof, ...]
-    growth: GrowthWitness | None
+    growth: GrowthCertificate | None
     direct: tuple[DirectPairs, ...]
     gathered: tuple[GatheredCut, ...]
     relayed: RelayedMessages | None
@@ -72,7 +72,7 @@ class BoundsBySize:
         self,
         topology: Topology,
         collective: Collective,
-        witness: Witness | None,
+        witness: Certificate | None,
         options: SimulationOptions,
         model: CostModel | None = None,
     ) -> None:
@@ -93,7 +93,10 @@ class BoundsBySize:
             proofs = list(one.fixed)
             launch = Fraction(one.protocol.launch_ns, 10**9)
             kinds: list[list[tuple[Fraction, SizeWitness]]] = [
-                [(crossing_time(found, size), CrossingWitness(witness)) for witness, found in one.crossings],
+                [
+                    (crossing_time(found, size), CrossingCertificate(witness))
+                    for witness, found in one.crossings
+                ],
                 [(pairs.time_ns(size) / 10**9, pairs.witness) for pairs in one.direct],
                 [] if one.relayed is None else [one.relayed.proof(size)],
                 [(gathered_time(cut, size), cut[0]) for cut in one.gathered],
@@ -112,14 +115,19 @@ class BoundsBySize:
 
 
 def _prepare(
-    topology: Topology, collective: Collective, witness: Witness | None, protocol: Protocol, *, tells: bool
+    topology: Topology,
+    collective: Collective,
+    witness: Certificate | None,
+    protocol: Protocol,
+    *,
+    tells: bool,
 ) -> _Prepared:
     terms = message_terms(topology, protocol)
     fixed = []
     pair = farthest_pair(terms, collective)
     if pair is not None:
         fixed.append(SizeProof(Fraction(protocol.launch_ns + pair[1], 10**9), pair[0]))
-    reach = reach_witness(terms, collective) if tells else None
+    reach = reach_certificate(terms, collective) if tells else None
     if reach is not None:
         fixed.append(SizeProof(Fraction(protocol.launch_ns + reach_time_ns(reach), 10**9), reach))
     crossings = [] if witness is None else [witness]
@@ -129,7 +137,7 @@ def _prepare(
         protocol,
         tuple(one for one in told if one[1]),
         tuple(fixed),
-        growth_witness(terms, collective) if tells else None,
+        growth_certificate(terms, collective) if tells else None,
         direct_pairs(terms, collective) if tells else (),
         gathered_cuts(terms, collective),
         relayed_messages(terms, collective) if tells else None,

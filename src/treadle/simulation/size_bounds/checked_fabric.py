@@ -10,7 +10,7 @@ from typing import TypeVar
 from treadle.errors import ScheduleError
 from treadle.simulation.costs.cost_model import ClassCost, LinkClass, Protocol
 from treadle.simulation.costs.link_classes import CLASSES, link_classes
-from treadle.simulation.size_bounds.size_witness import ReachClass
+from treadle.simulation.size_bounds.size_certificate import ReachClass
 from treadle.topologies.topology import Topology
 
 Link = tuple[int, int, LinkClass, int]
@@ -136,7 +136,7 @@ class CheckedFabric:
             raise ScheduleError("size bound: pairs are counted where all links are of one class")
         (kind,) = self.known
         return self.protocol.of(kind), [
-            (tail, head, latency, self.share(number, kind) * int(self.topology.bandwidths[number]))
+            (tail, head, latency, self.data_fraction(number, kind) * int(self.topology.bandwidths[number]))
             for number, (tail, head, _, latency) in enumerate(self.links)
             if tail != head
         ]
@@ -202,7 +202,7 @@ class CheckedFabric:
         ):
             raise ScheduleError(f"size bound: {name} messages may cost less than {figures}")
 
-    def share(self, number: int, kind: LinkClass) -> Fraction:
+    def data_fraction(self, number: int, kind: LinkClass) -> Fraction:
         """Part of a link's bandwidth that is left to data."""
         bandwidth = int(self.topology.bandwidths[number])
         rate = max(1, int(bandwidth * self.protocol.of(kind).efficiency))
@@ -213,4 +213,4 @@ class CheckedFabric:
 
     def rate(self, number: int) -> int:
         """Bytes/s that a link leaves to data."""
-        return int(self.share(number, self.links[number][2]) * int(self.topology.bandwidths[number]))
+        return int(self.data_fraction(number, self.links[number][2]) * int(self.topology.bandwidths[number]))

@@ -9,8 +9,8 @@ from fractions import Fraction
 import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array, mask_of
+from treadle.schedules.certificate import BottleneckCut, Certificate
 from treadle.schedules.collective import Collective
-from treadle.schedules.witness import CutWitness, Witness
 from treadle.simulation.costs.link_classes import CLASSES
 from treadle.simulation.size_bounds.message_terms import FAR_NS, MessageTerms
 from treadle.topologies.topology import Topology
@@ -22,7 +22,7 @@ second their weights are worth."""
 _Key = tuple[int, int, int, bool]
 
 
-def windows(terms: MessageTerms, collective: Collective, witness: Witness) -> tuple[Window, ...]:
+def windows(terms: MessageTerms, collective: Collective, witness: Certificate) -> tuple[Window, ...]:
     """Weighted bandwidth by idle time of links, the shortest first.
 
     Whatever the witness is, the bound that it proves is linear in the links' bandwidths: a sum of bandwidths
@@ -32,7 +32,7 @@ def windows(terms: MessageTerms, collective: Collective, witness: Witness) -> tu
     topology = terms.topology
     # nodes where messages that cross begin, and where they end
     starts = ends = mask_of(topology.n_nodes, topology.compute_nodes)
-    if isinstance(witness, CutWitness):
+    if isinstance(witness, BottleneckCut):
         inside = mask_of(topology.n_nodes, list(witness.nodes))
         starts, ends = starts & inside, ends & ~inside
         if collective.kind.reduces:
@@ -64,7 +64,7 @@ def windows(terms: MessageTerms, collective: Collective, witness: Witness) -> tu
 
 
 def _worth(
-    topology: Topology, collective: Collective, witness: Witness, links: Sequence[int], whole: Fraction
+    topology: Topology, collective: Collective, witness: Certificate, links: Sequence[int], whole: Fraction
 ) -> Fraction:
     """The part of a bound that links of one bandwidth make; 1 or 2 bytes/s are what all fabrics may have."""
     own, bandwidths = int(topology.bandwidths[links[0]]), topology.bandwidths.copy()
@@ -76,8 +76,8 @@ def _worth(
 
 def idle_ns(terms: MessageTerms, starts: BoolArray, ends: BoolArray) -> Int64Array:
     """For how long each link carries nothing: before data of `starts` can be there, and on to `ends`."""
-    before: Int64Array = terms.ways(starts[None])[0][terms.topology.tails]
-    after = terms.ways(ends[None], reverse=True)[0][terms.topology.heads] + terms.latency_ns
+    before: Int64Array = terms.least_latencies(starts[None])[0][terms.topology.tails]
+    after = terms.least_latencies(ends[None], reverse=True)[0][terms.topology.heads] + terms.latency_ns
     gap = np.zeros(terms.topology.n_links, dtype=np.int64)
     for one in terms.classes:
         of_class = terms.link_class == one

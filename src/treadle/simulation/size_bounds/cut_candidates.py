@@ -9,17 +9,17 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array
 from treadle.errors import ScheduleError
-from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
+from treadle.schedules.certificate import BottleneckCut, Certificate
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.trees.allreduce_witness import CutCombinationWitness
-from treadle.schedules.witness import CutWitness, Witness
+from treadle.schedules.trees.allreduce_certificate import CutCombinationCertificate
 from treadle.simulation.size_bounds.message_terms import MessageTerms, boxes_of, is_near
 
 _MOST_ALIKE = 2
 """Boxes, and ranks, of one bandwidth that are tried."""
 
 
-def cut_candidates(terms: MessageTerms, collective: Collective) -> Iterator[Witness]:
+def cut_candidates(terms: MessageTerms, collective: Collective) -> Iterator[Certificate]:
     """Witnesses of cuts around boxes and ranks, and of what is left; only those that prove something."""
     if collective.groups is not None:
         return
@@ -54,15 +54,15 @@ def node_sets(terms: MessageTerms) -> Iterator[BoolArray]:
                 yield inside
 
 
-def _witness(terms: MessageTerms, collective: Collective, inside: BoolArray) -> Witness:
+def _witness(terms: MessageTerms, collective: Collective, inside: BoolArray) -> Certificate:
     """That what the nodes inside have for others, or of an allreduce the whole buffer, leaves them."""
     topology = terms.topology
     nodes = tuple(np.flatnonzero(inside).tolist())
     if collective.kind is CollectiveKind.ALLREDUCE:
         others = tuple(np.flatnonzero(~inside).tolist())
         one = Fraction(1)
-        return CutCombinationWitness(((nodes, one),), ((others, one),))
+        return CutCombinationCertificate(((nodes, one),), ((others, one),))
     if collective.kind is CollectiveKind.ALLTOALL:
         leaves = inside[topology.tails] & ~inside[topology.heads]
-        return DistanceWitness(leaves.astype(np.int64))
-    return CutWitness(nodes)
+        return FlowDualCertificate(leaves.astype(np.int64))
+    return BottleneckCut(nodes)

@@ -7,7 +7,7 @@ from fractions import Fraction
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.simulation.size_bounds.checked_fabric import CheckedFabric, least_prices
-from treadle.simulation.size_bounds.size_witness import DirectWitness
+from treadle.simulation.size_bounds.size_certificate import DirectCertificate
 
 _Facts = tuple[int, int, list[int], Fraction]
 
@@ -31,12 +31,12 @@ class DirectCheck:
         even = exchanges or len(set(collective.shard_weights)) == 1
         if collective.kind not in _SERVED or collective.groups or not even:
             raise ScheduleError(f"size bound: pairs of {collective.kind} are not counted")
-        self._found: dict[DirectWitness, _Facts] = {}
+        self._found: dict[DirectCertificate, _Facts] = {}
         self._collective = collective
         arcs = [(tail, head, latency) for tail, head, latency, _ in self._hops]
         self._way = least_prices(arcs, [[node] for node in range(topology.n_nodes)])
 
-    def check(self, witness: DirectWitness, claimed: Fraction, size_bytes: int) -> None:
+    def check(self, witness: DirectCertificate, claimed: Fraction, size_bytes: int) -> None:
         """Raise ScheduleError if the pairs may all be served before the claimed ns."""
         if witness not in self._found:
             self._found[witness] = self._pairs(witness)
@@ -52,7 +52,7 @@ class DirectCheck:
         if free > held:
             raise ScheduleError(f"size bound: {many} pairs may have their messages before {claimed} ns")
 
-    def _pairs(self, witness: DirectWitness) -> _Facts:
+    def _pairs(self, witness: DirectCertificate) -> _Facts:
         """How many; what two messages take at least; how long links hold none; the fastest link."""
         n, nodes, cost = self._collective.n_ranks, self._collective.ranks, self._cost
         if not 0 <= witness.source < n:

@@ -16,9 +16,9 @@ import numpy as np
 
 from treadle.arrays import BoolArray
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.simulation.size_bounds.distance import needs
+from treadle.simulation.size_bounds.distance import receives_from
 from treadle.simulation.size_bounds.message_terms import FAR_NS, MessageTerms
-from treadle.simulation.size_bounds.size_witness import DirectWitness
+from treadle.simulation.size_bounds.size_certificate import DirectCertificate
 
 _KINDS = (
     CollectiveKind.ALLGATHER,
@@ -36,7 +36,7 @@ class DirectPairs:
 
     Parameters
     ----------
-    witness : DirectWitness
+    witness : DirectCertificate
     two_ns : int
         The least that two messages take for any of the pairs.
     free_ns : tuple of int
@@ -47,7 +47,7 @@ class DirectPairs:
         ns for each byte of the buffer.
     """
 
-    witness: DirectWitness
+    witness: DirectCertificate
     two_ns: int
     free_ns: tuple[int, ...]
     held_ns: int
@@ -83,12 +83,12 @@ def direct_pairs(terms: MessageTerms, collective: Collective) -> tuple[DirectPai
 
 def _all_pairs(terms: MessageTerms, collective: Collective) -> Iterator[DirectPairs]:
     nodes, n = np.array(collective.ranks), collective.n_ranks
-    ways = terms.ways(np.eye(terms.topology.n_nodes, dtype=np.bool_))
+    ways = terms.least_latencies(np.eye(terms.topology.n_nodes, dtype=np.bool_))
     gap, alpha = (terms.least_of(one, terms.classes) for one in ("occupancy_ns", "alpha_ns"))
     one = np.minimum(ways + gap + alpha, FAR_NS)
     lone = one + np.where(np.eye(len(one), dtype=np.bool_), FAR_NS, 0)  # nobody tells itself
     two = np.array([(lone[node][:, None] + lone).min(axis=0) for node in nodes.tolist()])[:, nodes]
-    wanted = needs(collective, [*range(n)]) & (one[np.ix_(nodes, nodes)] < FAR_NS)
+    wanted = receives_from(collective, [*range(n)]) & (one[np.ix_(nodes, nodes)] < FAR_NS)
     between = one[np.ix_(nodes, nodes)]
     # of exchanges no bytes are counted
     parts = {CollectiveKind.ALLTOALL: Fraction(0), CollectiveKind.ALLREDUCE: Fraction(1)}
@@ -102,7 +102,7 @@ def _all_pairs(terms: MessageTerms, collective: Collective) -> Iterator[DirectPa
                 after = ways[:, nodes[far[source]]].min(axis=1)
                 free = after[terms.topology.heads[links]] + terms.latency_ns[links] + alpha
                 yield DirectPairs(
-                    DirectWitness(source, least),
+                    DirectCertificate(source, least),
                     int(two[source, far[source]].min()),
                     tuple(free.tolist()),
                     many * gap,

@@ -7,13 +7,13 @@ import numpy as np
 from treadle.arrays import BoolArray, Int64Array, mask_of
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.simulation.size_bounds.message_terms import FAR_NS, MessageTerms
-from treadle.simulation.size_bounds.size_witness import PairWitness
+from treadle.simulation.size_bounds.size_certificate import PairCertificate
 
 _MOST_SOURCES = 64
 """From how many ranks distances are looked at; of more, some."""
 
 
-def farthest_pair(terms: MessageTerms, collective: Collective) -> tuple[PairWitness, int] | None:
+def farthest_pair(terms: MessageTerms, collective: Collective) -> tuple[PairCertificate, int] | None:
     """The pair, and after how many nanoseconds data of the one may be with the other; None if there is none.
 
     A message that goes all the way is as quick as any: another on the way costs no less.
@@ -30,18 +30,18 @@ def farthest_pair(terms: MessageTerms, collective: Collective) -> tuple[PairWitn
     found = np.full((len(chosen), n), FAR_NS, dtype=np.int64)
     for among in terms.subsets():
         cost = terms.most_of("occupancy_ns", among) + terms.most_of("alpha_ns", among)
-        ways = terms.ways(starts, among, reverse=gathers)[:, nodes]
+        ways = terms.least_latencies(starts, among, reverse=gathers)[:, nodes]
         found = np.minimum(found, np.minimum(ways + cost, FAR_NS))
-    found[~needs(collective, chosen)] = -1
+    found[~receives_from(collective, chosen)] = -1
     found[found >= FAR_NS] = -1
     place, rank = np.unravel_index(int(found.argmax()), found.shape)
     if found[place, rank] < 0:
         return None
     pair = (int(rank), chosen[place]) if gathers else (chosen[place], int(rank))
-    return PairWitness(*pair), int(found[place, rank])
+    return PairCertificate(*pair), int(found[place, rank])
 
 
-def needs(collective: Collective, chosen: list[int]) -> BoolArray:
+def receives_from(collective: Collective, chosen: list[int]) -> BoolArray:
     """Whether each rank needs data of the chosen ones; of a reduce, whether those need its data."""
     n = collective.n_ranks
     rows: Int64Array = np.array(chosen)

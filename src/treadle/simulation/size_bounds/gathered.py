@@ -18,11 +18,11 @@ from treadle.simulation.size_bounds.crossing import Window, crossing_time, idle_
 from treadle.simulation.size_bounds.cut_candidates import node_sets
 from treadle.simulation.size_bounds.message_terms import MessageTerms
 from treadle.simulation.size_bounds.reach import shortest_ns
-from treadle.simulation.size_bounds.size_witness import GatheredWitness
+from treadle.simulation.size_bounds.size_certificate import GatheredCertificate
 
 _KINDS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
 
-GatheredCut = tuple[GatheredWitness, Fraction, tuple[Window, ...]]
+GatheredCut = tuple[GatheredCertificate, Fraction, tuple[Window, ...]]
 """A witness, the part of the buffer that leaves its nodes, and when links carry it, and it once again."""
 
 
@@ -67,7 +67,7 @@ def _cuts(terms: MessageTerms, collective: Collective) -> Iterator[GatheredCut]:
                 for pause in (int(idle[link]), int(idle[link]) + others * message):
                     found[pause] = found.get(pause, Fraction(0)) + int(rates[link])
             nodes = tuple(np.flatnonzero(inside).tolist())
-            yield GatheredWitness(nodes), part, tuple(sorted(found.items()))
+            yield GatheredCertificate(nodes), part, tuple(sorted(found.items()))
 
 
 def gathered_time(cut: GatheredCut, size_bytes: int) -> Fraction:

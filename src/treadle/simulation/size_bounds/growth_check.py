@@ -12,19 +12,19 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.simulation.costs.cost_model import LinkClass
 from treadle.simulation.size_bounds.checked_fabric import CheckedFabric, Link
-from treadle.simulation.size_bounds.size_witness import GrowthClass, GrowthWitness, ReachClass
+from treadle.simulation.size_bounds.size_certificate import GrowthCertificate, GrowthClass, ReachClass
 
 _UNIT = 2**40
 
 
 def most_pairs(
-    witness: GrowthWitness, n_ranks: int, size_bytes: int, claimed_ns: Fraction, *, sums: bool
+    witness: GrowthCertificate, n_ranks: int, size_bytes: int, claimed_ns: Fraction, *, sums: bool
 ) -> Fraction:
     """Pairs of a rank and of somebody's data that it knows, of each rank on average, at most, at a time.
 
     Parameters
     ----------
-    witness : GrowthWitness
+    witness : GrowthCertificate
     n_ranks : int
     size_bytes : int
     claimed_ns : Fraction
@@ -81,14 +81,14 @@ def _adds(
     return lambda known: raw + at_most(known - _UNIT, size_bytes, n)
 
 
-def check_growth_figures(fabric: CheckedFabric, collective: Collective, witness: GrowthWitness) -> None:
+def check_growth_values(fabric: CheckedFabric, collective: Collective, witness: GrowthCertificate) -> None:
     """Raise ScheduleError unless the collective is one that is counted, and messages are no better.
 
     Parameters
     ----------
     fabric : CheckedFabric
     collective : Collective
-    witness : GrowthWitness
+    witness : GrowthCertificate
     """
     counted = collective.kind in (CollectiveKind.ALLREDUCE, CollectiveKind.ALLGATHER)
     everybody = set(collective.ranks) == set(fabric.topology.compute_nodes.tolist())

@@ -80,7 +80,7 @@ class MessageTerms:
         for size in range(1, len(known) + 1):
             yield from combinations(known, size)
 
-    def ways(
+    def least_latencies(
         self, starts: BoolArray, among: Iterable[int] | None = None, *, reverse: bool = False
     ) -> Int64Array:
         """Least latency from sets of nodes to every node, or to them; `FAR_NS` where no way leads.

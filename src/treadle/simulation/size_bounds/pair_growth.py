@@ -15,8 +15,8 @@ import numpy as np
 
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.simulation.size_bounds.message_terms import FAR_NS, MessageTerms, boxes_of, is_near
-from treadle.simulation.size_bounds.reach import reach_witness
-from treadle.simulation.size_bounds.size_witness import GrowthClass, GrowthWitness, ReachClass
+from treadle.simulation.size_bounds.reach import reach_certificate
+from treadle.simulation.size_bounds.size_certificate import GrowthCertificate, GrowthClass, ReachClass
 
 _KINDS = (CollectiveKind.ALLGATHER, CollectiveKind.ALLREDUCE)
 _MOST_STEPS = 2500
@@ -26,7 +26,7 @@ _GRID = 2
 _ROUNDING = 1 + 1e-7
 
 
-def growth_witness(terms: MessageTerms, collective: Collective) -> GrowthWitness | None:
+def growth_certificate(terms: MessageTerms, collective: Collective) -> GrowthCertificate | None:
     """The figures of a fabric and a collective; None where they prove nothing."""
     topology = terms.topology
     if (
@@ -36,7 +36,7 @@ def growth_witness(terms: MessageTerms, collective: Collective) -> GrowthWitness
         or set(collective.ranks) != set(topology.compute_nodes.tolist())
     ):
         return None
-    reach = reach_witness(terms, collective)
+    reach = reach_certificate(terms, collective)
     if reach is None or reach.far is None or reach.far.copies or reach.count != collective.n_ranks:
         return None
     near = is_near(terms)
@@ -55,7 +55,7 @@ def growth_witness(terms: MessageTerms, collective: Collective) -> GrowthWitness
     beyond = [one for one in terms.classes if one in terms.link_class[leaving]]
     rest = int(terms.latency_ns[leaving].min(initial=FAR_NS)) + terms.least_of("alpha_ns", beyond)
     counts = rest >= reach.far.delay_ns
-    found = GrowthWitness(
+    found = GrowthCertificate(
         reach.box_ranks,
         inside,
         _class(terms, reach.far, terms.carries, rates),
@@ -81,7 +81,9 @@ def _class(
     return GrowthClass(figures.gap_ns, figures.delay_ns, tuple(most), copies)
 
 
-def growth_time_ns(witness: GrowthWitness, collective: Collective, size_bytes: int, above_ns: float) -> int:
+def growth_time_ns(
+    witness: GrowthCertificate, collective: Collective, size_bytes: int, above_ns: float
+) -> int:
     """A time before which not all can be known, ns; 0 if it is not above another or is far away.
 
     Notes

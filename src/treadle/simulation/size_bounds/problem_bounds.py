@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from treadle.inputs.problem import Problem
+from treadle.schedules.certificate import BottleneckCut, Certificate
 from treadle.schedules.collective import Collective
-from treadle.schedules.witness import CutWitness, Witness
 from treadle.simulation.costs.cost_model import CostModel
 from treadle.simulation.costs.cost_presets import default_cost_model
 from treadle.simulation.simulation_options import SimulationOptions
 from treadle.simulation.size_bounds.bound_at_size import BoundsBySize, protocols_of
 from treadle.simulation.size_bounds.size_bound_check import check_size_bounds
-from treadle.simulation.size_bounds.size_witness import (
-    CrossingWitness,
-    DirectWitness,
-    GatheredWitness,
-    GrowthWitness,
-    PairWitness,
-    ReachWitness,
-    RelayedWitness,
+from treadle.simulation.size_bounds.size_certificate import (
+    CrossingCertificate,
+    DirectCertificate,
+    GatheredCertificate,
+    GrowthCertificate,
+    PairCertificate,
+    ReachCertificate,
+    RelayedCertificate,
     SizeBound,
 )
 from treadle.spelling import counted
@@ -31,7 +31,7 @@ PROOF_KINDS = ("crossing", "distance", "reach", "growth", "direct", "gathered", 
 
 def size_bounds(
     problem: Problem,
-    witness: Witness | None,
+    witness: Certificate | None,
     sizes: Sequence[int],
     *,
     options: SimulationOptions | None = None,
@@ -83,17 +83,17 @@ def size_reasons(
     for bound in bounds:
         for proof in bound.proofs:
             witness = proof.witness
-            if isinstance(witness, PairWitness):
+            if isinstance(witness, PairCertificate):
                 told = f"{names[witness.target]} needs data of {names[witness.source]}"
-            elif isinstance(witness, ReachWitness):
+            elif isinstance(witness, ReachCertificate):
                 told = f"{witness.count} ranks have to know of {names[witness.source]}'s data"
-            elif isinstance(witness, GrowthWitness):
+            elif isinstance(witness, GrowthCertificate):
                 told = "messages add no more than their senders know, and their bytes hold"
-            elif isinstance(witness, DirectWitness):
+            elif isinstance(witness, DirectCertificate):
                 told = f"{names[witness.source]} tells ranks {witness.least_ns / 1000:g} us away one by one"
-            elif isinstance(witness, GatheredWitness):
+            elif isinstance(witness, GatheredCertificate):
                 told = f"{_set_words(topology, witness.nodes)} once, gathered or handed on, or twice"
-            elif isinstance(witness, RelayedWitness):
+            elif isinstance(witness, RelayedCertificate):
                 told = "one message or two bring each contribution, and take their bytes of links"
             else:
                 told = _crossing_words(topology, witness.witness)
@@ -101,8 +101,8 @@ def size_reasons(
     return ((kind, reasons[kind]) for kind in PROOF_KINDS if kind in reasons)
 
 
-def _crossing_words(topology: Topology, witness: Witness) -> str:
-    if isinstance(witness, CutWitness):
+def _crossing_words(topology: Topology, witness: Certificate) -> str:
+    if isinstance(witness, BottleneckCut):
         return _set_words(topology, witness.nodes)
     return "data must cross links, each at its price"
 
@@ -124,7 +124,9 @@ def size_bounds_summary(bounds: Sequence[SizeBound], model: CostModel | None) ->
     for bound in bounds:
         proofs = []
         for proof in bound.proofs:
-            shared = proof.witness.witness if isinstance(proof.witness, CrossingWitness) else proof.witness
+            shared = (
+                proof.witness.witness if isinstance(proof.witness, CrossingCertificate) else proof.witness
+            )
             place = witnesses.setdefault(id(shared), (len(witnesses), proof.witness.to_json()))[0]
             proofs.append({"kind": proof.witness.kind, "time_s": float(proof.time), "witness": place})
         named = {"protocol": bound.protocol} if bound.protocol else {}

@@ -14,12 +14,12 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.simulation.costs.cost_model import LinkClass
 from treadle.simulation.costs.link_classes import CLASSES
 from treadle.simulation.size_bounds.message_terms import FAR_NS, MessageTerms, boxes_of, is_near
-from treadle.simulation.size_bounds.size_witness import ReachClass, ReachWitness
+from treadle.simulation.size_bounds.size_certificate import ReachCertificate, ReachClass
 
 _BOX = CLASSES.index(LinkClass.BOX)
 
 
-def reach_witness(terms: MessageTerms, collective: Collective) -> ReachWitness | None:
+def reach_certificate(terms: MessageTerms, collective: Collective) -> ReachCertificate | None:
     """The counts of a fabric and a collective; None where nobody has to tell anybody, or nothing holds."""
     source, count = _most_to_tell(collective)
     if count < 2 or terms.is_blurred:
@@ -28,7 +28,7 @@ def reach_witness(terms: MessageTerms, collective: Collective) -> ReachWitness |
     topology = terms.topology
     box_ranks = max(np.bincount(boxes_of(terms)[topology.compute_nodes]).tolist()) if near.any() else 1
     beyond = [one for one in terms.classes if one != _BOX]
-    return ReachWitness(
+    return ReachCertificate(
         source,
         count,
         box_ranks,
@@ -88,7 +88,7 @@ def shortest_ns(terms: MessageTerms, among: np.ndarray[tuple[int, ...], np.dtype
     return int(min(direct, out + into))
 
 
-def reach_time_ns(witness: ReachWitness) -> int:
+def reach_time_ns(witness: ReachCertificate) -> int:
     """When `count` ranks may know at the earliest, nanoseconds after the first message could begin.
 
     Each rank that knows sends near messages to its box, until all there may know, and far messages to boxes

@@ -16,7 +16,7 @@ from math import lcm
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.simulation.size_bounds.checked_fabric import CheckedFabric, least_prices
-from treadle.simulation.size_bounds.size_witness import RelayedWitness
+from treadle.simulation.size_bounds.size_certificate import RelayedCertificate
 
 _Others = Counter[tuple[int, Fraction]]
 """How many ranks are so far, in ns of latency, and in ns of links for each byte."""
@@ -59,7 +59,7 @@ class RelayedCheck:
         rows = least_prices(arcs, [[node] for node in range(self._n)])
         return [[row.get(node, _FAR) for node in range(self._n)] for row in rows]
 
-    def check(self, witness: RelayedWitness, claimed: Fraction, size_bytes: int) -> None:
+    def check(self, witness: RelayedCertificate, claimed: Fraction, size_bytes: int) -> None:
         """Raise ScheduleError if links may carry all before the claimed ns."""
         cost = self._cost
         start, worth = cost.occupancy_ns + cost.alpha_ns, witness.worth_ns

@@ -19,7 +19,7 @@ import numpy as np
 
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.simulation.size_bounds.message_terms import FAR_NS, MessageTerms
-from treadle.simulation.size_bounds.size_witness import RelayedWitness
+from treadle.simulation.size_bounds.size_certificate import RelayedCertificate
 from treadle.topologies.distances import distance_matrix
 
 _BEYOND_NS = 10**15
@@ -57,7 +57,7 @@ class RelayedMessages:
     three_ns: int
     pauses_ns: tuple[tuple[int, int], ...]
 
-    def proof(self, size_bytes: int) -> tuple[Fraction, RelayedWitness]:
+    def proof(self, size_bytes: int) -> tuple[Fraction, RelayedCertificate]:
         """The time that can be proved at a size, seconds, and the witness that proves most."""
         best, worth_ns = Fraction(-1), Fraction(0)
         for limit in self._limits():
@@ -67,7 +67,7 @@ class RelayedMessages:
                 time = min(Fraction(end), self._moved_by(needed * size_bytes))
                 if time > best:
                     best, worth_ns = time, worth
-        return best / 10**9, RelayedWitness(worth_ns)
+        return best / 10**9, RelayedCertificate(worth_ns)
 
     def _limits(self) -> list[int]:
         """Times at which one message may come from farther, or two."""
@@ -181,7 +181,7 @@ def relayed_messages(terms: MessageTerms, collective: Collective) -> RelayedMess
 
 def _neighbourhoods(terms: MessageTerms) -> Counter[_Around] | None:
     """Ranks around each rank, by latency and by link time; None where many differ."""
-    latency = terms.ways(np.eye(terms.topology.n_nodes, dtype=np.bool_))
+    latency = terms.least_latencies(np.eye(terms.topology.n_nodes, dtype=np.bool_))
     rates = terms.rates()[terms.carries]
     if rates.min() != rates.max():
         return None

@@ -14,22 +14,22 @@ from fractions import Fraction
 from typing import Any
 
 from treadle.errors import ScheduleError
+from treadle.schedules.certificate import BottleneckCut
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.witness import CutWitness
 from treadle.simulation.costs.cost_model import Protocol
 from treadle.simulation.costs.link_classes import CLASSES
 from treadle.simulation.size_bounds.checked_fabric import CheckedFabric
 from treadle.simulation.size_bounds.direct_check import DirectCheck
-from treadle.simulation.size_bounds.growth_check import check_growth_figures, most_pairs
+from treadle.simulation.size_bounds.growth_check import check_growth_values, most_pairs
 from treadle.simulation.size_bounds.relayed_check import RelayedCheck
-from treadle.simulation.size_bounds.size_witness import (
-    CrossingWitness,
-    DirectWitness,
-    GatheredWitness,
-    GrowthWitness,
-    PairWitness,
-    ReachWitness,
-    RelayedWitness,
+from treadle.simulation.size_bounds.size_certificate import (
+    CrossingCertificate,
+    DirectCertificate,
+    GatheredCertificate,
+    GrowthCertificate,
+    PairCertificate,
+    ReachCertificate,
+    RelayedCertificate,
     SizeBound,
 )
 from treadle.topologies.topology import Topology
@@ -61,7 +61,7 @@ def check_size_bounds(
             raise ScheduleError("size bound: its first proof is not the latest")
         for proof in bound.proofs:
             claimed = proof.time * 10**9 - check.protocol.launch_ns
-            if isinstance(proof.witness, PairWitness | ReachWitness):
+            if isinstance(proof.witness, PairCertificate | ReachCertificate):
                 if (bound.protocol, id(proof)) in seen:  # one object serves all sizes
                     continue
                 seen.add((bound.protocol, id(proof)))
@@ -77,19 +77,19 @@ class _Check(CheckedFabric):
         self._found: dict[int, list[tuple[int, Fraction]]] = {}
         self._pairs: DirectCheck | None = None
         self._relays: RelayedCheck | None = None
-        self._windows: dict[GatheredWitness, tuple[Fraction, list[tuple[int, int]]]] = {}
+        self._windows: dict[GatheredCertificate, tuple[Fraction, list[tuple[int, int]]]] = {}
         self._growths: set[int] = set()  # witnesses whose figures hold
         self.kinds: dict[type, Callable[[Any, Fraction, int], None]] = {
-            CrossingWitness: self.crossing,
-            PairWitness: self.pair,
-            ReachWitness: self.reach,
-            GrowthWitness: self.growth,
-            DirectWitness: self.direct,
-            GatheredWitness: self.gathered,
-            RelayedWitness: self.relayed,
+            CrossingCertificate: self.crossing,
+            PairCertificate: self.pair,
+            ReachCertificate: self.reach,
+            GrowthCertificate: self.growth,
+            DirectCertificate: self.direct,
+            GatheredCertificate: self.gathered,
+            RelayedCertificate: self.relayed,
         }
 
-    def pair(self, witness: PairWitness, claimed: Fraction, _: int) -> None:
+    def pair(self, witness: PairCertificate, claimed: Fraction, _: int) -> None:
         """The target needs the source's data, and nothing brings it there before the claimed ns."""
         source, target = witness.source, witness.target
         if not 0 <= min(source, target) <= max(source, target) < self.collective.n_ranks:
@@ -132,7 +132,7 @@ class _Check(CheckedFabric):
             everybody = {rank for rank in everybody if collective.weights[rank]}
         return everybody - {source}
 
-    def reach(self, witness: ReachWitness, claimed: Fraction, _: int) -> None:
+    def reach(self, witness: ReachCertificate, claimed: Fraction, _: int) -> None:
         """So many need the source's data, and fewer can know before the claimed ns."""
         if self.mixes:
             raise ScheduleError("size bound: switches change the class of messages; no count of ranks holds")
@@ -147,19 +147,19 @@ class _Check(CheckedFabric):
         if known >= witness.count:
             raise ScheduleError(f"size bound: {known} ranks may know before {claimed} ns")
 
-    def direct(self, witness: DirectWitness, claimed: Fraction, size_bytes: int) -> None:
+    def direct(self, witness: DirectCertificate, claimed: Fraction, size_bytes: int) -> None:
         """Not all of the witness's pairs can have a message of their own before the claimed ns."""
         if self._pairs is None:
             self._pairs = DirectCheck(self, self.collective)
         self._pairs.check(witness, claimed, size_bytes)
 
-    def relayed(self, witness: RelayedWitness, claimed: Fraction, size_bytes: int) -> None:
+    def relayed(self, witness: RelayedCertificate, claimed: Fraction, size_bytes: int) -> None:
         """Links cannot carry what two messages one after another have to before the claimed ns."""
         if self._relays is None:
             self._relays = RelayedCheck(self, self.collective)
         self._relays.check(witness, claimed, size_bytes)
 
-    def gathered(self, witness: GatheredWitness, claimed: Fraction, size_bytes: int) -> None:
+    def gathered(self, witness: GatheredCertificate, claimed: Fraction, size_bytes: int) -> None:
         """By the claimed ns links cannot have carried what leaves the nodes, once gathered or else twice."""
         if witness not in self._windows:
             self._windows[witness] = self._gathered_windows(witness)
@@ -168,7 +168,7 @@ class _Check(CheckedFabric):
         if moved > 2 * part * size_bytes * 10**9:
             raise ScheduleError(f"size bound: all that leaves {len(witness.nodes)} nodes may by {claimed} ns")
 
-    def _gathered_windows(self, witness: GatheredWitness) -> tuple[Fraction, list[tuple[int, int]]]:
+    def _gathered_windows(self, witness: GatheredCertificate) -> tuple[Fraction, list[tuple[int, int]]]:
         """Part of the buffer that leaves; when a link may carry it, at first and once it is gathered."""
         collective, kind, topology = self.collective, self.collective.kind, self.topology
         ranks, inside = set(topology.compute_nodes.tolist()), set(witness.nodes)
@@ -195,16 +195,16 @@ class _Check(CheckedFabric):
         shares = {CollectiveKind.ALLGATHER: len(here), CollectiveKind.REDUCE_SCATTER: len(there)}
         return Fraction(shares.get(kind, len(ranks)), len(ranks)), windows
 
-    def growth(self, witness: GrowthWitness, claimed: Fraction, size_bytes: int) -> None:
+    def growth(self, witness: GrowthCertificate, claimed: Fraction, size_bytes: int) -> None:
         """Ranks cannot know all before the claimed ns."""
         if id(witness) not in self._growths:
-            check_growth_figures(self, self.collective, witness)
+            check_growth_values(self, self.collective, witness)
             self._growths.add(id(witness))
         n, sums = self.collective.n_ranks, self.collective.kind is CollectiveKind.ALLREDUCE
         if most_pairs(witness, n, size_bytes, claimed, sums=sums) >= n:
             raise ScheduleError(f"size bound: all ranks may know everything before {claimed} ns")
 
-    def crossing(self, witness: CrossingWitness, claimed: Fraction, size_bytes: int) -> None:
+    def crossing(self, witness: CrossingCertificate, claimed: Fraction, size_bytes: int) -> None:
         """By the claimed ns no more than the buffer has crossed."""
         moved = sum(
             (worth * max(Fraction(0), claimed - idle) for idle, worth in self._worths(witness)), Fraction(0)
@@ -214,7 +214,7 @@ class _Check(CheckedFabric):
                 f"size bound: by {claimed} ns {float(moved / 10**9)} bytes may have crossed, not {size_bytes}"
             )
 
-    def _worths(self, witness: CrossingWitness) -> list[tuple[int, Fraction]]:
+    def _worths(self, witness: CrossingCertificate) -> list[tuple[int, Fraction]]:
         """Idle time of links, ns, and the bytes of the buffer that they move a second after it."""
         known = self._found.get(id(witness.witness))
         if known is not None:
@@ -224,7 +224,7 @@ class _Check(CheckedFabric):
         alike: dict[tuple[int, int, Fraction], list[int]] = {}
         for number, (tail, head, kind, _) in enumerate(self.links):
             if tail != head:
-                key = (idle[number], int(self.topology.bandwidths[number]), self.share(number, kind))
+                key = (idle[number], int(self.topology.bandwidths[number]), self.data_fraction(number, kind))
                 alike.setdefault(key, []).append(number)
         found, counted = [], Fraction(0)
         for (pause, own, share), numbers in alike.items():
@@ -240,11 +240,11 @@ class _Check(CheckedFabric):
         self._found[id(witness.witness)] = found
         return found
 
-    def _idle(self, witness: CrossingWitness) -> Mapping[int, int]:
+    def _idle(self, witness: CrossingCertificate) -> Mapping[int, int]:
         """For how long each link carries nothing that crosses."""
         ranks = set(self.topology.compute_nodes.tolist())
         begin, end = ranks, ranks
-        if isinstance(witness.witness, CutWitness):
+        if isinstance(witness.witness, BottleneckCut):
             inside = set(witness.witness.nodes)
             begin, end = ranks & inside, ranks - inside
             if self.collective.kind.reduces:
@@ -261,7 +261,7 @@ class _Check(CheckedFabric):
         return found
 
 
-def _most_that_know(witness: ReachWitness, claimed: Fraction) -> int:
+def _most_that_know(witness: ReachCertificate, claimed: Fraction) -> int:
     """How many ranks may know strictly before the claimed ns, up to `count`.
 
     Boxes are counted by the moment at which their first rank knows; all that begin then go the same way.
@@ -292,7 +292,7 @@ def _most_that_know(witness: ReachWitness, claimed: Fraction) -> int:
     return total
 
 
-def _within_box(witness: ReachWitness, claimed: Fraction) -> Counter[int]:
+def _within_box(witness: ReachCertificate, claimed: Fraction) -> Counter[int]:
     """How many ranks of a box come to know how long after its first, while others sleep."""
     near, left = witness.near, witness.box_ranks - 1
     own: Counter[int] = Counter({0: 1})

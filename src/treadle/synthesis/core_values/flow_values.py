@@ -84,7 +84,7 @@ class FlowOptions(NamedTuple):
     is_double: bool
 
 
-class FoundFlow(NamedTuple):
+class FlowResult(NamedTuple):
     """A flow and lengths with their certificates.
 
     Parameters

@@ -205,7 +205,7 @@ class PlaneTable(NamedTuple):
     group : array of int32, shape (n,)
         Of each node.
     units : array of int64, shape (n_groups * n_groups * n_planes,)
-        Row-major (group, group, plane), as of `EvenShares`.
+        Row-major (group, group, plane), as of `EvenAllocation`.
     pairs : PlanePairs
         Those that have other units than their groups say.
     """
@@ -263,7 +263,7 @@ class EdgePaths(NamedTuple):
     units: Int64Array
 
 
-class BorderMembers(NamedTuple):
+class BoundaryMembers(NamedTuple):
     """Through which members of the sets that a piece's children are paths and unit trees cross the borders.
 
     Parameters

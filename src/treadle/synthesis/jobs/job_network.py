@@ -98,7 +98,7 @@ class JobNetwork:
             return [rank for rank in range(self.collective.n_ranks) if demand[rank].any()]
         return [rank for rank, weight in enumerate(self.collective.shard_weights) if weight]
 
-    def share(self, root: int | None) -> Fraction:
+    def root_fraction(self, root: int | None) -> Fraction:
         """Bytes of a root's part for each byte of the larger buffer."""
         if root is None:
             return Fraction(1)

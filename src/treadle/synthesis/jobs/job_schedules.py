@@ -12,17 +12,17 @@ from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, Tr
 from treadle.synthesis.alltoall.routes.path_sets import from_lists
 from treadle.synthesis.alltoall.routes.virtual_channels import lash_layers
 from treadle.synthesis.jobs.job_network import SpanningTree
-from treadle.synthesis.jobs.whole_ways import JobWay, JobWays
+from treadle.synthesis.jobs.job_paths import JobPath, JobPaths
 from treadle.topologies.topology import Topology
 
 _MOST_UNITS = 2**50
 """Of trees in all."""
 
-Used = Sequence[tuple[JobWay, int]]
+Used = Sequence[tuple[JobPath, int]]
 
 
 def schedule_of(
-    topology: Topology, job: JobWays, units: Sequence[int], grid: Fraction
+    topology: Topology, job: JobPaths, units: Sequence[int], grid: Fraction
 ) -> ForestSchedule | RouteSchedule:
     """Trees, or routes of an all-to-all.
 
@@ -30,7 +30,7 @@ def schedule_of(
     ----------
     topology : Topology
         Whose links the ways name.
-    job : JobWays
+    job : JobPaths
     units : sequence of int
         Of each way; ways without any are left out.
     grid : Fraction
@@ -57,7 +57,7 @@ def schedule_of(
 
 
 def _forest(
-    n_ranks: int, used: Used, direction: Direction, tree_of: Callable[[JobWay], SpanningTree | None]
+    n_ranks: int, used: Used, direction: Direction, tree_of: Callable[[JobPath], SpanningTree | None]
 ) -> Forest | None:
     """The trees of one direction; None where the collective has none. Both come in the same order."""
     trees = []
@@ -70,7 +70,7 @@ def _forest(
     return forest_from_trees(direction, n_ranks, trees)
 
 
-def _routes(topology: Topology, job: JobWays, used: Used, chunks: int) -> RouteSchedule:
+def _routes(topology: Topology, job: JobPaths, used: Used, chunks: int) -> RouteSchedule:
     if chunks > MAX_UNITS:
         raise InfeasibleError(
             f"the exact routes need {chunks} chunks for each unit of demand, schedules have up to "

@@ -105,7 +105,7 @@ class _Program:
         self._open = [number for number in range(len(weights)) if number not in rates]
         for number, (weight, network) in enumerate(zip(weights, networks, strict=True)):
             for root in network.roots:
-                part = network.share(root) * rates.get(number, weight)
+                part = network.root_fraction(root) * rates.get(number, weight)
                 is_known = number in rates
                 given = {} if is_known else {self.rate: part.numerator}
                 row = self._lp.add_row(given, -part.numerator if is_known else 0, equality=True)

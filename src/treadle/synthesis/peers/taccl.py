@@ -87,7 +87,7 @@ class ChunkSends(NamedTuple):
     is_late: bool
 
 
-class Ways:
+class TacclPaths:
     """Ways from rank to rank: links, and over switches the widest way of a pair that has no link.
 
     Parameters
@@ -157,7 +157,7 @@ class _Routing:
     """
 
     def __init__(
-        self, topology: Topology, ways: Ways, chunks: Chunks, links: Int64Array, way_image: Int64Array
+        self, topology: Topology, ways: TacclPaths, chunks: Chunks, links: Int64Array, way_image: Int64Array
     ) -> None:
         self.ways, self.chunks, self._way_image = ways, chunks, way_image
         self.leaders = np.flatnonzero(chunks.image.min(axis=0) == np.arange(len(chunks.source)))
@@ -330,7 +330,7 @@ class _Order:
     source : array of int64, shape (C,)
     """
 
-    def __init__(self, sends: list[tuple[int, int]], ways: Ways, source: Int64Array) -> None:
+    def __init__(self, sends: list[tuple[int, int]], ways: TacclPaths, source: Int64Array) -> None:
         self.ways = ways
         self.chunk, self.way = np.array(sends, dtype=np.int64).T
         brings = {(chunk, int(ways.head[way])): i for i, (chunk, way) in enumerate(sends)}
@@ -513,7 +513,7 @@ def taccl_sends(
     """
     limit = context().deadline or monotonic() + TIME_LIMIT_S
     begin = monotonic()
-    ways = Ways(topology, ranks, chunks.size_bytes, alpha_s)
+    ways = TacclPaths(topology, ranks, chunks.size_bytes, alpha_s)
     number = {links: way for way, links in enumerate(ways.links)}
     images = [
         [number.get(tuple(row[list(links)].tolist()), -1) for links in ways.links] for row in group.links

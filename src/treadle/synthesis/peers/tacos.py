@@ -16,8 +16,8 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.steps.steps import Steps, StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.steps.baselines.both_ways import (
-    both_ways,
+from treadle.synthesis.steps.baselines.bidirectional import (
+    both_directions,
     check_connected,
 )
 from treadle.topologies.topology import Topology
@@ -91,7 +91,7 @@ def tacos(
         assert best is not None
         return steps_from_sends(Direction.BROADCAST, fabric.n_nodes, count, best)
 
-    return both_ways("tacos", topology, collective, spread)
+    return both_directions("tacos", topology, collective, spread)
 
 
 def random_schedule(topology: Topology, chunks: int, draw: random.Random) -> list[_Send]:

@@ -23,7 +23,7 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.steps import StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.peers.tacos import random_schedule
-from treadle.synthesis.steps.baselines.both_ways import check_collective, check_connected
+from treadle.synthesis.steps.baselines.bidirectional import check_collective, check_connected
 from treadle.topologies.distances import distance_matrix
 from treadle.topologies.topology import Topology
 

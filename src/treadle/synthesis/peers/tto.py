@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from treadle.errors import ScheduleError
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.synthesis.alltoall.baselines.grids import find_grid
-from treadle.synthesis.scheduler import refusal_of
+from treadle.synthesis.scheduler import unsupported_reason
 from treadle.synthesis.trees.baselines.embedding import ForestBuilder, compose
 from treadle.topologies.topology import Topology
+from treadle.unsupported import Unsupported
 
 _Place = tuple[int, int]
 """Row and column."""
@@ -29,9 +29,9 @@ _Edges = dict[_Place, _Place]
 """The parent of every place but the root."""
 
 
-def square_mesh(topology: Topology, collective: Collective) -> Refusal | None:
+def square_mesh(topology: Topology, collective: Collective) -> Unsupported | None:
     """A mesh of as many rows as columns, all of it ranks, or all but one corner, which forwards."""
-    return refusal_of(_corner, topology, collective)
+    return unsupported_reason(_corner, topology, collective)
 
 
 def tto(topology: Topology, collective: Collective) -> ForestSchedule:

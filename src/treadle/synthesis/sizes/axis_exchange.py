@@ -21,7 +21,7 @@ from treadle.synthesis.scheduler import tried_with
 from treadle.synthesis.sizes.exchanges import Messages, joined
 from treadle.synthesis.sizes.factor_allreduce import Grid
 from treadle.synthesis.sizes.routed_rounds import TORUS_NEEDS
-from treadle.synthesis.sizes.shortest_ways import steps_over_ways
+from treadle.synthesis.sizes.shortest_paths import steps_over_paths
 from treadle.synthesis.steps.baselines.torus import torus_sides
 from treadle.synthesis.trees.baselines.embedding import check_supported
 from treadle.topologies.topology import Topology
@@ -74,7 +74,7 @@ def axis_exchange(
     if len(places) < len(axes) and len({sides[axis] for axis in axes}) > 1:
         raise ScheduleError(f"{_NAME}: sides {', '.join(map(str, sides))} differ; exchange all")
     parts = [_part(sides, axes[first:] + axes[:first], places) for first in range(len(axes))]
-    homes = [np.concatenate(column) for column in zip(*(part.homes() for part in parts), strict=True)]
+    homes = [np.concatenate(column) for column in zip(*(part.owners() for part in parts), strict=True)]
 
     def side_by_side(steps: Iterable[Sequence[Messages]]) -> list[Messages]:
         """Steps of all parts, whose shards come one after another."""
@@ -89,8 +89,8 @@ def axis_exchange(
     gathering = side_by_side(part.gathering() for part in parts)
     return StepSchedule(
         CollectiveKind.ALLREDUCE,
-        reduce=steps_over_ways(topology, collective, Direction.REDUCE, [reducing], homes),
-        broadcast=steps_over_ways(topology, collective, Direction.BROADCAST, [gathering], homes),
+        reduce=steps_over_paths(topology, collective, Direction.REDUCE, [reducing], homes),
+        broadcast=steps_over_paths(topology, collective, Direction.BROADCAST, [gathering], homes),
     )
 
 

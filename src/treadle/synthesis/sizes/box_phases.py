@@ -13,34 +13,36 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import InfeasibleError
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.step_transforms import reverse
 from treadle.schedules.steps.steps import Steps, StepSchedule
-from treadle.schedules.steps.urgent_first import in_pieces
+from treadle.schedules.steps.urgent_first import in_chunks
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.scheduler import equal_shards
 from treadle.synthesis.sizes.boxed import Boxes
-from treadle.synthesis.sizes.shortest_ways import ShortestWays
+from treadle.synthesis.sizes.shortest_paths import ShortestPaths
 from treadle.synthesis.sizes.spanning_exchanges import not_too_many, several_boxes
 from treadle.synthesis.trees.baselines.boxes import fabric_of_box, find_boxes
 from treadle.synthesis.trees.baselines.embedding import GATHERING, check_supported
 from treadle.synthesis.trees.baselines.hierarchical_ring import boxes_of_one_size
 from treadle.topologies.distances import distance_matrix
 from treadle.topologies.topology import Topology
+from treadle.unsupported import Unsupported
 
 BoxGather = Callable[[Topology], Steps]
 """An allgather among the ranks of a box, over the links between them."""
 
 
-def boxes_of_direct_links(topology: Topology, collective: Collective) -> Refusal | None:
+def boxes_of_direct_links(topology: Topology, collective: Collective) -> Unsupported | None:
     """In every box each rank reaches each over links between ranks."""
     for box in find_boxes(topology, collective):
         try:
             distance_matrix(fabric_of_box(topology, [collective.ranks[rank] for rank in box])[0])
         except InfeasibleError:
             names = topology.node_names[collective.ranks[box[0]]]
-            return Refusal(f"the links between the ranks of the box of {names} do not join them; use rail")
+            return Unsupported(
+                f"the links between the ranks of the box of {names} do not join them; use rail"
+            )
     return None
 
 
@@ -99,7 +101,7 @@ def across_and_in_boxes(
     if kind.broadcasts:
         broadcast = _spread(topology, collective, boxes, gather, across=not exchanges)
 
-    return in_pieces(StepSchedule(kind, reduce=reduce, broadcast=broadcast), topology, pieces, parts)
+    return in_chunks(StepSchedule(kind, reduce=reduce, broadcast=broadcast), topology, pieces, parts)
 
 
 def _gathered(
@@ -123,7 +125,7 @@ def _spread(
 ) -> Steps:
     """Allgather: across boxes, then in them; or in them alone, of shards that equal places share."""
     found, links = _gathered(topology, collective, boxes, gather)
-    n_chunks, ways = lcm(*(steps.n_chunks for steps in found)), ShortestWays(topology, collective)
+    n_chunks, ways = lcm(*(steps.n_chunks for steps in found)), ShortestPaths(topology, collective)
     parts = [_across(boxes, ways, lead, n_chunks, own=True)] if across else []
     sources = boxes if across else [range(len(boxes[0]))]
     for box, steps, numbers in zip(boxes, found, links, strict=True):
@@ -141,7 +143,7 @@ def _summed(topology: Topology, collective: Collective, boxes: Boxes, gather: Bo
     """Reduce-scatter in each box, and the exchange of its sums among equal places."""
     turned, links = _gathered(topology.transpose(), collective, boxes, gather)
     found = [reverse(steps) for steps in turned]
-    n_chunks, ways = lcm(*(steps.n_chunks for steps in found)), ShortestWays(topology, collective)
+    n_chunks, ways = lcm(*(steps.n_chunks for steps in found)), ShortestPaths(topology, collective)
     last = max(steps.n_steps for steps in found)
     parts = [
         _in_box(steps, numbers, ways, n_chunks, last - steps.n_steps)
@@ -151,7 +153,7 @@ def _summed(topology: Topology, collective: Collective, boxes: Boxes, gather: Bo
     return ways.steps(Direction.REDUCE, n_chunks, parts, [np.array(box) for box in boxes])
 
 
-def _in_box(steps: Steps, numbers: Int64Array, ways: ShortestWays, n_chunks: int, first: int) -> Int64Array:
+def _in_box(steps: Steps, numbers: Int64Array, ways: ShortestPaths, n_chunks: int, first: int) -> Int64Array:
     """Shard, way, step, low and high of the sends in a box; shards are places."""
     way = np.array([ways.over_link(int(link)) for link in numbers.tolist()], dtype=np.int64)
     scale = n_chunks // steps.n_chunks
@@ -159,7 +161,7 @@ def _in_box(steps: Steps, numbers: Int64Array, ways: ShortestWays, n_chunks: int
     return np.stack([steps.shard.astype(np.int64), way[steps.link], first + steps.send_steps(), *ends])
 
 
-def _across(boxes: Boxes, ways: ShortestWays, step: int, n_chunks: int, *, own: bool) -> Int64Array:
+def _across(boxes: Boxes, ways: ShortestPaths, step: int, n_chunks: int, *, own: bool) -> Int64Array:
     """The sends between equal places of all boxes, of the senders' own shards or of the places'."""
     rows = []
     for shift in range(1, len(boxes)):

@@ -19,12 +19,12 @@ from treadle.arrays import BoolArray, Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.steps import StepSchedule
-from treadle.schedules.steps.urgent_first import in_pieces
+from treadle.schedules.steps.urgent_first import in_chunks
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.scheduler import equal_shards, tried_with
 from treadle.synthesis.sizes.boxed import Boxes, usual_factors
 from treadle.synthesis.sizes.exchanges import Messages, joined
-from treadle.synthesis.sizes.shortest_ways import steps_over_ways
+from treadle.synthesis.sizes.shortest_paths import steps_over_paths
 from treadle.synthesis.sizes.spanning_exchanges import not_too_many
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.synthesis.trees.baselines.embedding import check_supported
@@ -111,11 +111,11 @@ def factor_allreduce(
         exchanged=places,
         shards=digits_of([1 if place in places else radix for place, radix in enumerate(radices)]),
     )
-    homes = grid.homes()
-    reduce = steps_over_ways(topology, collective, Direction.REDUCE, [grid.reducing()], homes)
-    broadcast = steps_over_ways(topology, collective, Direction.BROADCAST, [grid.gathering()], homes)
+    homes = grid.owners()
+    reduce = steps_over_paths(topology, collective, Direction.REDUCE, [grid.reducing()], homes)
+    broadcast = steps_over_paths(topology, collective, Direction.BROADCAST, [grid.gathering()], homes)
     whole = StepSchedule(CollectiveKind.ALLREDUCE, reduce=reduce, broadcast=broadcast)
-    return in_pieces(whole, topology, 1 if chunks is None else chunks)
+    return in_chunks(whole, topology, 1 if chunks is None else chunks)
 
 
 def _asked(
@@ -167,7 +167,7 @@ class Grid:
     shards: Int64Array
     is_torus: bool = False
 
-    def homes(self) -> list[Int64Array]:
+    def owners(self) -> list[Int64Array]:
         """Ranks at which each shard is summed."""
         free = [range(radix) if i in self.exchanged else (0,) for i, radix in enumerate(self.radices)]
         found = [self.ranks[(self.shards + np.array(offset)) @ self.weights] for offset in product(*free)]

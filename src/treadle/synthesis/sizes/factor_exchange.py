@@ -14,7 +14,7 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.sizes.boxed import Boxes, usual_factors
 from treadle.synthesis.sizes.exchanges import Messages
-from treadle.synthesis.sizes.shortest_ways import steps_over_ways
+from treadle.synthesis.sizes.shortest_paths import steps_over_paths
 from treadle.synthesis.sizes.spanning_exchanges import few_ranks
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.synthesis.trees.baselines.embedding import check_supported
@@ -63,7 +63,7 @@ def factor_exchange(
     steps = _steps(radices, place[sources], place[targets], len(order))
     moved = [(order[sender], order[target], shard) for sender, target, shard in steps]
     homes = [sources.astype(np.int64)]
-    sends = steps_over_ways(topology, collective, Direction.BROADCAST, [moved], homes)
+    sends = steps_over_paths(topology, collective, Direction.BROADCAST, [moved], homes)
     return ExchangeSchedule(sends, frozen(targets, np.int32))
 
 

@@ -13,30 +13,32 @@ from functools import partial
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective
 from treadle.schedules.steps.step_transforms import reverse
 from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.scheduler import Need, equal_shards
 from treadle.synthesis.sizes.exchanges import Round, direct, on_axis, sends_of
-from treadle.synthesis.sizes.shortest_ways import steps_over_ways
+from treadle.synthesis.sizes.shortest_paths import steps_over_paths
 from treadle.synthesis.sizes.spanning_exchanges import few_ranks
-from treadle.synthesis.steps.baselines.both_ways import WHOLE_FABRIC
+from treadle.synthesis.steps.baselines.bidirectional import WHOLE_FABRIC
 from treadle.synthesis.steps.baselines.torus import torus_in_row_major_order, torus_sides
 from treadle.synthesis.steps.bfb.breadth_first import both_phases
 from treadle.synthesis.trees.baselines.embedding import GATHERING, check_supported
 from treadle.topologies.topology import Topology
+from treadle.unsupported import Unsupported
 
 TORUS_NEEDS = (few_ranks, *WHOLE_FABRIC, torus_in_row_major_order)
 
 
-def sides_are_powers_of_two(topology: Topology, _: Collective) -> Refusal | None:
+def sides_are_powers_of_two(topology: Topology, _: Collective) -> Unsupported | None:
     """Of a torus: partners on an axis come in pairs at every level."""
     sides = torus_sides(topology)
     if all(side & (side - 1) == 0 for side in sides):
         return None
-    return Refusal(f"expected sides that are powers of two, found {', '.join(map(str, sides))}; use trivance")
+    return Unsupported(
+        f"expected sides that are powers of two, found {', '.join(map(str, sides))}; use trivance"
+    )
 
 
 def routed_direct(topology: Topology, collective: Collective) -> StepSchedule:
@@ -143,6 +145,6 @@ def _scheduled(
     homes: list[Int64Array] = [np.arange(collective.n_ranks)]
 
     def spread(fabric: Topology) -> Steps:
-        return steps_over_ways(fabric, collective, Direction.BROADCAST, parts, homes)
+        return steps_over_paths(fabric, collective, Direction.BROADCAST, parts, homes)
 
     return both_phases(topology, collective.kind, spread, reverse)

@@ -14,7 +14,6 @@ import numpy as np
 
 from treadle.arrays import Int32Array
 from treadle.errors import ScheduleError
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.synthesis.sizes.boxed import Boxes, rail_trees, three_stage_trees
@@ -22,6 +21,7 @@ from treadle.synthesis.sizes.exchanges import bruck, direct, far_first, grid_tre
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.synthesis.trees.baselines.embedding import GATHERING, check_supported, embedded
 from treadle.topologies.topology import Topology
+from treadle.unsupported import Unsupported
 
 MOST_RANKS = 512
 """Where every rank sends to every other: a quarter of a million routes."""
@@ -29,23 +29,23 @@ MOST_IN_BOXES = 2048
 """Where ranks send to few: four million edges of trees."""
 
 
-def several_boxes(topology: Topology, collective: Collective) -> Refusal | None:
+def several_boxes(topology: Topology, collective: Collective) -> Unsupported | None:
     """Ranks that are joined more tightly in groups than to one another."""
     if len(find_boxes(topology, collective)) > 1:
         return None
-    return Refusal(f"{topology.name} is one box; use one-shot or mixed-radix")
+    return Unsupported(f"{topology.name} is one box; use one-shot or mixed-radix")
 
 
-def not_too_many(_: Topology, collective: Collective) -> Refusal | None:
+def not_too_many(_: Topology, collective: Collective) -> Unsupported | None:
     """At most 2048."""
     n = collective.n_ranks
-    return Refusal(f"expected at most {MOST_IN_BOXES} ranks, found {n}") if n > MOST_IN_BOXES else None
+    return Unsupported(f"expected at most {MOST_IN_BOXES} ranks, found {n}") if n > MOST_IN_BOXES else None
 
 
-def few_ranks(_: Topology, collective: Collective) -> Refusal | None:
+def few_ranks(_: Topology, collective: Collective) -> Unsupported | None:
     """At most 512."""
     n = collective.n_ranks
-    return Refusal(f"expected at most {MOST_RANKS} ranks, found {n}") if n > MOST_RANKS else None
+    return Unsupported(f"expected at most {MOST_RANKS} ranks, found {n}") if n > MOST_RANKS else None
 
 
 def one_shot(topology: Topology, collective: Collective) -> ForestSchedule:

@@ -22,17 +22,17 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array, frozen, sums_of
 from treadle.errors import ScheduleError
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.scheduler import tried_with
 from treadle.synthesis.sizes.exchanges import Messages
-from treadle.synthesis.sizes.shortest_ways import steps_over_ways
+from treadle.synthesis.sizes.shortest_paths import steps_over_paths
 from treadle.synthesis.sizes.spanning_exchanges import few_ranks
-from treadle.synthesis.steps.baselines.both_ways import WHOLE_FABRIC
+from treadle.synthesis.steps.baselines.bidirectional import WHOLE_FABRIC
 from treadle.synthesis.trees.baselines.embedding import check_supported
 from treadle.topologies.topology import Topology
+from treadle.unsupported import Unsupported
 
 _NAME = "two-round"
 _KINDS = (CollectiveKind.ALLREDUCE,)
@@ -41,11 +41,11 @@ _TRIED = 3
 """Sums of the lengths that are worth a trial, from the least: longer walks come near scatter and gather."""
 
 
-def in_classes(topology: Topology, _: Collective) -> Refusal | None:
+def in_classes(topology: Topology, _: Collective) -> Unsupported | None:
     """Some two rounds bring every rank's data to all, once."""
     if _shapes(topology):
         return None
-    return Refusal(
+    return Unsupported(
         f"{topology.name}: expected ranks in classes that reach blocks of ranks all to all, as in Kautz "
         "graphs"
     )
@@ -177,11 +177,11 @@ def _schedule(topology: Topology, collective: Collective, shape: _Shape) -> Step
         rounds.append((sender, target, slice_of[target if place == 0 else sender]))
         own = np.flatnonzero(reached.diagonal())
         keeps[place, own, slice_of[own]] = True
-    reduce = steps_over_ways(topology, collective, Direction.REDUCE, [rounds], homes)
+    reduce = steps_over_paths(topology, collective, Direction.REDUCE, [rounds], homes)
     targets = topology.heads[reduce.way_links[reduce.way_offset[1:] - 1]][reduce.link]
     fresh = ~keeps[reduce.send_steps(), targets, reduce.shard]
     return StepSchedule(
         CollectiveKind.ALLREDUCE,
         reduce=replace(reduce, fresh=frozen(fresh, np.bool_)),
-        broadcast=steps_over_ways(topology, collective, Direction.BROADCAST, [[]], homes),
+        broadcast=steps_over_paths(topology, collective, Direction.BROADCAST, [[]], homes),
     )

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from treadle.lazy import load_lazily
 
 if TYPE_CHECKING:
+    from treadle.synthesis.trees.integral_capacities import best_balancing as best_balancing
+    from treadle.synthesis.trees.integral_capacities import capacities_within as capacities_within
     from treadle.synthesis.trees.multicast import Pruning as Pruning
     from treadle.synthesis.trees.multicast import prune_for_switches as prune_for_switches
     from treadle.synthesis.trees.one_root.one_root_forest import (
@@ -25,7 +27,5 @@ if TYPE_CHECKING:
     from treadle.synthesis.trees.tree_budget import DYADIC_LOSS as DYADIC_LOSS
     from treadle.synthesis.trees.tree_budget import TreeBudget as TreeBudget
     from treadle.synthesis.trees.tree_units import dyadic_alternative as dyadic_alternative
-    from treadle.synthesis.trees.whole_capacities import best_trimming as best_trimming
-    from treadle.synthesis.trees.whole_capacities import capacities_within as capacities_within
 else:
     __all__, __getattr__, __dir__ = load_lazily(__name__, __file__)

@@ -2,7 +2,7 @@
 
 Three bounds hold for every forest of the given capacities, and the greatest is taken: distances; what a root
 can reach at once by its own links; and sets joined inside by faster links than outside, which some tree can
-enter only once. Reports print it beside the height of what was made. See `lowest_height`.
+enter only once. Reports print it beside the height of what was made. See `smallest_height`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MANY_RANKS = 4096
 _FEW_ROOTS = 8
 
 
-def lowest_height(problem: Instance, multiplicities: Int64Array, capacities: Int64Array) -> int:
+def smallest_height(problem: Instance, multiplicities: Int64Array, capacities: Int64Array) -> int:
     """A bound of the height of every forest within the capacities, in hops from rank to rank.
 
     Parameters

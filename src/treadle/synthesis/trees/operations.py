@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 
 from treadle.arrays import BoolArray
-from treadle.schedules.switch_operations import Lanes, lanes_of, members_at, unnamed_crossings
+from treadle.schedules.in_network import Lanes, inputs_of, members_at, unnamed_crossings
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, TreeSpec, forest_from_trees
 from treadle.schedules.trees.forest_cost import link_loads
 from treadle.synthesis.trees.tree_parts import breadth_first, single_path_trees
@@ -33,7 +33,7 @@ def use_operations(topology: Topology, schedule: ForestSchedule, loads: Sequence
     The sends of a tree that go from rank to rank over a switch and nothing else become one operation of the
     sender that is nearest to the root, if it crosses fewer links than they do: 1 and one for each rank at the
     switch, against 2 for each send. It also crosses links that the sends do not
-    (`treadle.schedules.switch_operations`): it is used for as many of the tree's units as these have room
+    (`treadle.schedules.in_network`): it is used for as many of the tree's units as these have room
     for. Where the links into ranks are full, as
     an allgather's in one box, they have none.
     """
@@ -88,7 +88,7 @@ class _Room:
 
 
 def _ask(topology: Topology, forest: Forest, able: BoolArray, room: _Room) -> Forest:
-    lanes, nodes = lanes_of(topology), _rank_nodes(topology, forest)
+    lanes, nodes = inputs_of(topology), _rank_nodes(topology, forest)
     switches = [_Switch(switch, members_at(lanes, switch, nodes)) for switch in np.flatnonzero(able).tolist()]
     outward = forest.direction is Direction.BROADCAST
     trees = [

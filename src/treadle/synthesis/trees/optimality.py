@@ -17,8 +17,8 @@ import numpy as np
 
 from treadle.arrays import sums_of
 from treadle.errors import InfeasibleError
+from treadle.schedules.certificate import BottleneckCut
 from treadle.schedules.collective import Collective
-from treadle.schedules.witness import CutWitness
 from treadle.synthesis.trees.instance import (
     Instance,
     cut_capacity,
@@ -39,13 +39,13 @@ class Optimum:
         x*: bandwidth per unit of shard weight, bytes/s.
     algbw : Fraction
         W x*, bytes/s, with W the sum of the weights.
-    witness : CutWitness
+    witness : BottleneckCut
         A bottleneck cut that attains it.
     """
 
     rate: Fraction
     algbw: Fraction
-    witness: CutWitness
+    witness: BottleneckCut
 
 
 def optimum(topology: Topology, collective: Collective) -> Optimum:
@@ -83,10 +83,10 @@ def instance_optimum(problem: Instance) -> Optimum:
         # terminals before `first` hold at this rate, and lowering the rate only relaxes condition C for them
         first, nodes = violated
     total = int(problem.weights.sum())
-    return Optimum(rate, total * rate, CutWitness(tuple(int(v) for v in sorted(nodes))))
+    return Optimum(rate, total * rate, BottleneckCut(tuple(int(v) for v in sorted(nodes))))
 
 
-def served_rate(problem: Instance) -> Fraction:
+def reachable_rate(problem: Instance) -> Fraction:
     """Return the optimum's rate; 0 where a rank is cut off."""
     try:
         return instance_optimum(problem).rate

@@ -19,20 +19,19 @@ import numpy as np
 
 from treadle.context import TimeLimitError, context, under
 from treadle.errors import InfeasibleError
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.schedules.trees.forest_cost import height_max
 from treadle.schedules.trees.forest_transforms import MOST_UNITS, equalised
 from treadle.synthesis.result import Bound, Result
 from treadle.synthesis.trees.fixed_trees import FixedTreesOptimum, floor_capacities
-from treadle.synthesis.trees.heights import lowest_height
+from treadle.synthesis.trees.heights import smallest_height
 from treadle.synthesis.trees.instance import Instance, find_violated_cut, instance_of
 from treadle.synthesis.trees.one_root.one_root_forest import lower_of_one_root
 from treadle.synthesis.trees.optimality import instance_optimum
-from treadle.synthesis.trees.packers.improvement import lower_forest, route_low, search_lower
+from treadle.synthesis.trees.packers.improvement import local_search, reduce_height, route_trees
 from treadle.synthesis.trees.packers.packed import Packed, Packer, PackingAttempt
-from treadle.synthesis.trees.packers.packers import pack_lowest
+from treadle.synthesis.trees.packers.packers import pack_smallest_height
 from treadle.synthesis.trees.packers.tree_packing import to_forest
 from treadle.synthesis.trees.packers.vertex_matching import height_bound
 from treadle.synthesis.trees.switch_removal import remove_switches
@@ -47,6 +46,7 @@ from treadle.synthesis.trees.tree_units import (
     tree_choices,
 )
 from treadle.topologies.topology import Topology
+from treadle.unsupported import Unsupported
 
 FEW_RANKS = 256
 """Up to so many ranks superposed layers give way to the packers of the logical graph, and fabrics without
@@ -141,7 +141,7 @@ def _from_whole(
     forest, used, attempts = _build(problem, units, packer)
     with context().stage("height_bound"):
         needed = fixed.trees if fixed.algbw == best.algbw else exact_number(problem, best)
-        lowest = lowest_height(problem, problem.weights * fixed.trees, units.capacities)
+        lowest = smallest_height(problem, problem.weights * fixed.trees, units.capacities)
     return Result(
         schedule_of(collective.kind, forest),
         Bound(best.algbw, best.witness),
@@ -161,7 +161,7 @@ def _from_pieces(
     """The forest by tight cuts, written out; or why there is none."""
     with context().stage("tight_cuts"):  # made lower later
         found = decompose(problem.topology, collective, budget=budget, lower=False)
-    if isinstance(found, Refusal):
+    if isinstance(found, Unsupported):
         return PackingAttempt(Packer.TIGHT_CUTS, f"failed: {found}")
     if packer is None and found.n_layers > 1 and len(problem.terminals) <= FEW_RANKS:
         reason = "one of its layers sends to the ranks of the same box over the network outside"
@@ -191,10 +191,10 @@ def _lowered(found: Result, problem: Instance) -> Result:
     (forest,) = before.forests
     capacities = floor_capacities(problem.bandwidths, before.total_units / found.algbw)
     with context().stage("lower_forest"):
-        forest, packer, attempts = lower_forest(
+        forest, packer, attempts = reduce_height(
             problem, forest, capacities, Packer(str(found.packer)), found.packing, height=height_max(before)
         )
-    lowest = lowest_height(problem, forest.root_multiplicity, capacities)
+    lowest = smallest_height(problem, forest.root_multiplicity, capacities)
     schedule = schedule_of(before.kind, forest)
     return replace(found, schedule=schedule, packer=packer, packing=attempts, height_bound=lowest)
 
@@ -205,10 +205,10 @@ def _two_phases(
     kinds = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER)
     directions = [replace(collective, kind=kind) for kind in kinds]
 
-    def made(budget: TreeBudget) -> list[Result]:
+    def results_of(budget: TreeBudget) -> list[Result]:
         return [synthesise(topology, one, budget=budget, packer=packer) for one in directions]
 
-    scatter, gather = made(budget)
+    scatter, gather = results_of(budget)
     # unit tree i of a root in the one direction is followed by that of the other: both need as many
     needed = lcm(scatter.trees_per_root or 1, gather.trees_per_root or 1)
     most, limit = (budget.max_trees or MAX_TREES), (MOST_UNITS - 1) // collective.n_ranks
@@ -217,7 +217,7 @@ def _two_phases(
     problems = [instance_of(topology, one) for one in directions]
     with under(context().unlimited):
         common = common_number(problems, most)
-    joined = _joined(*made(TreeBudget(trees=common)))
+    joined = _joined(*results_of(TreeBudget(trees=common)))
     if not budget.exact:
         return joined
     note = f"reduce-scatter and allgather that lose nothing need {needed} trees per root, which are too many"
@@ -251,18 +251,20 @@ def _build(
     skipped: tuple[PackingAttempt, ...] = ()
     if packer in (None, Packer.HEIGHT_FIRST):
         with context().stage("height_first"):
-            packed = route_low(problem, units.capacities, multiplicities, asked=packer is not None)
+            packed = route_trees(problem, units.capacities, multiplicities, asked=packer is not None)
         if isinstance(packed, Packed):
             if packer is None:
                 with context().stage("local_search"):
-                    packed = search_lower(packed, problem, units.capacities)
+                    packed = local_search(packed, problem, units.capacities)
             with context().stage("paths"):
                 return to_forest(problem, packed.graph, packed.packing), packed.packer, packed.attempts
         skipped = (packed,)
     with context().stage("switch_removal"):
         graph = remove_switches(problem, units.capacities, multiplicities)
     with context().stage("tree_packing"):
-        packed = pack_lowest(problem, graph, multiplicities, packer=packer, capacities=units.capacities)
+        packed = pack_smallest_height(
+            problem, graph, multiplicities, packer=packer, capacities=units.capacities
+        )
     with context().stage("paths"):
         forest = to_forest(problem, packed.graph, packed.packing)
     return forest, packed.packer, (*skipped, *packed.attempts)

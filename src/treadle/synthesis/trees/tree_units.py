@@ -117,13 +117,13 @@ def common_number(problems: Sequence[Instance], limit: int) -> int:
     optima = [instance_optimum(problem) for problem in problems]
     cuts = [known_cuts(problem, best) for problem, best in zip(problems, optima, strict=True)]
 
-    def least_time(trees: int) -> Fraction:
+    def time_lower_bound(trees: int) -> Fraction:
         scales = (scale_bound(best, trees, known) for best, known in zip(optima, cuts, strict=True))
         return sum(scales, Fraction(0)) / trees
 
     taken: tuple[Fraction, int] | None = None
     most = min(limit, MOST_SCANNED)
-    for bound, trees in sorted((least_time(trees), trees) for trees in range(1, most + 1)):
+    for bound, trees in sorted((time_lower_bound(trees), trees) for trees in range(1, most + 1)):
         if taken is not None and (bound, trees) >= taken:
             break
         fixed = (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from treadle.errors import TopologyError
 from treadle.plug_ins import find_plug_ins, load_plug_in
-from treadle.refusal import Refusal
+from treadle.unsupported import Unsupported
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -92,7 +92,7 @@ def plugged(name: str) -> Platform:
     """A platform that an installed package brings; TopologyError, in one line, if that is broken."""
     entry, *others = plug_ins()[name]
     loaded = load_plug_in(entry, *others)
-    if isinstance(loaded, Refusal):
+    if isinstance(loaded, Unsupported):
         raise TopologyError(f"platform {name}: {loaded}")
     if name not in _platforms:
         raise TopologyError(f"platform {name}: its plug-in {entry.value} declares no platform of that name")

@@ -136,7 +136,7 @@ class Imported:
 
 
 @dataclass(frozen=True)
-class SourceText:
+class SourceFile:
     """A file's text on its way into a reader.
 
     Parameters

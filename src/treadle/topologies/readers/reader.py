@@ -17,9 +17,9 @@ from types import MappingProxyType
 
 import treadle.topologies.readers
 from treadle.errors import FormatError, TopologyError
-from treadle.input_files import is_file, read_head, read_input_text
+from treadle.input_files import is_file, read_head, read_input_string
 from treadle.spelling import known_name
-from treadle.topologies.readers.imported import Imported, ImportOptions, SourceText, spelt
+from treadle.topologies.readers.imported import Imported, ImportOptions, SourceFile, spelt
 
 MAX_IMPORT_BYTES = 8 * 2**20
 """Largest file of others that is read."""
@@ -40,7 +40,7 @@ class TopologyFormat:
     title : str
         As people call it.
     read : str
-        ``module:function`` of ``function(source: SourceText, options: ImportOptions) -> Imported``, which
+        ``module:function`` of ``function(source: SourceFile, options: ImportOptions) -> Imported``, which
         raises FormatError, naming the option that says what the file does not.
     options : frozenset of str
         Fields of ImportOptions that make a difference.
@@ -64,14 +64,14 @@ class TopologyFormat:
     says: str = ""
     asks: str = ""
 
-    def imported(self, source: SourceText, options: ImportOptions) -> Imported:
+    def imported(self, source: SourceFile, options: ImportOptions) -> Imported:
         """What the format's reader makes of a text; FormatError for an option that means nothing here."""
         for option in options.given():
             if option not in self.options:
                 heeding = ", ".join(one.name for one in topology_formats() if option in one.options)
                 raise source.error(f"{spelt(option)} means nothing to {self.name}; it is for {heeding}")
         module, _, name = self.read.partition(":")
-        read: Callable[[SourceText, ImportOptions], Imported] = getattr(import_module(module), name)
+        read: Callable[[SourceFile, ImportOptions], Imported] = getattr(import_module(module), name)
         try:
             return read(source, options)
         except TopologyError as error:
@@ -123,13 +123,13 @@ def read_topology(
         format = known_name("format", format, table)
     _refuse_what_is_no_text(name)
     most = max(record.max_bytes for record in table.values())
-    text = read_input_text(name, most)
+    text = read_input_string(name, most)
     record = table[format] if format is not None else _told(name, text)
     if len(text) > record.max_bytes:  # characters: never more than bytes
         raise FormatError(
             f"is larger than {record.max_bytes} bytes, the most that is read of {record.title}", source=name
         )
-    return record.imported(SourceText(text, name), options or ImportOptions())
+    return record.imported(SourceFile(text, name), options or ImportOptions())
 
 
 def _refuse_what_is_no_text(name: str) -> None:
@@ -152,7 +152,7 @@ def _refuse_what_is_no_text(name: str) -> None:
         )
 
 
-def told_topology(head: str) -> TopologyFormat | None:
+def topology_name(head: str) -> TopologyFormat | None:
     """The format that a text, or its first part, begins as; None if nothing tells."""
     found = (one for one in topology_formats() if one.tells is not None and one.tells(head[:HEAD_CHARACTERS]))
     return next(found, None)
@@ -160,7 +160,7 @@ def told_topology(head: str) -> TopologyFormat | None:
 
 def _told(name: str, text: str) -> TopologyFormat:
     head = text[:HEAD_CHARACTERS]
-    if (told := told_topology(head)) is not None:
+    if (told := topology_name(head)) is not None:
         return told
     suffix = Path(name).suffix.casefold()
     for record in topology_formats():

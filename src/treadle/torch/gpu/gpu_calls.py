@@ -16,7 +16,7 @@ from treadle.schedules.collective import CollectiveKind
 from treadle.torch.agreement import CallAgreement
 from treadle.torch.gpu import gpu_streams as streams
 from treadle.torch.gpu.gpu_engine import GpuEngine
-from treadle.torch.gpu.gpu_settings import GpuWay
+from treadle.torch.gpu.gpu_settings import GpuMethod
 from treadle.torch.gpu.grouped_steps import GroupedSteps, RankSteps, steps_of
 from treadle.torch.group_engine import Engine, NoPlanError, TensorCall
 from treadle.torch.plans import Membership, PlanSource
@@ -82,13 +82,13 @@ class GpuCalls:
             reason = str(error)
         else:
             return
-        if self._gpu.way is GpuWay.LANES:
+        if self._gpu.way is GpuMethod.LANES:
             raise DistBackendError(
                 f"treadle: {call.kind} in group {self._group.name} cannot go by lanes, which TREADLE_GPU "
                 f"asks for: {reason}"
             )
-        has_steps = self._gpu.way is GpuWay.STEPS or (
-            self._gpu.way is GpuWay.AUTO and self._lanes.is_between_hosts
+        has_steps = self._gpu.way is GpuMethod.STEPS or (
+            self._gpu.way is GpuMethod.AUTO and self._lanes.is_between_hosts
         )
         if not has_steps or self._transport is None:
             raise NoPlanError(reason)

@@ -18,22 +18,22 @@ from torch.distributed import DistBackendError
 
 from treadle.errors import ScheduleError, TreadleError
 from treadle.runtime.data import Reduction
-from treadle.runtime.device.lane_program import DeviceProtocol
-from treadle.runtime.device.lane_sizes import (
-    LaneChoice,
-    LaneFigures,
-    LaneLimits,
-    choose_lanes,
-    figures_of,
+from treadle.runtime.device.block_program import DeviceProtocol
+from treadle.runtime.device.block_sizes import (
+    BlockChoice,
+    BlockLimits,
+    BlockSizes,
+    choose_blocks,
     leaving_rate,
+    sizes_of,
 )
-from treadle.runtime.device.rank_lanes import AdmittedLanes, PreparedLanes, RankLanes
+from treadle.runtime.device.rank_blocks import AdmittedBlocks, PreparedBlocks, RankBlocks
 from treadle.runtime.device.switch_parts import switch_groups
-from treadle.simulation.lane_costs import lane_costs
+from treadle.simulation.block_costs import block_costs
 from treadle.torch.gpu import gpu_streams as streams
-from treadle.torch.gpu.gpu_settings import GpuSettings, GpuWay
-from treadle.torch.gpu.opening import NETWORK_THREADS, NoLanesError, StoreExchange, open_lanes
-from treadle.torch.gpu.peer_buffers import LEAST_LANES, LaneKernel, PeerBuffers
+from treadle.torch.gpu.gpu_settings import GpuMethod, GpuSettings
+from treadle.torch.gpu.opening import NETWORK_THREADS, NoBlockProgramError, StoreExchange, open_blocks
+from treadle.torch.gpu.peer_buffers import LEAST_LANES, BlockKernel, PeerBuffers
 from treadle.torch.group_engine import NoPlanError, TensorCall
 from treadle.torch.plans import Membership, PlanSource, SizedProgram
 from treadle.torch.settings import Settings
@@ -63,14 +63,14 @@ class GpuEngine:
     def __init__(self, store: Store, group: Membership, settings: Settings, gpu: GpuSettings) -> None:
         self._store, self._group, self._gpu = store, group, gpu
         self._source = PlanSource(PrefixStore("gpu-plans/", store), group, settings)
-        self._lanes: RankLanes | None = None
-        self._refusal = "TREADLE_GPU says so" if gpu.way in (GpuWay.NCCL, GpuWay.STEPS) else ""
+        self._lanes: RankBlocks | None = None
+        self._refusal = "TREADLE_GPU says so" if gpu.way in (GpuMethod.NCCL, GpuMethod.STEPS) else ""
         self._room = 0
         self.is_between_hosts = False  # whether lanes are not used because ranks are on several hosts
-        self._figures: dict[int, LaneFigures] = {}
+        self._figures: dict[int, BlockSizes] = {}
         self._buffers: PeerBuffers | None = None
-        self._admitted: dict[int, AdmittedLanes] = {}
-        self._prepared: OrderedDict[tuple[int, int, int, int], tuple[PreparedLanes, bool]] = OrderedDict()
+        self._admitted: dict[int, AdmittedBlocks] = {}
+        self._prepared: OrderedDict[tuple[int, int, int, int], tuple[PreparedBlocks, bool]] = OrderedDict()
         self._told: set[tuple[object, ...]] = set()
 
     def check(self) -> None:
@@ -102,7 +102,7 @@ class GpuEngine:
                 call = call.scaled(len(self._group.places))
             assert self._buffers is not None
             apart = partial(self._source.program, call.kind, call.root, call.size_bytes, in_place=False)
-            way = self._buffers.way(call, kernel, choice, found, apart)
+            way = self._buffers.method(call, kernel, choice, found, apart)
             if way.refusal:
                 self._log_once(
                     (call.kind, way.refusal),
@@ -136,7 +136,7 @@ class GpuEngine:
             self._gpu.cost_model,
         )
 
-    def _open(self, device: int) -> RankLanes:
+    def _open(self, device: int) -> RankBlocks:
         if self._refusal:
             raise NoPlanError(self._refusal)
         if self._lanes is None:
@@ -145,10 +145,10 @@ class GpuEngine:
             exchange = StoreExchange(self._store, group.rank, len(group.places), group.timeout)
             limit_s = group.timeout / timedelta(seconds=1)
             try:
-                self._lanes, self._room = open_lanes(
+                self._lanes, self._room = open_blocks(
                     exchange, group.rank, device, self._gpu, limit_s=limit_s, store=self._store
                 )
-            except NoLanesError as error:
+            except NoBlockProgramError as error:
                 self._refusal, self.is_between_hosts = str(error), error.is_between_hosts
                 raise NoPlanError(self._refusal) from None
             if group.rank == 0:
@@ -193,19 +193,19 @@ class GpuEngine:
             LOGGER.info(f"group %s: {text}", self._group.name, *values)
         self._told.add(key)
 
-    def _choice(self, found: SizedProgram, size_bytes: int) -> LaneChoice:
+    def _choice(self, found: SizedProgram, size_bytes: int) -> BlockChoice:
         if id(found.program) not in self._figures:
-            self._figures[id(found.program)] = figures_of(found.program)
+            self._figures[id(found.program)] = sizes_of(found.program)
         gpu = self._gpu
         assert self._lanes is not None
         crosses = self._lanes.memory.network is not None
         known = (DeviceProtocol.SIMPLE,) if crosses else tuple(DeviceProtocol)
         known = known if gpu.protocol is None else (gpu.protocol,)
-        limits = LaneLimits(known, gpu.lanes, gpu.threads, gpu.slice_bytes, self._room)
-        choice = choose_lanes(
+        limits = BlockLimits(known, gpu.lanes, gpu.threads, gpu.slice_bytes, self._room)
+        choice = choose_blocks(
             self._figures[id(found.program)],
             size_bytes,
-            lane_costs(gpu.cost_model),
+            block_costs(gpu.cost_model),
             rate_bytes_per_s=leaving_rate(found.topology),
             limits=limits,
         )
@@ -217,8 +217,8 @@ class GpuEngine:
         return choice
 
     def _ready(
-        self, lanes: RankLanes, admitted: AdmittedLanes, choice: LaneChoice, kernel: LaneKernel
-    ) -> PreparedLanes:
+        self, lanes: RankBlocks, admitted: AdmittedBlocks, choice: BlockChoice, kernel: BlockKernel
+    ) -> PreparedBlocks:
         key = (admitted.number, kernel.count, kernel.element, choice.slice_bytes)
         ready, is_kept = self._prepared.get(key, (None, False))
         if ready is None:
@@ -248,8 +248,8 @@ class GpuEngine:
         self._refusal = "the group is closed"
 
 
-def _kernel_of(call: TensorCall) -> LaneKernel:
-    """See `LaneKernel`.
+def _kernel_of(call: TensorCall) -> BlockKernel:
+    """See `BlockKernel`.
 
     Raises
     ------
@@ -259,9 +259,11 @@ def _kernel_of(call: TensorCall) -> LaneKernel:
     dtype = call.target.dtype
     if call.reduction is None:
         n = int(call.target.element_size())
-        return LaneKernel(_BYTES, 1, call.count * n, Reduction.MAX, can_switch_sum=False)
+        return BlockKernel(_BYTES, 1, call.count * n, Reduction.MAX, can_switch_sum=False)
     reduction = call.reduction.kernel
     if dtype not in _ELEMENTS or reduction is None:
         raise NoPlanError(f"no kernel combines {dtype} this way")
     can_sum = dtype is not torch.float32 or reduction in (Reduction.SUM, Reduction.AVG)
-    return LaneKernel(_ELEMENTS.index(dtype), int(call.target.element_size()), call.count, reduction, can_sum)
+    return BlockKernel(
+        _ELEMENTS.index(dtype), int(call.target.element_size()), call.count, reduction, can_sum
+    )

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from treadle.errors import FormatError, ScheduleError
-from treadle.runtime.device.lane_program import DeviceProtocol
+from treadle.runtime.device.block_program import DeviceProtocol
 from treadle.runtime.measured_sizes import parse_size
-from treadle.simulation.lane_costs import DEFAULT_LANE_MODEL, lane_costs
+from treadle.simulation.block_costs import DEFAULT_LANE_MODEL, block_costs
 
 
-class GpuWay(StrEnum):
+class GpuMethod(StrEnum):
     """How collectives of a GPU's tensors go, spelt as in TREADLE_GPU.
 
     Examples
     --------
-    >>> [one.value for one in GpuWay]
+    >>> [one.value for one in GpuMethod]
     ['auto', 'lanes', 'steps', 'nccl']
     """
 
@@ -56,7 +56,7 @@ class GpuSettings:
 
     Parameters
     ----------
-    way : GpuWay
+    way : GpuMethod
     memory : GpuMemory
     cost_model : str
         Chooses what is not said below.
@@ -67,7 +67,7 @@ class GpuSettings:
         tensors lie elsewhere; 0: none.
     """
 
-    way: GpuWay = GpuWay.AUTO
+    way: GpuMethod = GpuMethod.AUTO
     memory: GpuMemory = GpuMemory.IPC
     cost_model: str = DEFAULT_LANE_MODEL
     protocol: DeviceProtocol | None = None
@@ -91,11 +91,11 @@ def gpu_settings(environment: Mapping[str, str]) -> GpuSettings:
     4
     """
 
-    def said(name: str) -> str | None:
+    def setting(name: str) -> str | None:
         return environment.get(f"TREADLE_GPU{name}") or None
 
     def one_of(name: str, values: Mapping[str, object]) -> object:
-        text = said(name)
+        text = setting(name)
         if text is None:
             return None
         if text.lower() not in values:
@@ -103,7 +103,7 @@ def gpu_settings(environment: Mapping[str, str]) -> GpuSettings:
         return values[text.lower()]
 
     def number(name: str, most: int) -> int | None:
-        text = said(name)
+        text = setting(name)
         if text is None:
             return None
         if not text.isdecimal() or not 1 <= int(text) <= most:
@@ -111,11 +111,11 @@ def gpu_settings(environment: Mapping[str, str]) -> GpuSettings:
         return int(text)
 
     protocols = {"auto": None, **{one.value.lower(): one for one in DeviceProtocol}}
-    slice_text, window_text = said("_SLICE"), said("_WINDOW")
+    slice_text, window_text = setting("_SLICE"), setting("_WINDOW")
     found = GpuSettings(
-        way=one_of("", {one.value: one for one in GpuWay}) or GpuWay.AUTO,  # type: ignore[arg-type]
+        way=one_of("", {one.value: one for one in GpuMethod}) or GpuMethod.AUTO,  # type: ignore[arg-type]
         memory=one_of("_MEMORY", {one.value: one for one in GpuMemory}) or GpuMemory.IPC,  # type: ignore[arg-type]
-        cost_model=said("_COST_MODEL") or DEFAULT_LANE_MODEL,
+        cost_model=setting("_COST_MODEL") or DEFAULT_LANE_MODEL,
         protocol=one_of("_PROTOCOL", protocols),  # type: ignore[arg-type]
         lanes=number("_LANES", 64),
         threads=number("_THREADS", 512),
@@ -128,7 +128,7 @@ def gpu_settings(environment: Mapping[str, str]) -> GpuSettings:
 def checked(settings: GpuSettings) -> GpuSettings:
     """The same; FormatError where the cost model has no name of ours, or a slice is too small."""
     try:
-        lane_costs(settings.cost_model)
+        block_costs(settings.cost_model)
     except ScheduleError as error:
         raise FormatError(str(error)) from None
     if settings.slice_bytes is not None and settings.slice_bytes < 1024:

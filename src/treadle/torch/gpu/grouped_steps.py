@@ -18,8 +18,8 @@ from torch._C._distributed_c10d import Work
 
 from treadle.errors import ScheduleError
 from treadle.program.program import Buffer, Program
-from treadle.runtime.device.lane_parts import PartKind, PartOperation, cut_into_parts
-from treadle.runtime.device.sized_lanes import place_in
+from treadle.runtime.device.block_parts import PartKind, PartOperation, cut_into_parts
+from treadle.runtime.device.sized_blocks import offset_in
 from treadle.torch.group_engine import TensorCall
 
 _RECEIVES = (PartKind.RECEIVE, PartKind.RECEIVE_REDUCE)
@@ -153,7 +153,7 @@ class GroupedSteps:
             arrived[number, peer] = list(room.split(lengths))
             messages.append((self._group.recv, peer, room))
         for peer, pieces in steps.sends[number].items():
-            messages.append((self._group.send, peer, torch.cat([areas.piece(*piece) for piece in pieces])))
+            messages.append((self._group.send, peer, torch.cat([areas.part_of(*piece) for piece in pieces])))
         messages = [message for message in messages if message[2].numel()]
         is_grouped = areas.is_on_gpu and bool(messages)
         if is_grouped:
@@ -176,7 +176,7 @@ class _Areas:
         self.is_on_gpu = bool(call.target.is_cuda)  # sends and receives must be in a group then
         by_chunk = dict(zip(steps.bounds, self._ends, strict=True))
         self._places = {
-            buffer: place_in(program, rank, buffer, lambda chunk: by_chunk[chunk]) for buffer in Buffer
+            buffer: offset_in(program, rank, buffer, lambda chunk: by_chunk[chunk]) for buffer in Buffer
         }
         scratch = sum(
             by_chunk[past] - by_chunk[first] for first, past in program.ranges(rank, Buffer.SCRATCH)
@@ -195,18 +195,18 @@ class _Areas:
         """Elements of the call's type, beside its tensors."""
         return torch.empty(count, dtype=self._call.target.dtype, device=self.device)
 
-    def piece(self, buffer: Buffer, part: int) -> Tensor:
+    def part_of(self, buffer: Buffer, part: int) -> Tensor:
         """A part of a buffer."""
         start = self._places[buffer](self._bounds[part])
         return self._areas[buffer][start : start + self.length(part)]
 
     def do(self, step: LocalStep, arrived: dict[tuple[int, int], list[Tensor]]) -> None:
         """Copy, or take what has arrived, or add it."""
-        target = self.piece(step.target, step.part)
+        target = self.part_of(step.target, step.part)
         peer, piece = step.message
-        data = self.piece(step.source, step.part) if peer < 0 else arrived[step.arrived, peer][piece]
+        data = self.part_of(step.source, step.part) if peer < 0 else arrived[step.arrived, peer][piece]
         if step.kind is not PartKind.RECEIVE_REDUCE:
             target.copy_(data)
         else:
             assert self._call.reduction is not None
-            self._call.reduction.combine(self.piece(step.source, step.part), data, target)
+            self._call.reduction.combine(self.part_of(step.source, step.part), data, target)

@@ -10,12 +10,12 @@ from pathlib import Path
 from torch._C._distributed_c10d import Store
 
 from treadle.errors import TreadleError
-from treadle.runtime.device.lane_program import DeviceProtocol
+from treadle.runtime.device.block_program import DeviceProtocol
 from treadle.runtime.device.memory.cumem import CuMemMemory
 from treadle.runtime.device.memory.gpu_library import gpu_library
 from treadle.runtime.device.memory.peer_memory import Exchange, IpcMemory, PeerMemory
-from treadle.runtime.device.rank_lanes import RankLanes
-from treadle.torch.gpu.gpu_settings import GpuMemory, GpuSettings, GpuWay
+from treadle.runtime.device.rank_blocks import RankBlocks
+from treadle.torch.gpu.gpu_settings import GpuMemory, GpuMethod, GpuSettings
 
 NETWORK_THREADS = 256
 """Most of a block of the kernels that cross hosts."""
@@ -55,7 +55,7 @@ def host_name() -> str:
     return f"{socket.gethostname()} {boot}"
 
 
-class NoLanesError(Exception):
+class NoBlockProgramError(Exception):
     """Why a group's calls do not go by lanes; at all ranks alike.
 
     Parameters
@@ -70,7 +70,7 @@ class NoLanesError(Exception):
         self.is_between_hosts = is_between_hosts
 
 
-def open_lanes(
+def open_blocks(
     exchange: Exchange,
     rank: int,
     device: int,
@@ -78,7 +78,7 @@ def open_lanes(
     *,
     limit_s: float,
     store: Store,
-) -> tuple[RankLanes, int]:
+) -> tuple[RankBlocks, int]:
     """Memory that all ranks reach, and how many blocks there is room for at every rank.
 
     Parameters
@@ -94,7 +94,7 @@ def open_lanes(
 
     Raises
     ------
-    NoLanesError
+    NoBlockProgramError
         At all ranks.
     """
     lacking = ""
@@ -107,20 +107,20 @@ def open_lanes(
     hosts = {host for host, _, _ in said}
     for peer, (_, _, problem) in enumerate(said):
         if problem:
-            raise NoLanesError(f"rank {peer}: {problem}")
+            raise NoBlockProgramError(f"rank {peer}: {problem}")
     if len({words for _, words, _ in said}) > 1:
-        raise NoLanesError("ranks have other options or TREADLE_GPU variables than others")
-    if settings.way is GpuWay.AUTO and len(hosts) > 1 and settings.memory is not GpuMemory.NCCL:
-        raise NoLanesError(
+        raise NoBlockProgramError("ranks have other options or TREADLE_GPU variables than others")
+    if settings.way is GpuMethod.AUTO and len(hosts) > 1 and settings.memory is not GpuMemory.NCCL:
+        raise NoBlockProgramError(
             f"its ranks are on {len(hosts)} hosts; TREADLE_GPU_MEMORY=nccl asks for kernels that cross them",
             is_between_hosts=True,
         )
     lanes, room, problem = None, 0, ""
     try:
         memory = _memory(exchange, rank, device, settings.memory, store, has_far=len(hosts) > 1)
-        lanes = RankLanes(memory, limit_s=limit_s)
+        lanes = RankBlocks(memory, limit_s=limit_s)
         threads = ROOM_THREADS if memory.network is None else NETWORK_THREADS
-        room = min(lanes.room(one, 0, threads) for one in DeviceProtocol)
+        room = min(lanes.max_blocks(one, 0, threads) for one in DeviceProtocol)
     except TreadleError as error:
         problem = str(error)
     found = [json.loads(one) for one in exchange(json.dumps([problem, room]).encode())]
@@ -129,7 +129,7 @@ def open_lanes(
     if worst or least < 1 or lanes is None:
         if lanes is not None:
             lanes.close()
-        raise NoLanesError(worst or "a GPU has room for no block of the kernel")
+        raise NoBlockProgramError(worst or "a GPU has room for no block of the kernel")
     return lanes, least
 
 

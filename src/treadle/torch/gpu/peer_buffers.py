@@ -15,11 +15,11 @@ from typing import Any
 from treadle.errors import ScheduleError
 from treadle.program.program import Buffer, Program
 from treadle.runtime.data import Reduction
-from treadle.runtime.device.lane_lowering import lower_to_lanes
-from treadle.runtime.device.lane_program import DeviceProtocol, LaneProgram
-from treadle.runtime.device.lane_sizes import LaneChoice
+from treadle.runtime.device.block_lowering import lower_to_blocks
+from treadle.runtime.device.block_program import BlockProgram, DeviceProtocol
+from treadle.runtime.device.block_sizes import BlockChoice
 from treadle.runtime.device.memory.peer_memory import PeerBlock, PeerMemory
-from treadle.runtime.device.rank_lanes import RankBuffers
+from treadle.runtime.device.rank_blocks import RankBuffers
 from treadle.runtime.device.switch_parts import switch_groups
 from treadle.schedules.collective import CollectiveKind
 from treadle.torch.group_engine import TensorCall
@@ -27,7 +27,7 @@ from treadle.torch.plans import SizedProgram
 from treadle.units import format_size
 
 LEAST_LANES = 2
-"""Where lanes are not said: a block alone has too few loads under way, see `SwitchParts.check_lanes`."""
+"""Where lanes are not said: a block alone has too few loads under way, see `SwitchParts.check_blocks`."""
 
 _WHOLE = {
     CollectiveKind.ALLREDUCE: (Buffer.INPUT, Buffer.OUTPUT),
@@ -42,7 +42,7 @@ allgather lies in its OUTPUT, elsewhere at each rank; the result of a reduce is 
 
 
 @dataclass(frozen=True)
-class LaneKernel:
+class BlockKernel:
     """What a call's kernel sees: code and bytes of an element, how many, and how they are combined.
 
     `can_switch_sum` says whether switches combine them: there is no instruction for minimum and maximum of
@@ -57,12 +57,12 @@ class LaneKernel:
 
 
 @dataclass(frozen=True)
-class CallWay:
+class CallMethod:
     """Lanes of a call, and where its buffers are.
 
     Parameters
     ----------
-    lanes : LaneProgram
+    lanes : BlockProgram
     buffers : RankBuffers
     words : str
         For the log: what the lanes do beside staging.
@@ -70,7 +70,7 @@ class CallWay:
         Why switches, which the plan asks, are not asked; empty where they are or it asks none.
     """
 
-    lanes: LaneProgram
+    lanes: BlockProgram
     buffers: RankBuffers
     words: str = ""
     refusal: str = ""
@@ -80,7 +80,7 @@ class CallWay:
 class _Lowered:
     """Lanes, or why there are none that ask switches."""
 
-    lanes: LaneProgram | None
+    lanes: BlockProgram | None
     refusal: str = ""
 
     @property
@@ -133,21 +133,21 @@ class PeerBuffers:
         self._before()
         return self._memory.allocate(size, self._groups)
 
-    def way(
+    def method(
         self,
         call: TensorCall,
-        kernel: LaneKernel,
-        choice: LaneChoice,
+        kernel: BlockKernel,
+        choice: BlockChoice,
         found: SizedProgram,
         found_apart: Callable[[], SizedProgram],
-    ) -> CallWay:
+    ) -> CallMethod:
         """How a call goes, the same at all ranks.
 
         Parameters
         ----------
         call : TensorCall
-        kernel : LaneKernel
-        choice : LaneChoice
+        kernel : BlockKernel
+        choice : BlockChoice
         found : SizedProgram
             Of the call.
         found_apart : callable
@@ -168,20 +168,20 @@ class PeerBuffers:
             reached = tuple(buffer for buffer in _WHOLE[call.kind] if blocks[buffer] is not None)
             placed = self._lower(found, kernel, choice, reached, asks=self._reach_all(blocks))
             if placed.asks and placed.lanes is not None:
-                return CallWay(placed.lanes, RankBuffers(own, blocks), " that ask switches")
+                return CallMethod(placed.lanes, RankBuffers(own, blocks), " that ask switches")
             if placed.lanes is None:
                 placed = self._lower(found, kernel, choice, reached, asks=False)
         apart = self._through(call, kernel, choice, found_apart) if is_simple else _Lowered(None)
         if apart.lanes is not None:
             buffers = self._copied(apart.lanes.program, call, kernel)
-            return CallWay(apart.lanes, buffers, " that ask switches for copies")
+            return CallMethod(apart.lanes, buffers, " that ask switches for copies")
         if placed is not None and placed.lanes is not None:
             puts = any(not one.is_staged for one in placed.lanes.messages)
             words = " that put into tensors" if puts else ""
-            return CallWay(placed.lanes, RankBuffers(own, blocks), words, apart.refusal)
+            return CallMethod(placed.lanes, RankBuffers(own, blocks), words, apart.refusal)
         staged = self._lower(found, kernel, choice, (), asks=False)
         assert staged.lanes is not None
-        return CallWay(staged.lanes, RankBuffers(own), "", apart.refusal)
+        return CallMethod(staged.lanes, RankBuffers(own), "", apart.refusal)
 
     def _blocks_of(self, call: TensorCall) -> tuple[PeerBlock | None, PeerBlock | None]:
         """Blocks in which INPUT and OUTPUT lie, of those that lie there at the same place at all ranks."""
@@ -204,8 +204,8 @@ class PeerBuffers:
     def _lower(
         self,
         found: SizedProgram,
-        kernel: LaneKernel,
-        choice: LaneChoice,
+        kernel: BlockKernel,
+        choice: BlockChoice,
         reached: tuple[Buffer, ...],
         *,
         asks: bool,
@@ -220,7 +220,7 @@ class PeerBuffers:
         if key not in self._lowered:  # the source keeps the program
             switches = found.topology if asks else None
             try:
-                lanes = lower_to_lanes(found.program, choice.protocol, switches=switches, **options)
+                lanes = lower_to_blocks(found.program, choice.protocol, switches=switches, **options)
                 self._lowered[key] = _Lowered(lanes)
             except ScheduleError as error:
                 if not asks:
@@ -231,8 +231,8 @@ class PeerBuffers:
     def _through(
         self,
         call: TensorCall,
-        kernel: LaneKernel,
-        choice: LaneChoice,
+        kernel: BlockKernel,
+        choice: BlockChoice,
         found_apart: Callable[[], SizedProgram],
     ) -> _Lowered:
         """Lanes that ask switches for the window; none, and perhaps a reason, where they do not."""
@@ -251,7 +251,7 @@ class PeerBuffers:
             return _Lowered(None, self._memory.no_multicast)
         return asking
 
-    def _copied(self, program: Program, call: TensorCall, kernel: LaneKernel) -> RankBuffers:
+    def _copied(self, program: Program, call: TensorCall, kernel: BlockKernel) -> RankBuffers:
         """The window's halves, and what of the call's tensors is copied to and from them."""
         window = self._window
         assert window is not None

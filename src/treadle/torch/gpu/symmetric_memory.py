@@ -47,7 +47,7 @@ class SymmetricMemory(PeerMemory):
         n_ranks = len(self.exchange(b""))
 
         def begin() -> None:
-            gpu_library().said("treadle_peer_device", self._device)
+            gpu_library().call("treadle_peer_device", self._device)
             _SymmetricMemory.set_group_info(self._name, self.rank, n_ranks, store)
 
         self._together(begin)

@@ -62,7 +62,7 @@ class ParallelLayout:
             if name not in AXIS_FORMS:
                 known = "; ".join(f"{axis}: {form.words}" for axis, form in AXIS_FORMS.items())
                 raise ScheduleError(
-                    f"mesh {self.mesh.text}: axis {name[:40]!r} has no meaning here ({known})"
+                    f"mesh {self.mesh.notation}: axis {name[:40]!r} has no meaning here ({known})"
                 )
 
     @cached_property

@@ -16,14 +16,14 @@ from treadle.training.forms.layer_passes import (
     computing,
     passes_of,
 )
-from treadle.training.forms.share import Share
+from treadle.training.forms.rank_part import RankPart
 from treadle.training.models.model_layer import ModelLayer
 from treadle.training.training_options import ContextExchange, ExpertOrder, Recompute
 
 # Tensor parallelism: a block of cut matrices between two communications (Korthikanti et al. 2022)
 
 
-def between_reductions(parts: Sequence[LayerPart], layer: ModelLayer, share: Share) -> list[LayerPart]:
+def between_reductions(parts: Sequence[LayerPart], layer: ModelLayer, share: RankPart) -> list[LayerPart]:
     """A block of a layer with the communications of tensor parallelism around it."""
     axes = share.layout.among("tp")
     if not axes:
@@ -52,7 +52,7 @@ def _gathered_again(parts: Sequence[LayerPart], gather: LayerAction) -> list[Lay
 # Expert parallelism: tokens go to the ranks of their experts and come back, forward and backward
 
 
-def between_exchanges(parts: Sequence[LayerPart], layer: ModelLayer, share: Share) -> list[LayerPart]:
+def between_exchanges(parts: Sequence[LayerPart], layer: ModelLayer, share: RankPart) -> list[LayerPart]:
     """The experts' part of a layer with the communications that bring tokens there and back."""
     experts, cut = share.layout.among("ep"), share.layout.among("tp")
     if not experts or not layer.exchanges:
@@ -91,13 +91,13 @@ def between_exchanges(parts: Sequence[LayerPart], layer: ModelLayer, share: Shar
     return [LayerPart(there, back), *inner, LayerPart(back, there)]
 
 
-def with_quicker_order(share: Share, layers: Iterable[ModelLayer], costs: Costs) -> Share:
+def with_quicker_order(share: RankPart, layers: Iterable[ModelLayer], costs: Costs) -> RankPart:
     """Choose the order of exchanging and gathering tokens for experts that takes less time on its own."""
     if not share.layout.among("ep") or not share.layout.among("tp"):
         return share
     routing = [layer for layer in layers if layer.exchanges == 2 and layer.reductions]
 
-    def seconds(ordered: Share) -> Seconds:
+    def seconds(ordered: RankPart) -> Seconds:
         parts = [part for layer in routing for part in between_exchanges([computing((0, 0))], layer, ordered)]
         moved = [one.exchange for part in parts for one in part.forward if one.exchange]
         return sum(costs.time_s(one.kind, one.axes, one.size_bytes) for one in moved if one.kind)
@@ -109,7 +109,7 @@ def with_quicker_order(share: Share, layers: Iterable[ModelLayer], costs: Costs)
 # Context parallelism: attention of a rank's part of a sequence to the keys and values of all ranks
 
 
-def attention(layer: ModelLayer, seconds: tuple[Seconds, Seconds], share: Share) -> list[LayerPart]:
+def attention(layer: ModelLayer, seconds: tuple[Seconds, Seconds], share: RankPart) -> list[LayerPart]:
     """What attention of a layer takes, with what it fetches before and again in the backward pass.
 
     Parameters
@@ -145,7 +145,7 @@ def _rounds(seconds: Seconds, n: int, axes: tuple[str, ...], size: int) -> tuple
     return (*[LayerAction(part, Communication(None, axes, size))] * (n - 1), LayerAction(part))
 
 
-def layer_passes(layer: ModelLayer, seconds: LayerSeconds, share: Share) -> LayerPart:
+def layer_passes(layer: ModelLayer, seconds: LayerSeconds, share: RankPart) -> LayerPart:
     """What a layer does with a micro-batch.
 
     A layer with several reductions of tensor parallelism has as many blocks of equal length, attention in

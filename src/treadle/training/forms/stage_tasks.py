@@ -141,7 +141,7 @@ class PipelineCut:
         (chunk,) = (number for number, places in enumerate(self.chunks) if place in places)
         return chunk % self.stages
 
-    def places(self, stage: int) -> list[int]:
+    def stage_layers(self, stage: int) -> list[int]:
         """Layers of a stage."""
         return [place for places in self.chunks[stage :: self.stages] for place in places]
 
@@ -182,10 +182,10 @@ class Stage:
         self.order = deque(stage_order(device, cut.stages, options.micro_batches, options.interleave))
         self.last_batch, self.prefetch = options.micro_batches - 1, options.prefetch
         self.reductions: list[int] = []
-        kinds = dict.fromkeys(kind for place in cut.places(device) for kind, _ in layers[place].buckets)
+        kinds = dict.fromkeys(kind for place in cut.stage_layers(device) for kind, _ in layers[place].buckets)
         self.buckets = {kind: Buckets(bucket_bytes, first or bucket_bytes) for kind in kinds}
         turns = [turn for visit in self.order for turn in cut.turns(visit)]
-        stays = kept | {place for place in cut.places(device) if not layers[place].drops_weights}
+        stays = kept | {place for place in cut.stage_layers(device) if not layers[place].drops_weights}
         self.gathers = deque((place, turns[place]) for place in turns_to_gather_for(turns, kept=stays))
         self.gathered: dict[int, tuple[int, ...]] = {}
         self.turn = 0

@@ -30,7 +30,7 @@ def check_suitable(model: TrainingModel, layout: ParallelLayout) -> None:
     }
     for axis, (words, has_them) in needs.items():
         if layout.size(axis) > 1 and not has_them:
-            raise ScheduleError(f"mesh {layout.mesh.text}: {model.name} has no {words}")
+            raise ScheduleError(f"mesh {layout.mesh.notation}: {model.name} has no {words}")
     shape = model.shape
     for heads, words in (
         (shape.attention.heads if shape else 0, "attention"),
@@ -38,11 +38,11 @@ def check_suitable(model: TrainingModel, layout: ParallelLayout) -> None:
     ):
         if heads % layout.size("tp"):
             raise ScheduleError(
-                f"mesh {layout.mesh.text}: expected tp to divide the {heads} {words} heads of {model.name}"
+                f"mesh {layout.mesh.notation}: expected tp to divide the {heads} {words} heads of {model.name}"
             )
     if spread := [number for number in experts if number % layout.size("ep")]:
         raise ScheduleError(
-            f"mesh {layout.mesh.text}: expected ep to divide the {spread[0]} experts of {model.name}"
+            f"mesh {layout.mesh.notation}: expected ep to divide the {spread[0]} experts of {model.name}"
         )
 
 

@@ -13,7 +13,7 @@ from treadle.training.costs import Costs, Seconds
 from treadle.training.forms.layer_forms import layer_passes
 from treadle.training.forms.layer_passes import Communication, LayerSeconds
 from treadle.training.forms.pipeline_parallel import cut_layers
-from treadle.training.forms.share import Share
+from treadle.training.forms.rank_part import RankPart
 from treadle.training.forms.stage_tasks import BucketKind, PipelineCut, StageLayer, stage_tasks
 from treadle.training.models.model_layer import ModelLayer
 from treadle.training.timeline.task import Task
@@ -35,7 +35,9 @@ class PlacedModel(PipelineCut):
     layers: tuple[ModelLayer, ...]
 
 
-def place_model(layers: Sequence[ModelLayer], seconds: Sequence[LayerSeconds], share: Share) -> PlacedModel:
+def divide_model(
+    layers: Sequence[ModelLayer], seconds: Sequence[LayerSeconds], share: RankPart
+) -> PlacedModel:
     """Cuts a model into the pieces of its pipeline.
 
     Raises
@@ -70,7 +72,7 @@ def place_model(layers: Sequence[ModelLayer], seconds: Sequence[LayerSeconds], s
 def training_tasks(
     placed: PlacedModel,
     seconds: Sequence[LayerSeconds],
-    share: Share,
+    share: RankPart,
     costs: Costs,
     *,
     optimizer_s: Callable[[int], Seconds],
@@ -94,7 +96,7 @@ def training_tasks(
     shared = [(place, places[layer.shares]) for place, layer in enumerate(placed.layers) if layer.shares]
     ends = [(placed.stage_of(place), placed.stage_of(other), place) for place, other in shared]
     held = [
-        sum(share.updated_elements(placed.layers[place]) for place in placed.places(stage))
+        sum(share.updated_elements(placed.layers[place]) for place in placed.stage_layers(stage))
         for stage in range(placed.stages)
     ]
     return stage_tasks(
@@ -114,14 +116,14 @@ def training_tasks(
     )
 
 
-def _tied_gradient(layer: ModelLayer, share: Share) -> tuple[str, int]:
+def _tied_gradient(layer: ModelLayer, share: RankPart) -> tuple[str, int]:
     """Name and bytes of the gradient of a layer's last weight, which another stage holds as well."""
     weight = layer.weights[-1]
     held = share.held_elements(replace(layer, weights=(weight,)))
     return f"gradient of {weight.name}", ceil(held * share.options.gradient_bytes)
 
 
-def stage_layer(layer: ModelLayer, seconds: LayerSeconds, share: Share) -> StageLayer:
+def stage_layer(layer: ModelLayer, seconds: LayerSeconds, share: RankPart) -> StageLayer:
     """Return a layer with what its ranks gather and reduce."""
     layout, options = share.layout, share.options
     drops = share.reshards and layout.size("fsdp") > 1
@@ -162,7 +164,7 @@ def stage_layer(layer: ModelLayer, seconds: LayerSeconds, share: Share) -> Stage
     )
 
 
-def boundary_bytes(before: Sequence[ModelLayer], layers: Sequence[ModelLayer], share: Share) -> int:
+def boundary_bytes(before: Sequence[ModelLayer], layers: Sequence[ModelLayer], share: RankPart) -> int:
     """What a stage hands on after the layers `before`, of all `layers`, for a micro-batch.
 
     What the last layer made, and what the layers before made for a stream that later layers attend to.

@@ -66,7 +66,7 @@ class Heads:
         return self.kv_elements
 
     @property
-    def kv_pieces(self) -> int:
+    def kv_slices(self) -> int:
         """Heads of keys and values."""
         return self.kv_heads
 
@@ -160,7 +160,7 @@ class LatentHeads:
         return self.kv_rank + self.rotated_dim
 
     @property
-    def kv_pieces(self) -> int:
+    def kv_slices(self) -> int:
         """All heads share the latent."""
         return 1
 

@@ -12,7 +12,7 @@ from enum import Enum
 from fractions import Fraction
 
 from treadle.errors import TreadleError
-from treadle.notebook import own_fields, shown
+from treadle.notebook import displayed, own_fields
 
 LOGITS = "logits"
 """What a head saves for the loss, however much else is computed again."""
@@ -226,7 +226,7 @@ class Saved:
     stream: str = ""
 
 
-@shown(own_fields)
+@displayed(own_fields)
 @dataclass(frozen=True)
 class ModelLayer:
     """A layer: the unit that FSDP gathers, pipelines cut between, and recomputation repeats.

@@ -129,7 +129,7 @@ def _block(shape: TransformerShape, name: str, stream: str, own: Attended, kind:
         exchanges=2 if experts else 0,
         kv_elements=heads.kv_elements if attends else 0,
         cache_elements=cached,
-        kv_pieces=space.heads if space else heads.kv_pieces,
+        kv_pieces=space.heads if space else heads.kv_slices,
         cache_window=1 if space else own.window,
     )
 

@@ -13,8 +13,8 @@ from treadle.brief import brief
 from treadle.errors import ScheduleError
 from treadle.machines.libraries import achievable_time
 from treadle.machines.nccl import LibraryModel
-from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
+from treadle.unsupported import Unsupported
 
 CURVE_SIZES = tuple(2**power for power in (14, 17, 20, 23, 26, 30))
 """At which plans are simulated: 16 KB to 1 GB."""
@@ -171,7 +171,7 @@ class LibraryPrice:
         if self.model is TimeModel.LIBRARY:
             return self.library.pick(self.kind, ceil(size_bytes)).time_s
         found = achievable_time(self.library.system, self.kind, ceil(size_bytes))
-        if isinstance(found, Refusal):
+        if isinstance(found, Unsupported):
             raise ScheduleError(f"achievable: {self.kind}: {found}")
         return found.time_s
 

@@ -8,7 +8,7 @@ from math import isfinite
 from types import MappingProxyType
 
 from treadle.errors import FormatError
-from treadle.spelling import spelt_alike, unknown
+from treadle.spelling import similarly_spelt, unknown
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def contention_of(asked: str | float | None, device: str) -> ContentionChoice:
                 return ContentionChoice(one.kappa, f"{one.name}{nearest} ({one.source})", is_given=False)
         words = f"free: nothing was measured for {device}; --contention serial is the other end"
         return ContentionChoice(PRESETS["free"].kappa, words, is_given=False)
-    known = spelt_alike(str(asked), PRESETS)
+    known = similarly_spelt(str(asked), PRESETS)
     if known is not None:
         return ContentionChoice(PRESETS[known].kappa, f"{known} ({PRESETS[known].source})", is_given=True)
     try:

@@ -47,14 +47,14 @@ _GATHERS = {
 """How often each is an allgather and a reduce-scatter."""
 
 
-@brief("words", "nodes", "steps", "t_b_gather", "t_b_reduce")
+@brief("summary", "nodes", "steps", "t_b_gather", "t_b_reduce")
 @dataclass(frozen=True)
-class DirectFigures:
+class DirectPrices:
     """What collectives over all nodes of a direct-connect fabric cost.
 
     Parameters
     ----------
-    words : str
+    summary : str
         The fabric and the schedule.
     nodes : int
     bandwidth : Fraction
@@ -65,7 +65,7 @@ class DirectFigures:
         T_B of allgather and reduce-scatter in M/B.
     """
 
-    words: str
+    summary: str
     nodes: int
     bandwidth: Fraction
     steps: int
@@ -75,7 +75,7 @@ class DirectFigures:
     def price(self, kind: CollectiveKind, alpha_s: float) -> CollectivePrice:
         """T_L + T_B; ScheduleError for kinds that are neither allgather, reduce-scatter nor allreduce."""
         if kind not in _GATHERS:
-            raise ScheduleError(f"{self.words}: no price of {kind}; expected {', '.join(_GATHERS)}")
+            raise ScheduleError(f"{self.summary}: no price of {kind}; expected {', '.join(_GATHERS)}")
         gathers, reduces = _GATHERS[kind]
         t_b = gathers * self.t_b_gather + reduces * self.t_b_reduce
         return CollectivePrice(
@@ -141,7 +141,7 @@ def node_bandwidth(problem: Problem) -> Fraction | None:
     return Fraction(degrees.pop() * int(topology.bandwidths[0])) if len(degrees) == 1 and is_uniform else None
 
 
-def own_figures(problem: Problem, bandwidth: Fraction) -> DirectFigures:
+def direct_prices(problem: Problem, bandwidth: Fraction) -> DirectPrices:
     """Treadle's steps on the fabric itself, and the flow of an all-to-all.
 
     Parameters
@@ -158,7 +158,7 @@ def own_figures(problem: Problem, bandwidth: Fraction) -> DirectFigures:
     optimum = bandwidth_optimum(topology.n_nodes)
     if sum(t_b) > 2 * optimum and (found := _expanded(topology)) is not None and sum(found[1]) < sum(t_b):
         (steps, t_b), words = found, f"{topology.name}, line graphs of a base's steps"
-    return DirectFigures(words, topology.n_nodes, bandwidth, steps, *t_b)
+    return DirectPrices(words, topology.n_nodes, bandwidth, steps, *t_b)
 
 
 def exchange_over_all(topology: Topology, alpha_s: float) -> CollectivePrice:
@@ -240,7 +240,7 @@ def _factors(nodes: int, dimensions: int) -> Iterator[tuple[int, ...]]:
             yield from ((side, *rest) for rest in _factors(nodes // side, dimensions - 1) if rest[0] >= side)
 
 
-def baseline_figures(name: str, nodes: int, bandwidth: Fraction) -> DirectFigures:
+def baseline_prices(name: str, nodes: int, bandwidth: Fraction) -> DirectPrices:
     """Steps and T_B of a baseline on its own fabric.
 
     Notes
@@ -257,9 +257,9 @@ def baseline_figures(name: str, nodes: int, bandwidth: Fraction) -> DirectFigure
             steps, how = sum(sides) - len(sides), "rings along one dimension after another"
         else:
             steps, how = sum(side // 2 for side in sides), "breadth-first broadcast"
-        return DirectFigures(f"{fabric.name}, {how}", nodes, bandwidth, steps, optimum, optimum)
+        return DirectPrices(f"{fabric.name}, {how}", nodes, bandwidth, steps, optimum, optimum)
     if name == "shifted-ring":
-        return DirectFigures(f"{fabric.name}, rings", nodes, bandwidth, nodes - 1, optimum, optimum)
+        return DirectPrices(f"{fabric.name}, rings", nodes, bandwidth, nodes - 1, optimum, optimum)
     raise ScheduleError(f"{name}: only an allreduce and an all-to-all have a price")
 
 
@@ -274,4 +274,4 @@ def limit_price(
         algbw = all_to_all_limit(n, degree) * n / degree * bandwidth
         return CollectivePrice(algbw, steps * alpha_s, TimeModel.ALPHA_BETA)
     words = f"no fabric of {n} nodes with {degree} links each is quicker"
-    return DirectFigures(words, n, bandwidth, steps, optimum, optimum).price(kind, alpha_s)
+    return DirectPrices(words, n, bandwidth, steps, optimum, optimum).price(kind, alpha_s)

@@ -17,9 +17,8 @@ from treadle.context import Context, Progress, context, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.inputs.fabrics_and_plans import FabricLike
 from treadle.inputs.meshes import as_mesh
-from treadle.inputs.problem import Problem, pose, resolve_topology
+from treadle.inputs.problem import Problem, make_problem, resolve_topology
 from treadle.machines.libraries import library_of
-from treadle.refusal import Refusal
 from treadle.schedulers.bound_results import CutOffGroupError
 from treadle.schedulers.expectations import system_of_group
 from treadle.schedules.alltoall.demands import Demands
@@ -43,6 +42,7 @@ from treadle.training.prices.schedule_prices import (
     spread_price,
 )
 from treadle.training.prices.shared_links import shared_slowdowns
+from treadle.unsupported import Unsupported
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class PricedTraffic:
     model: TimeModel
 
 
-@brief("words", "topology.name", "mesh.text")
+@brief("summary", "topology.name", "mesh.notation")
 class FabricCosts:
     """Seconds of communication on a fabric with a mesh, by one way of scheduling (`training.costs.Costs`).
 
@@ -182,17 +182,17 @@ class FabricCosts:
         n = len(topology.compute_nodes)
         if mesh.n_ranks != n:
             raise ScheduleError(
-                f"mesh {mesh.text}: it lays out {mesh.n_ranks} ranks, and {topology.name} has {n}; give one "
+                f"mesh {mesh.notation}: it lays out {mesh.n_ranks} ranks, and {topology.name} has {n}; give one "
                 f"axis {n // mesh.n_ranks}x as many"
                 if n % mesh.n_ranks == 0
-                else f"mesh {mesh.text}: it lays out {mesh.n_ranks} ranks, and {topology.name} has {n}"
+                else f"mesh {mesh.notation}: it lays out {mesh.n_ranks} ranks, and {topology.name} has {n}"
             )
         self.topology, self.mesh, self.scheduler = topology, mesh, scheduler
         self.messages, self.forward, self.simulates, self.network = messages, forward, simulates, network
         self._asked: dict[Traffic, Price] = {}
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """Where the seconds come from; of a baseline that is a fabric itself, that fabric."""
         name = self.scheduler.name
         if name not in direct.BASELINES:
@@ -253,7 +253,7 @@ class FabricCosts:
         )
 
     @property
-    def model_words(self) -> tuple[str, ...]:
+    def model_summary(self) -> tuple[str, ...]:
         """How the times that were asked for follow from schedules or rates."""
         models = dict.fromkeys(price.model for price in self._asked.values())
         costs = "" if self.messages.model is None else f"; messages as in {self.messages.model.name}"
@@ -299,7 +299,7 @@ class FabricCosts:
             )
         if kind is not None or self.mesh.n_ranks > MOST_EXCHANGED:
             meant = CollectiveKind.BROADCAST if kind is None else kind
-            return pose(self.topology, meant, mesh=self.mesh, axes=axes, forward=self.forward)
+            return make_problem(self.topology, meant, mesh=self.mesh, axes=axes, forward=self.forward)
         matrix = np.zeros((self.mesh.n_ranks, self.mesh.n_ranks), dtype=np.int64)
         for group in self.mesh.groups(axes):
             matrix[list(group), [*group[1:], group[0]]] = 1
@@ -316,7 +316,7 @@ class FabricCosts:
                 raise ScheduleError(
                     f"{name}: a direct-connect fabric of its own, for one group of all ranks; expected a "
                     f"fabric without switches, with equal links, and collectives over all axes of the mesh, "
-                    f"found {self.topology.name} with mesh {self.mesh.text}"
+                    f"found {self.topology.name} with mesh {self.mesh.notation}"
                 )
             return self.messages.quickest(problem, partial(_on_own_fabric, name, kind))
         if self.scheduler.is_bound:
@@ -331,9 +331,9 @@ class FabricCosts:
             return planned_price(problem, self.messages, simulates=self.simulates)
         if name == "achievable" or (name in ("nccl", "rccl") and kind is not CollectiveKind.ALLTOALL):
             system = system_of_group(problem.topology, problem.collective)
-            library = system if isinstance(system, Refusal) else library_of(system)
-            if isinstance(library, Refusal) or name not in ("achievable", library.name):
-                reason = library if isinstance(library, Refusal) else "its GPUs are another vendor's"
+            library = system if isinstance(system, Unsupported) else library_of(system)
+            if isinstance(library, Unsupported) or name not in ("achievable", library.name):
+                reason = library if isinstance(library, Unsupported) else "its GPUs are another vendor's"
                 raise ScheduleError(f"{name}: has no model of {self.topology.name}: {reason}")
             how = TimeModel.ACHIEVABLE if name == "achievable" else TimeModel.LIBRARY
             price = LibraryPrice(library, kind, how)
@@ -352,7 +352,7 @@ def _on_equal_links(kind: CollectiveKind, problem: Problem, alpha_ns: int) -> Pr
     hop_s = _hop_s(problem.topology, alpha_ns)
     if kind is CollectiveKind.ALLTOALL:
         return direct.exchange_over_all(problem.topology, hop_s)
-    return direct.own_figures(problem, _bandwidth(problem)).price(kind, hop_s)
+    return direct.direct_prices(problem, _bandwidth(problem)).price(kind, hop_s)
 
 
 def _on_own_fabric(name: str, kind: CollectiveKind, problem: Problem, alpha_ns: int) -> Price:
@@ -366,7 +366,7 @@ def _on_own_fabric(name: str, kind: CollectiveKind, problem: Problem, alpha_ns: 
             return direct.exchange_over_all(fabric, hop_s)
         if kind is CollectiveKind.ALLREDUCE:
             return direct.BinaryTreePrice(n, Fraction(int(fabric.bandwidths[0])), hop_s)
-    return direct.baseline_figures(name, n, bandwidth).price(kind, hop_s)
+    return direct.baseline_prices(name, n, bandwidth).price(kind, hop_s)
 
 
 def _bandwidth(problem: Problem) -> Fraction:

@@ -28,7 +28,7 @@ from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.simulation.simulated_plans import SimulatedSubject, simulated
 from treadle.simulation.simulation_options import SimulationOptions
 from treadle.simulation.tasks import task_graph
-from treadle.synthesis.alltoall.baselines.equal_weight import EqualShares
+from treadle.synthesis.alltoall.baselines.equal_weight import EqualSplit
 from treadle.synthesis.trees.baselines.in_groups import double_trees_in_groups, rings_in_groups
 from treadle.synthesis.trees.baselines.logical_hops import Router
 from treadle.synthesis.trees.baselines.ring_loads import ring_loads
@@ -170,7 +170,7 @@ def _spread_algbw(problem: Problem) -> Fraction:
     topology, collective = problem.topology, problem.collective
     between = collective.pair_demands.between
     if len(np.unique(topology.bandwidths)) == 1:
-        loads = EqualShares(topology, collective).loads()
+        loads = EqualSplit(topology, collective).loads()
     else:
         pairs = np.argwhere(between)
         if len(pairs) > MOST_ROUTED:

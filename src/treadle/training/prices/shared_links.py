@@ -12,9 +12,9 @@ from treadle.context import start
 from treadle.errors import ScheduleError
 from treadle.inputs.problem import Problem
 from treadle.schedulers.bounds import find_bound
-from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.group_witness import GroupLengthWitness
+from treadle.schedules.group_certificate import GroupDualCertificate
 from treadle.schedules.jobs import MOST_WEIGHT_RATIO, Job
 from treadle.synthesis.result import Bound
 from treadle.topologies.topology import Topology
@@ -73,9 +73,9 @@ def _proved(topology: Topology, problems: Sequence[Problem], found: Sequence[Bou
     slowdowns = [1.0] * len(problems)
     for bound in found:
         witness = bound.witness
-        if isinstance(witness, GroupLengthWitness):
+        if isinstance(witness, GroupDualCertificate):
             lengths: _Lengths = witness.lengths
-        elif isinstance(witness, DistanceWitness):
+        elif isinstance(witness, FlowDualCertificate):
             lengths = tuple(map(Fraction, witness.lengths.tolist()))
         else:  # a cut: links that leave it
             continue
@@ -93,9 +93,9 @@ def _share(topology: Topology, problem: Problem, rate: Fraction, lengths: _Lengt
     """The part of all links, weighted by lengths, that a collective needs at its own rate; 0: none."""
     try:
         if problem.collective.kind is not CollectiveKind.ALLTOALL:
-            return float(rate / GroupLengthWitness(lengths).bound(topology, problem.collective))
+            return float(rate / GroupDualCertificate(lengths).bound(topology, problem.collective))
         scale = lcm(*{length.denominator for length in lengths})
         whole = np.array([int(length * scale) for length in lengths], dtype=np.int64)
-        return float(rate / DistanceWitness(whole).bound(topology, problem.collective))
+        return float(rate / FlowDualCertificate(whole).bound(topology, problem.collective))
     except ScheduleError:  # these lengths prove nothing about it
         return 0.0

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from treadle.errors import ScheduleError
-from treadle.notebook import own_fields, shown
-from treadle.training.costs import Seconds, Traffic, exact, traffic_words
+from treadle.notebook import displayed, own_fields
+from treadle.training.costs import Seconds, Traffic, exact, format_traffic
 from treadle.training.timeline.task import Task
 
 Slowdowns: TypeAlias = Callable[[tuple[Traffic, ...]], tuple[Seconds, ...]]
@@ -19,7 +19,7 @@ def _none(running: tuple[Traffic, ...]) -> tuple[Seconds, ...]:
     return (1,) * len(running)
 
 
-@shown(own_fields)
+@displayed(own_fields)
 @dataclass(frozen=True)
 class Contention:
     """What computing and communicating at once cost.
@@ -61,7 +61,7 @@ class Contention:
         found: list[Seconds] = [kappa] * len(running)
         if len(moving) > 1:
             moved = [(traffic, place) for place in moving if (traffic := running[place].traffic) is not None]
-            moved.sort(key=lambda one: traffic_words(one[0]))
+            moved.sort(key=lambda one: format_traffic(one[0]))
             factors = self.slowdowns(tuple(traffic for traffic, _ in moved))
             if len(factors) != len(moved) or not all(factor >= 1 for factor in factors):
                 raise ScheduleError(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from treadle.errors import ScheduleError
-from treadle.notebook import own_fields, shown
+from treadle.notebook import displayed, own_fields
 from treadle.training.costs import Seconds, Traffic
 
 COMPUTE_STREAM = "compute"
@@ -27,7 +27,7 @@ class Category(StrEnum):
     SEND = "send"
 
 
-@shown(own_fields)
+@displayed(own_fields)
 @dataclass(frozen=True, slots=True)
 class Task:
     """A computation or communication that runs without a break once it has begun.

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from treadle.brief import brief
-from treadle.notebook import own_fields, shown
+from treadle.notebook import displayed, own_fields
 from treadle.training.costs import Seconds, exact
 from treadle.training.timeline.task import Category, Task
 
 
-@shown(own_fields)
+@displayed(own_fields)
 @dataclass(frozen=True)
 class DeviceTime:
     """A device's time from the first task's start to the last one's end, in parts that add up to it.

@@ -14,7 +14,7 @@ from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
 from treadle.verification.alltoall.exchange_flow import follow_chunks
-from treadle.verification.claims import Claims, Judge, check_kind, check_members
+from treadle.verification.claims import Claims, Verifier, check_kind, check_members
 from treadle.verification.loads import algbw_of
 from treadle.verification.steps.walks import seconds_and_loads
 from treadle.verification.violations import Findings, Report, ViolationKind
@@ -80,7 +80,7 @@ def verify_exchange(
         if not found.total:
             check_kind(collective, schedule, found)
 
-    judge = Judge(topology, collective, check=check, **claims)
+    judge = Verifier(topology, collective, check=check, **claims)
     if judge.is_sound and _check_pairs(collective, schedule, judge.found):
         follow_chunks(topology, collective, schedule, judge.found)
     if not judge.is_sound:

@@ -13,7 +13,7 @@ from treadle.arrays import BoolArray, Int64Array, distinct, mask_of, offsets_of
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
-from treadle.verification.steps.walks import link_text, usable_ends
+from treadle.verification.steps.walks import format_link, usable_ends
 from treadle.verification.violations import Findings, ViolationKind
 
 _ROWS = 2**19  # hops of pieces worked on at once
@@ -35,7 +35,7 @@ def follow_chunks(
         What is wrong is added to it.
     """
     check = _ExchangeCheck(topology, collective, schedule, found)
-    ends = usable_ends(topology, schedule.sends, check.send_text, found)
+    ends = usable_ends(topology, schedule.sends, check.format_send, found)
     if ends is not None:
         check.tails, check.heads = ends
         for low, high, numbers in check.windows():
@@ -123,7 +123,7 @@ class _ExchangeCheck:
             since = "" if is_first[row] else f" after step {step[row - 1]}"
             name = topology.node_names[int(tail[row])]
             return (
-                f"{self.send_text(int(send[row]))}: {name} does not hold {self._chunks(int(piece[row]))} at "
+                f"{self.format_send(int(send[row]))}: {name} does not hold {self._chunks(int(piece[row]))} at "
                 f"the beginning of the step; {where} has that{since}"
             )
 
@@ -134,7 +134,7 @@ class _ExchangeCheck:
             ViolationKind.DOUBLE,
             again,
             lambda i: (
-                f"{self.send_text(int(send[i]))}: {self._chunks(int(piece[i]))} leaves the "
+                f"{self.format_send(int(send[i]))}: {self._chunks(int(piece[i]))} leaves the "
                 f"target of the shard again"
             ),
         )
@@ -169,8 +169,8 @@ class _ExchangeCheck:
         schedule = self._schedule
         return f"shard {shard}, rank {schedule.sources[shard]} to {schedule.targets[shard]}"
 
-    def send_text(self, number: int) -> str:
+    def format_send(self, number: int) -> str:
         """Step, link and shard of a send."""
         sends = self._schedule.sends
-        link = link_text(self._topology, sends, number)
+        link = format_link(self._topology, sends, number)
         return f"step {self._step[number]}, {link}, {self._shard_text(int(sends.shard[number]))}"

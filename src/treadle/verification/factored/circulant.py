@@ -14,7 +14,7 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.schedules.factored import CirculantTrees
-from treadle.verification.factored.hops import ChildPieces, Height, Slots
+from treadle.verification.factored.hops import ChildSubproblems, Height, Slots
 
 _MAX_PAIRS = 2**23  # runs that leave times runs that enter, looked at
 _MAX_LOOKS = 512  # ... and pairs of them whose children are looked for
@@ -43,7 +43,7 @@ class _ExitRuns:
 class CirculantHeight:
     """The highest tree of circulant trees."""
 
-    def __init__(self, trees: CirculantTrees, inside: ChildPieces, slots: Slots) -> None:
+    def __init__(self, trees: CirculantTrees, inside: ChildSubproblems, slots: Slots) -> None:
         self._trees, self._inside, self._slots = trees, inside, slots
         self._n, self._g = trees.n_children, trees.block
         self._units = trees.native_units * (self._n - 1)

@@ -24,7 +24,7 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredForest, FactoredSchedule
 from treadle.schedules.trees.forest import Direction
 from treadle.topologies.topology import Topology
-from treadle.verification.claims import Claims, Judge, check_kind
+from treadle.verification.claims import Claims, Verifier, check_kind
 from treadle.verification.factored.height import forest_height
 from treadle.verification.factored.layer_check import LayerCheck, fabric_of
 from treadle.verification.violations import Findings, Report, ViolationKind
@@ -55,7 +55,7 @@ def verify_factored(
     -----
     Time is linear in the stored arrays and in the pieces' links and borders, not in trees times ranks.
     """
-    judge = Judge(topology, collective, **claims)
+    judge = Verifier(topology, collective, **claims)
     loads = np.zeros(topology.n_links, dtype=np.int64)
     if judge.is_sound and check_kind(collective, schedule, judge.found):
         for forest in schedule.forests:

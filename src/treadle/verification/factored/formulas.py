@@ -178,7 +178,7 @@ def _sent_faults(trees: PlaneTrees) -> list[str]:
     return ["planes do not divide what a child sends to another"] if more.any() else []
 
 
-def passage_faults(
+def transit_faults(
     trees: FormulaTrees, heads: Int64Array, tails: Int64Array, passable: BoolArray
 ) -> list[str]:
     """Whether a unit that leaves a child and the one that enters the next meet at a switch, or why not.

@@ -17,15 +17,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
-from treadle.schedules.factored import Layer, Piece, TableTrees
+from treadle.schedules.factored import Layer, Subproblem, TableTrees
 from treadle.verification.factored.hops import (
-    ChildPieces,
+    ChildSubproblems,
     Height,
     Hops,
     TreeParts,
     coarse,
     cut_into_states,
-    exit_ports,
+    egress_ports,
     moved,
     spread,
 )
@@ -59,15 +59,15 @@ class _LayerHeight:
     def __init__(self, layer: Layer) -> None:
         self._layer = layer
         self._hops: list[Hops] = []
-        self._class = np.full(layer.n_pieces, -1, dtype=np.int64)
+        self._class = np.full(layer.n_subproblems, -1, dtype=np.int64)
         self._radix = int(layer.links.max(initial=0)) + 1
-        pieces = np.repeat(np.arange(layer.n_pieces), np.diff(layer.link_offset))
+        pieces = np.repeat(np.arange(layer.n_subproblems), np.diff(layer.link_offset))
         self._slot_key = pieces * self._radix + layer.links
 
     def run(self) -> Height:
         """Pieces from the inside out; equal ones once."""
         layer = self._layer
-        is_outer = np.zeros(layer.n_pieces, dtype=bool)
+        is_outer = np.zeros(layer.n_subproblems, dtype=bool)
         is_outer[layer.outer[1:]] = True
         is_outer[0] = True
         for kind in np.unique(layer.kind[~is_outer]).tolist():
@@ -88,7 +88,7 @@ class _LayerHeight:
         is_exact = states.is_cut and all(hops.is_exact for hops in self._pieces(0).hops)
         return Height(int(states.reach.max(initial=0)), is_exact)
 
-    def _pieces(self, number: int) -> ChildPieces:
+    def _pieces(self, number: int) -> ChildSubproblems:
         """The pieces that are children of a piece."""
         span = slice(int(self._layer.child_offset[number]), int(self._layer.child_offset[number + 1]))
         codes = self._layer.children[span].astype(np.int64)
@@ -99,7 +99,7 @@ class _LayerHeight:
         kinds[codes < 0] = kind.ravel()
         start = self._layer.link_offset[number : number + 2]
         links = self._layer.links[int(start[0]) : int(start[1])].astype(np.int64)
-        return ChildPieces(inner, kinds, tuple(self._hops[one] for one in used.tolist()), links)
+        return ChildSubproblems(inner, kinds, tuple(self._hops[one] for one in used.tolist()), links)
 
     def slots(self, pieces: Int64Array, links: Int64Array) -> Int64Array:
         """Local numbers in pieces of links of the fabric."""
@@ -133,7 +133,7 @@ class _LayerHeight:
         starts = inside.links[rows.path_links[rows.path_offset[rows.path]]]
         inner = inside.number[rows.child]
         slots = self.slots(np.maximum(inner, 0), starts)
-        exits, child, port = exit_ports(rows, inside.hops, inside.kind, slots)
+        exits, child, port = egress_ports(rows, inside.hops, inside.kind, slots)
         late = np.array([0, *(hops.latest for hops in inside.hops)])[inside.kind + 1]
         return Hops(
             piece,
@@ -225,7 +225,9 @@ class _LayerHeight:
             row, skip, depth.astype(np.int32), inner, (depth + below).max(axis=1, initial=0), is_cut
         )
 
-    def _ports_inside(self, inside: ChildPieces, rows: TreeParts, kind: int) -> tuple[Int64Array, Overlay]:
+    def _ports_inside(
+        self, inside: ChildSubproblems, rows: TreeParts, kind: int
+    ) -> tuple[Int64Array, Overlay]:
         """Edges that leave pieces of a kind, as cells of the rows' arrays, and their ports."""
         edge = np.flatnonzero((rows.parent >= 0) & (inside.kind[rows.parent] == kind))
         row, child = np.divmod(edge, rows.parent.shape[1])
@@ -234,7 +236,7 @@ class _LayerHeight:
         return edge[met.query], met
 
     def _states_inside(
-        self, piece: Piece, inside: ChildPieces, rows: TreeParts, kind: int
+        self, piece: Subproblem, inside: ChildSubproblems, rows: TreeParts, kind: int
     ) -> tuple[Int64Array, Overlay]:
         """States of pieces of a kind that trees go on with, and the cells of the rows they are for."""
         hops, n = inside.hops[kind], rows.parent.shape[1]
@@ -264,7 +266,7 @@ def _first_units(trees: TableTrees) -> Int64Array:
     return first
 
 
-def _guarded(piece: Piece, inside: ChildPieces) -> Hops:
+def _guarded(piece: Subproblem, inside: ChildSubproblems) -> Hops:
     """Bounds of a piece inside whose trees are not followed: a path passes every child at most once."""
     hops = (piece.n_children - 1) * (1 + inside.latest)
     return coarse(piece, latest=hops + inside.latest, reach=hops + inside.reach)

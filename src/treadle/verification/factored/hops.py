@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, distinct
-from treadle.schedules.factored import Crossings, Piece
+from treadle.schedules.factored import Crossings, Subproblem
 from treadle.verification.factored.runs import Overlay, RunTable
 
 
@@ -72,7 +72,7 @@ class Hops:
         Whether all is as it is in the trees; else hops may be fewer.
     """
 
-    piece: Piece
+    piece: Subproblem
     states: RunTable
     depth: Int32Array
     inner: Int32Array
@@ -132,7 +132,7 @@ class Height:
 
 
 @dataclass(frozen=True, eq=False)
-class ChildPieces:
+class ChildSubproblems:
     """The pieces that are children of a piece with n children.
 
     Parameters
@@ -169,7 +169,7 @@ def moved(found: Overlay, within: Overlay) -> Overlay:
     )
 
 
-def coarse(piece: Piece, *, latest: int, reach: int) -> Hops:
+def coarse(piece: Subproblem, *, latest: int, reach: int) -> Hops:
     """One state that stands for all trees of a piece, and one port for all its exits."""
     roots = np.flatnonzero(piece.trees.root_units)
     zero = np.zeros(len(roots), dtype=np.int64)
@@ -191,7 +191,7 @@ def coarse(piece: Piece, *, latest: int, reach: int) -> Hops:
     )
 
 
-def exit_ports(
+def egress_ports(
     rows: Crossings, kinds: tuple[Hops, ...], kind: Int64Array, slots: Int64Array
 ) -> tuple[RunTable, Int64Array, Int64Array]:
     """Ports of a piece by runs of its exits, and child and inner port of each port.

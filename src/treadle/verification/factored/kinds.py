@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, distinct
-from treadle.schedules.factored import CirculantTrees, Crossings, FormulaTrees, Piece, TableTrees
+from treadle.schedules.factored import CirculantTrees, Crossings, FormulaTrees, Subproblem, TableTrees
 from treadle.verification.factored.formulas import formula_depth, formula_faults
 from treadle.verification.violations import Findings, ViolationKind
 
@@ -45,7 +45,7 @@ def joined_runs(parts: Sequence[Runs]) -> Runs:
 
 
 @dataclass(frozen=True)
-class Border:
+class Boundary:
     """Crossings with the ends of their paths, arrays of shape (c,) unless said otherwise."""
 
     outside: Runs  # at the border; `child` is the child behind it
@@ -77,14 +77,14 @@ class Kind:
     entrance_load: Int64Array
     entering: Runs
     leaving: Runs
-    entrances: Border
-    exits: Border
+    entrances: Boundary
+    exits: Boundary
     joints: Int64Array
     formula: CirculantTrees | FormulaTrees | None
     depth: int
 
 
-def study(piece: Piece, place: str, found: Findings) -> Kind | None:
+def study(piece: Subproblem, place: str, found: Findings) -> Kind | None:
     """Check a kind of piece; None if it is wrong.
 
     Checked: every tree spans the children from its root; a child's unit trees are the native ones and then,
@@ -98,7 +98,7 @@ def study(piece: Piece, place: str, found: Findings) -> Kind | None:
 
 
 class _KindCheck:
-    def __init__(self, piece: Piece, place: str, found: Findings) -> None:
+    def __init__(self, piece: Subproblem, place: str, found: Findings) -> None:
         self._piece = piece
         self._place = place
         self._found = found
@@ -216,7 +216,7 @@ class _KindCheck:
         load = self._sums(both.link, both.units, self._n_links)
         return load, entering, leaving, trees.root_units
 
-    def _study_border(self, name: str, rows: Crossings, *, inwards: bool) -> tuple[Border, Int64Array]:
+    def _study_border(self, name: str, rows: Crossings, *, inwards: bool) -> tuple[Boundary, Int64Array]:
         start, stop = rows.path_offset[rows.path], rows.path_offset[1:][rows.path]
         links = rows.path_links.astype(np.int64)
         first, last = links[start], links[stop - 1]
@@ -232,7 +232,7 @@ class _KindCheck:
         at = np.repeat(begin - (np.cumsum(length) - length), length) + np.arange(length.sum())
         load = self._sums(links[at], np.repeat(rows.units, length), self._n_links)
         self._add_joints(rows.path_offset, links)
-        return Border(outside, inside, length, begin, links), load
+        return Boundary(outside, inside, length, begin, links), load
 
     def _take_ends(self, one: Runs, other: Runs, is_same: Int64Array, what: str) -> None:
         """Capacity units at both ends of paths; at a path of one link they are the same ones."""

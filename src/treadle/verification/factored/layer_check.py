@@ -16,7 +16,7 @@ from treadle.arrays import BoolArray, Int64Array, distinct
 from treadle.schedules.collective import Collective
 from treadle.schedules.factored import CirculantTrees, Layer
 from treadle.topologies.topology import Topology
-from treadle.verification.factored.formulas import passage_faults
+from treadle.verification.factored.formulas import transit_faults
 from treadle.verification.factored.kinds import Kind, Runs, joined_runs, study
 from treadle.verification.violations import Findings, ViolationKind
 
@@ -55,7 +55,7 @@ class LayerCheck:
         self._place = place
         self._found = found
         self._members = [np.flatnonzero(layer.kind == kind) for kind in range(len(layer.pieces))]
-        self._slot_piece = np.repeat(np.arange(layer.n_pieces), np.diff(layer.link_offset))
+        self._slot_piece = np.repeat(np.arange(layer.n_subproblems), np.diff(layer.link_offset))
         self._radix = int(layer.links.max(initial=0)) + 1
         self._slot_keys = self._slot_piece * self._radix + layer.links
         self.depths: list[int] = []
@@ -180,7 +180,7 @@ class LayerCheck:
             if isinstance(kind.formula, CirculantTrees):
                 self._check_planes(int(piece), kind.formula, out, into)
             else:
-                for fault in passage_faults(kind.formula, out, into, fabric.passable):
+                for fault in transit_faults(kind.formula, out, into, fabric.passable):
                     self._found.add(ViolationKind.PATH, f"{self._place}, piece {piece}: {fault}")
 
     def _broken_joints(self, joints: Int64Array, tails: Int64Array, heads: Int64Array) -> Int64Array:

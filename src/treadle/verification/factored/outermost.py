@@ -16,14 +16,14 @@ from treadle.arrays import Int64Array, distinct
 from treadle.schedules.factored import (
     CirculantTrees,
     FormulaTrees,
-    Piece,
-    PieceTrees,
     PlaneTrees,
     RelayTrees,
+    Subproblem,
+    SubproblemTrees,
 )
 from treadle.verification.factored.circulant import CirculantHeight
 from treadle.verification.factored.formulas import formula_depth
-from treadle.verification.factored.hops import ChildPieces, Height, Hops, Slots, TreeParts
+from treadle.verification.factored.hops import ChildSubproblems, Height, Hops, Slots, TreeParts
 from treadle.verification.factored.runs import Overlay, RunTable
 
 _SAMPLE_CELLS = 2**18  # trees times children that are followed
@@ -41,13 +41,13 @@ class _Followed(Protocol):
 _Follow = Callable[[int, TreeParts], _Followed]
 
 
-def formula_height(piece: Piece, inside: ChildPieces, slots: Slots, follow: _Follow) -> Height:
+def formula_height(piece: Subproblem, inside: ChildSubproblems, slots: Slots, follow: _Follow) -> Height:
     """The height of an outermost subproblem's trees that a formula gives.
 
     Parameters
     ----------
     piece : Piece
-    inside : ChildPieces
+    inside : ChildSubproblems
         Its children.
     slots : callable
         Local numbers in pieces of links of the fabric.
@@ -88,12 +88,12 @@ def formula_height(piece: Piece, inside: ChildPieces, slots: Slots, follow: _Fol
     return Height(bound, is_exact and any(hops == bound for hops in highest))
 
 
-def _own_reach(inside: ChildPieces) -> int:
+def _own_reach(inside: ChildSubproblems) -> int:
     """Farthest reach of native trees within their own subproblem."""
     return max((int(hops.reach[_natives(hops)].max(initial=0)) for hops in inside.hops), default=0)
 
 
-def _entered_reach(inside: ChildPieces) -> int:
+def _entered_reach(inside: ChildSubproblems) -> int:
     """Farthest reach of trees that come in."""
     return max(map(_reach, inside.hops), default=0)
 
@@ -118,7 +118,9 @@ def _natives(hops: Hops) -> Int64Array:
     return hops.planted(np.zeros(1, dtype=np.int64), total).row
 
 
-def _relay_bound(trees: RelayTrees, inside: ChildPieces, slots: Slots) -> tuple[int, list[tuple[int, int]]]:
+def _relay_bound(
+    trees: RelayTrees, inside: ChildSubproblems, slots: Slots
+) -> tuple[int, list[tuple[int, int]]]:
     """No tree of relay trees is higher; and roots and units of some trees that may be as high.
 
     Relays are followed one by one, and so are blocks, but for neighbours with equal trees in them.
@@ -167,7 +169,7 @@ def _relay_bound(trees: RelayTrees, inside: ChildPieces, slots: Slots) -> tuple[
     return max(_own_reach(inside), most + 1 + _entered_reach(inside)), latest
 
 
-def _plane_bound(trees: PlaneTrees, inside: ChildPieces) -> tuple[int, list[tuple[int, int]]]:
+def _plane_bound(trees: PlaneTrees, inside: ChildSubproblems) -> tuple[int, list[tuple[int, int]]]:
     """No tree of plane trees is higher; and roots and units of some trees that may be as high."""
     by_kind = [(hops.latest, _delay(hops), _reach(hops)) for hops in inside.hops]
     late, delay, reach = np.array([*by_kind, (0, 0, 0)], dtype=np.int64)[inside.kind].T  # ranks: -1, the last
@@ -190,7 +192,7 @@ def _plane_bound(trees: PlaneTrees, inside: ChildPieces) -> tuple[int, list[tupl
 class _UnitColumns:
     """Exit and entry units of the children of trees by formula, followed into their pieces."""
 
-    def __init__(self, trees: FormulaTrees, inside: ChildPieces, slots: Slots) -> None:
+    def __init__(self, trees: FormulaTrees, inside: ChildSubproblems, slots: Slots) -> None:
         self._inside = inside
         self._sides = []
         for links, first, offset in (
@@ -254,10 +256,10 @@ class _UnitColumns:
 
 
 def _parts(
-    piece: Piece, trees: FormulaTrees, inside: ChildPieces, chosen: list[tuple[int, int]]
+    piece: Subproblem, trees: FormulaTrees, inside: ChildSubproblems, chosen: list[tuple[int, int]]
 ) -> Iterator[TreeParts]:
     """Unit trees, as pairs of root and number, some at a time."""
-    table: PieceTrees = piece.trees
+    table: SubproblemTrees = piece.trees
     n = trees.n_children
     step = max(1, _BATCH_CELLS // n)
     for low in range(0, len(chosen), step):

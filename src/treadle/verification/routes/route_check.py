@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int64Array, distinct
 from treadle.schedules.alltoall.routes import RouteSchedule
+from treadle.schedules.certificate import binds_forwarding_hosts
 from treadle.schedules.collective import Collective
-from treadle.schedules.witness import binds_forwarding_hosts
 from treadle.topologies.topology import Topology
-from treadle.verification.claims import Claims, Judge, check_members
+from treadle.verification.claims import Claims, Verifier, check_members
 from treadle.verification.loads import slowest
 from treadle.verification.violations import Findings, Report, ViolationKind
 
@@ -88,7 +88,7 @@ def verify_routes(
             found.add(ViolationKind.SHAPE, f"the routes are for {schedule.kind}, not {collective.kind}")
 
     binds = binds_forwarding_hosts(claims.get("witness"))
-    judge = Judge(topology, collective, check=check, refused=_OF_CARDS if binds else "", **claims)
+    judge = Verifier(topology, collective, check=check, refused=_OF_CARDS if binds else "", **claims)
     if not judge.is_sound:
         return judge.report()
     found = judge.found

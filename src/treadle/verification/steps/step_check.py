@@ -14,7 +14,7 @@ import numpy as np
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.topologies.topology import Topology
-from treadle.verification.claims import Claims, Judge, check_kind
+from treadle.verification.claims import Claims, Verifier, check_kind
 from treadle.verification.loads import algbw_of
 from treadle.verification.steps.step_flow import FlowCheck
 from treadle.verification.steps.step_operations import StepOperations
@@ -95,7 +95,7 @@ def verify_steps(
     >>> print(*verify_steps(pair, on_all_ranks(pair, CollectiveKind.ALLGATHER), schedule).violations)
     delivery: broadcast steps, shard 1: rank 0 (n0) never gets chunk 0
     """
-    judge = Judge(topology, collective, **claims)
+    judge = Verifier(topology, collective, **claims)
     if judge.is_sound and _check_shape(collective, schedule, judge.found):
         for steps in schedule.phases:
             FlowCheck(topology, collective, steps, judge.found).run()
@@ -138,7 +138,7 @@ def _check_shape(collective: Collective, schedule: StepSchedule, found: Findings
                     ViolationKind.SHAPE,
                     f"rank {rank} is home of {homes[rank]} shards, expected all at root {collective.root}",
                 )
-    elif collective.kind is not CollectiveKind.ALLREDUCE or schedule.has_whole_shards:
+    elif collective.kind is not CollectiveKind.ALLREDUCE or schedule.has_full_shards:
         found.add_all(
             ViolationKind.SHAPE,
             np.flatnonzero(homes != 1),
@@ -153,7 +153,7 @@ def step_rates(
     """Size over time, bytes/s, as latencies vanish: of steps one after another, and of sliced messages."""
     time, parts = Fraction(0), []
     for steps in schedule.phases:
-        units = steps.n_chunks * (1 if schedule.has_whole_shards else steps.n_shards)
+        units = steps.n_chunks * (1 if schedule.has_full_shards else steps.n_shards)
         more = StepOperations(topology, collective, steps).more if steps.has_operations else None
         chunks = steps.high.astype(np.int64) - steps.low
         seconds, loads = seconds_and_loads(topology, steps, chunks, more)

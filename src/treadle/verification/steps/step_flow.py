@@ -19,7 +19,7 @@ from treadle.schedules.steps.steps import Steps
 from treadle.schedules.trees.forest import Direction
 from treadle.topologies.topology import Topology
 from treadle.verification.steps.step_operations import StepOperations
-from treadle.verification.steps.walks import link_text, usable_ends
+from treadle.verification.steps.walks import format_link, usable_ends
 from treadle.verification.violations import Findings, ViolationKind
 
 Masks = NDArray[Any]
@@ -72,7 +72,7 @@ class _ShardBlock:
             offset = np.searchsorted(self.numbers, offset)
         return [slice(int(offset[t]), int(offset[t + 1])) for t in np.flatnonzero(np.diff(offset))]
 
-    def text(self, mask: Any) -> str:
+    def format_chunks(self, mask: Any) -> str:
         """The chunks that a mask stands for, as ``chunks 0-2, 5``."""
         runs: list[list[int]] = []
         for piece in range(len(self.cuts) - 1):
@@ -161,7 +161,7 @@ class FlowCheck:
         self._found = found
         self._ranks = np.array(collective.ranks, dtype=np.int64)
         self._has_forwarders = bool(collective.forwarders)
-        self._homes = [self._ranks[homes] for homes in steps.all_homes]
+        self._homes = [self._ranks[homes] for homes in steps.all_owners]
         self._tails, self._heads = topology.tails.astype(np.int64), topology.heads.astype(np.int64)
 
     def run(self) -> None:
@@ -191,7 +191,7 @@ class FlowCheck:
         """Step, link and shard of a send."""
         steps = self._steps
         step = int(np.searchsorted(steps.step_offset, number, side="right")) - 1
-        link = link_text(self._topology, steps, number)
+        link = format_link(self._topology, steps, number)
         return f"{steps.direction} step {step}, {link}, shard {steps.shard[number]}"
 
     def _batches(self, block: _ShardBlock, span: slice) -> Iterator[_Batch]:
@@ -224,9 +224,7 @@ class FlowCheck:
     def _add_not_held(self, block: _ShardBlock, batch: _Batch, missing: Masks) -> None:
         def describe(i: int) -> str:
             number = batch.number(i)
-            return (
-                f"{self._send_text(number)}: {self._tail(number)} does not hold {block.text(missing[i])} yet"
-            )
+            return f"{self._send_text(number)}: {self._tail(number)} does not hold {block.format_chunks(missing[i])} yet"
 
         self._found.add_all(ViolationKind.HELD, np.flatnonzero(missing), describe)
 
@@ -255,7 +253,7 @@ class FlowCheck:
     def _drop(self, block: _ShardBlock, state: Masks, span: slice) -> int:
         """Before the step: what heads drop there does not count; how many bits that clears."""
         cleared = 0
-        for batch in self._batches(block, span) if self._steps.begins_anew else ():
+        for batch in self._batches(block, span) if self._steps.restarts else ():
             fresh = self._steps.fresh[batch.numbers]
             head, masks = batch.head[fresh], batch.masks[fresh]
             at = np.unique(head)
@@ -291,7 +289,7 @@ class FlowCheck:
             ViolationKind.DOUBLE,
             list(zip(numbers, overlap, strict=True)),
             lambda one: (
-                f"{self._send_text(one[0])}: what {self._tail(one[0])} has of {block.text(one[1])} reaches "
+                f"{self._send_text(one[0])}: what {self._tail(one[0])} has of {block.format_chunks(one[1])} reaches "
                 "home by another send too, so it would be added twice"
             ),
         )
@@ -304,7 +302,7 @@ class FlowCheck:
 
         def describe(cell: Int64Array) -> str:
             rank, shard = cell.tolist()
-            chunks = block.text(block.full & ~rows[rank, shard])
+            chunks = block.format_chunks(block.full & ~rows[rank, shard])
             place = f"rank {rank} ({names[self._ranks[rank]]})"
             number = block.first + shard
             if steps.direction is Direction.BROADCAST:

@@ -1,7 +1,7 @@
 """Operations of switches in steps: whether a switch can do what ways ask of it, and what that crosses.
 
 Shares no code with the generators, nor with the costs that they compute
-(`treadle.schedules.switch_operations` states the rule).
+(`treadle.schedules.in_network` states the rule).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array
 from treadle.schedules.collective import Collective
-from treadle.schedules.steps.steps import Steps, WayKind
+from treadle.schedules.steps.steps import PathKind, Steps
 from treadle.schedules.trees.forest import Direction
 from treadle.topologies.topology import Topology
 from treadle.verification.violations import Findings, ViolationKind
@@ -31,10 +31,10 @@ class StepOperations:
         self._topology, self._steps = topology, steps
         self._members = np.zeros(topology.n_nodes, dtype=np.bool_)
         self._members[list(collective.ranks)] = True
-        self._kinds = steps.way_kinds if steps.has_operations else np.zeros(steps.n_ways, dtype=np.int32)
+        self._kinds = steps.way_kinds if steps.has_operations else np.zeros(steps.n_paths, dtype=np.int32)
         first = steps.way_offset[:-1]
         last = steps.way_offset[1:] - 1
-        copies = self._kinds == WayKind.COPY
+        copies = self._kinds == PathKind.COPY
         # of plain ways, where these mean nothing, they are never read
         self._shared = np.where(copies, steps.way_links[first], steps.way_links[last]).astype(np.int64)
         self._own = np.where(copies, steps.way_links[last], steps.way_links[first]).astype(np.int64)
@@ -46,8 +46,8 @@ class StepOperations:
         """Whether the switches can do it; adds what they cannot to `found`."""
         topology, steps, before = self._topology, self._steps, found.total
         for kind, able, does in (
-            (WayKind.COPY, topology.multicast, "copies"),
-            (WayKind.SUM, topology.aggregation, "adds up"),
+            (PathKind.COPY, topology.multicast, "copies"),
+            (PathKind.SUM, topology.aggregation, "adds up"),
         ):
             ways = np.flatnonzero(self._kinds == kind)
             switch = self._switch(ways)
@@ -65,7 +65,7 @@ class StepOperations:
                 )
 
             found.add_all(ViolationKind.LINK, ways[~can], describe)
-        sums = np.flatnonzero(self._kinds == WayKind.SUM)
+        sums = np.flatnonzero(self._kinds == PathKind.SUM)
         if steps.direction is Direction.BROADCAST:
             found.add_all(
                 ViolationKind.LINK,
@@ -127,7 +127,7 @@ class StepOperations:
     def _far(self, ways: Int64Array) -> Int64Array:
         """The node at the end of each way that does not ask."""
         topology, own = self._topology, self._own[ways]
-        copies = self._kinds[ways] == WayKind.COPY
+        copies = self._kinds[ways] == PathKind.COPY
         nodes: Int64Array = np.where(copies, topology.heads[own], topology.tails[own]).astype(np.int64)
         return nodes
 

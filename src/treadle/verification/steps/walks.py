@@ -33,7 +33,7 @@ def ends_of_sends(topology: Topology, steps: Steps, found: Findings) -> tuple[In
         None if some way is none.
     """
     tails, heads = topology.tails.astype(np.int64), topology.heads.astype(np.int64)
-    if not steps.has_ways:
+    if not steps.has_paths:
         return tails, heads
     links, offset = steps.way_links.astype(np.int64), steps.way_offset
     unknown = np.flatnonzero(links >= topology.n_links)
@@ -92,10 +92,10 @@ def usable_ends(
     return None if wrong.size else ends
 
 
-def link_text(topology: Topology, steps: Steps, number: int) -> str:
+def format_link(topology: Topology, steps: Steps, number: int) -> str:
     """The link or way of a send, with its ends where it has some."""
     link = int(steps.link[number])
-    if steps.has_ways:
+    if steps.has_paths:
         first, last = steps.way_links[steps.way_offset[link]], steps.way_links[steps.way_offset[link + 1] - 1]
         tail, head = topology.node_names[topology.tails[first]], topology.node_names[topology.heads[last]]
         return f"way {link} ({tail}->{head})"
@@ -111,7 +111,7 @@ def crossings(steps: Steps, sends: slice) -> tuple[Int64Array, Int64Array]:
         The link, and the place of its send among `sends`.
     """
     link = steps.link[sends].astype(np.int64)
-    if not steps.has_ways:
+    if not steps.has_paths:
         return link, np.arange(len(link))
     lengths = np.diff(steps.way_offset)[link]
     send = np.repeat(np.arange(len(link)), lengths)

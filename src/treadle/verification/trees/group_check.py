@@ -15,7 +15,7 @@ from treadle.arrays import Int64Array
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.topologies.topology import Topology
-from treadle.verification.claims import Claims, Judge, check_compute_nodes
+from treadle.verification.claims import Claims, Verifier, check_compute_nodes
 from treadle.verification.trees.forest_check import ForestCheck
 from treadle.verification.violations import Findings, Report, ViolationKind
 
@@ -56,7 +56,7 @@ def verify_groups(
         if _fits(collective, schedule, found):
             check_compute_nodes(topology, collective, found)
 
-    judge = Judge(topology, collective, check=check, **claims)
+    judge = Verifier(topology, collective, check=check, **claims)
     found = judge.found
     if not judge.is_sound:
         return judge.report()

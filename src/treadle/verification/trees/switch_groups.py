@@ -1,7 +1,7 @@
 """The part of the verifier that judges operations at switches which work for a rank that asks.
 
 Shares no code with the generators, nor with the costs that they compute
-(`treadle.schedules.switch_operations`, which states the rule).
+(`treadle.schedules.in_network`, which states the rule).
 """
 
 from __future__ import annotations

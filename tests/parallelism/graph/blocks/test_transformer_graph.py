@@ -37,7 +37,7 @@ def flops(graph: ComputeGraph, node: Node, *, backward: Fraction) -> Fraction:
 
     letters = {i for dim in (d for o in node.operands for d in o.roles) for i in dim}
     if node.kind is OperatorKind.EINSUM:
-        return Fraction(2 * size(letters | set(node.made)))
+        return Fraction(2 * size(letters | set(node.result_roles)))
     if node.kind is not OperatorKind.ATTENTION:
         return Fraction(0)
     names = {graph.atoms[index.atom].name: graph.atoms[index.atom].size for index in letters}
@@ -114,7 +114,7 @@ def test_words_can_be_cut_in_the_loss() -> None:
     head = graph_of("llama-3-8b").part("head").graph
     sums = next(node for node in head.nodes if node.operator == "sum_exp_and_pick")
     words = next(index for index in sums.read if head.atoms[index.atom].name == "v")
-    assert words not in sums.made
+    assert words not in sums.result_roles
     assert words not in sums.whole
 
 

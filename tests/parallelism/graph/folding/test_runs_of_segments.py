@@ -13,8 +13,8 @@ from treadle.parallelism.graph.folding.fold import (
     _first_dimensions,
     _Run,
     _runs,
+    common_prefix,
     repeated,
-    shared_word,
 )
 
 
@@ -49,7 +49,7 @@ def test_equal_stretches_that_follow_each_other(segments: str, runs: list[tuple[
     ],
 )  # fmt: skip
 def test_what_paths_of_equal_parts_are_called(words: list[str], called: str) -> None:
-    assert shared_word(words) == called
+    assert common_prefix(words) == called
 
 
 def test_cuts_around_segments() -> None:

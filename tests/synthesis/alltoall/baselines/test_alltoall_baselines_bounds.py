@@ -56,7 +56,7 @@ def test_cuts_of_grids(fabric: Topology, rate: Fraction) -> None:
     halves = best_cut(fabric, everyone(fabric), is_balanced=True)
     assert halves.pair_rate == rate
     assert abs(2 * len(halves.nodes) - fabric.n_nodes) <= 1
-    assert cut.witness(fabric).pair_rate_bound(fabric, everyone(fabric)) <= rate
+    assert cut.certificate(fabric).pair_rate_bound(fabric, everyone(fabric)) <= rate
 
 
 def test_bisections_of_an_odd_torus_are_worse_than_its_best_cut() -> None:

@@ -27,7 +27,7 @@ from treadle.synthesis.alltoall.baselines import (
     single_source_shortest_paths,
     with_layers,
 )
-from treadle.synthesis.alltoall.baselines.equal_weight import EqualShares
+from treadle.synthesis.alltoall.baselines.equal_weight import EqualSplit
 from treadle.synthesis.alltoall.baselines.grids import find_grid
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
 from treadle.synthesis.alltoall.routes.shortest_paths import split_over_shortest_paths
@@ -238,13 +238,13 @@ def test_counting_paths_gives_the_loads_of_listing_them(case: tuple[Topology, Co
     fabric, collective = case
     result = equal_weight_shortest_paths(fabric, collective, max_chunks=10**6)
     exact = route_loads(fabric, result.schedule) / result.schedule.n_chunks
-    assert EqualShares(fabric, collective).loads() == pytest.approx(exact)
+    assert EqualSplit(fabric, collective).loads() == pytest.approx(exact)
 
 
 def test_rounding_ewsp_reports_its_loss() -> None:
     fabric = parse("generalized_kautz(4, 27)")
     result = equal_weight_shortest_paths(fabric, everyone(fabric), max_chunks=1)
-    ideal = 27 / EqualShares(fabric, everyone(fabric)).loads().max()
+    ideal = 27 / EqualSplit(fabric, everyone(fabric)).loads().max()
     assert result.schedule.n_chunks == 1
     assert result.loss == pytest.approx(1 - float(result.algbw) / ideal)
     assert result.loss != 0

@@ -14,7 +14,7 @@ from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.baselines import single_path_ilp
 from treadle.synthesis.alltoall.baselines.equal_weight import (
-    EqualShares,
+    EqualSplit,
     _common_multiple,
     equal_weight_shortest_paths,
 )
@@ -140,7 +140,7 @@ def test_equal_shares_of_all_paths() -> None:
     matrix[0, 4], matrix[0, 3] = 2, 5
     # rank 0 is node 4, rank 1 node 0 and so on
     some = Collective(ALLTOALL, (4, 0, 1, 2, 3), demands=Demands(np.roll(np.roll(matrix, 1, 0), 1, 1)))
-    dag = EqualShares(graph, some)
+    dag = EqualSplit(graph, some)
     assert (dag.source.tolist(), dag.target.tolist()) == ([1, 1], [0, 4])
     assert dag.number.tolist() == [3, 1]
     third = 2 / 3

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from samples.strategies import digraphs
 from treadle.errors import FormatError, ScheduleError
-from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.routes import routes_from_paths
+from treadle.schedules.certificate import certificate_from_json
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
-from treadle.schedules.witness import witness_from_json
 from treadle.synthesis.alltoall.rate.automorphisms import proposed_automorphisms
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
 from treadle.topologies import parse, ring, torus, with_host_bottleneck
@@ -74,7 +74,7 @@ def test_caps_are_links_of_a_larger_fabric(topology: Topology, data: st.DataObje
         whole = optimal_rate(with_host_bottleneck(fabric, nic_forwards=cards), collective)
         assert found.exact == whole.exact == found.upper
         assert found.witness.pair_rate_bound(fabric, collective) == found.upper
-        again = witness_from_json(json.loads(json.dumps(found.witness.to_json())))
+        again = certificate_from_json(json.loads(json.dumps(found.witness.to_json())))
         assert again == found.witness
     assert through.upper <= ends.upper
     through_host = np.bincount(fabric.heads, weights=through.flow.loads, minlength=n) * through.rate
@@ -94,8 +94,8 @@ def test_lengths_at_hosts_are_lengths_of_links_there(topology: Topology, data: s
     everyone = on_all_ranks(fabric, A2A)
     for cards in (False, True):
         whole = with_host_bottleneck(fabric, nic_forwards=cards)
-        expected = DistanceWitness(np.concatenate([lengths, hosts])).pair_rate_bound(whole, everyone)
-        witness = DistanceWitness(lengths, hosts.reshape(-1, 2), cards)
+        expected = FlowDualCertificate(np.concatenate([lengths, hosts])).pair_rate_bound(whole, everyone)
+        witness = FlowDualCertificate(lengths, hosts.reshape(-1, 2), cards)
         assert witness.pair_rate_bound(fabric, everyone) == expected
 
 
@@ -136,7 +136,7 @@ def test_a_bound_on_forwarding_hosts_says_nothing_of_routes() -> None:
     routes = routes_from_paths(3, 1, [(i, j, 1, 0, [link]) for (i, j), link in sorted(direct.items())])
     ways = np.ones((3, 2), dtype=np.int64)
     lengths = np.zeros(6, dtype=np.int64)
-    through, ends = DistanceWitness(lengths, ways), DistanceWitness(lengths, ways, cards_forward=True)
+    through, ends = FlowDualCertificate(lengths, ways), FlowDualCertificate(lengths, ways, cards_forward=True)
     assert verify_routes(fabric, everyone, routes, witness=ends).is_ok
     report = verify_routes(fabric, everyone, routes, witness=through)
     assert "passes through hosts" in str(report.violations[0])
@@ -147,10 +147,10 @@ def test_malformed_lengths_of_hosts() -> None:
     everyone = on_all_ranks(fabric, A2A)
     ones = np.ones(6, dtype=np.int64)
     with pytest.raises(ScheduleError, match="lengths of 2 hosts, expected 3"):
-        DistanceWitness(ones, np.ones((2, 2), dtype=np.int64)).bound(fabric, everyone)
+        FlowDualCertificate(ones, np.ones((2, 2), dtype=np.int64)).bound(fabric, everyone)
     with pytest.raises(ScheduleError, match="two per capped host"):
-        DistanceWitness(ones, np.ones(6, dtype=np.int64))
+        FlowDualCertificate(ones, np.ones(6, dtype=np.int64))
     good = {"kind": "distances", "lengths": [1]}
     for wrong in ({"hosts": [[1]]}, {"hosts": [[1, True]]}, {"hosts": 3}, {"cards_forward": 1}, {"more": 0}):
         with pytest.raises(FormatError, match="distance certificate"):
-            witness_from_json(good | wrong)
+            certificate_from_json(good | wrong)

@@ -19,7 +19,7 @@ from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall import RateResult, flow_instance, optimal_rate
 from treadle.synthesis.alltoall.rate import pdhg
-from treadle.synthesis.alltoall.rate.certificate import rounded_witness
+from treadle.synthesis.alltoall.rate.certificate import rounded_certificate
 from treadle.synthesis.alltoall.rate.flow_symmetry import known_symmetry
 from treadle.synthesis.alltoall.rate.pdhg import pdhg_rate
 from treadle.topologies import parse
@@ -249,6 +249,6 @@ def test_binding_links_are_full_and_have_a_length() -> None:
 
 
 def test_rounding_keeps_small_proportions() -> None:
-    assert rounded_witness(np.array([2.0, 6.0, 0.0])).lengths.tolist() == [1, 3, 0]
-    fine = rounded_witness(np.array([1.0, 0.7071, 0.1])).lengths
+    assert rounded_certificate(np.array([2.0, 6.0, 0.0])).lengths.tolist() == [1, 3, 0]
+    fine = rounded_certificate(np.array([1.0, 0.7071, 0.1])).lengths
     assert fine.max() == 2**30

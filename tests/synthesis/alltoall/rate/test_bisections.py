@@ -186,7 +186,7 @@ def test_all_cuts_are_tried_up_to_so_many_nodes(
     inside = np.isin(np.arange(fabric.n_nodes), found.nodes)
     assert float(found.pair_rate) == pytest.approx(ratio(fabric, collective, inside))
     assert found.nodes == tuple(sorted(found.nodes))
-    lengths = found.witness(fabric).lengths.tolist()
+    lengths = found.certificate(fabric).lengths.tolist()
     assert lengths == [
         int(inside[tail] and not inside[head]) for tail, head in zip(fabric.tails, fabric.heads, strict=True)
     ]

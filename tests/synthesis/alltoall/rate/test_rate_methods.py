@@ -13,7 +13,7 @@ from treadle.planning import TimeLimitError, bound
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.rate.flow import check_flow
-from treadle.synthesis.alltoall.rate.methods import RateMethod, cut_witness, rate_by
+from treadle.synthesis.alltoall.rate.methods import RateMethod, cut_certificate, rate_by
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
@@ -65,7 +65,7 @@ def test_cuts_bound_from_above(name: str, method: RateMethod) -> None:
     topology, collective = problem(name)
     best = optimal_rate(topology, collective).exact
     assert best is not None
-    upper = cut_witness(topology, collective, method, seed=0).pair_rate_bound(topology, collective)
+    upper = cut_certificate(topology, collective, method, seed=0).pair_rate_bound(topology, collective)
     assert upper >= best
     if name.startswith("ring(6"):  # three ranks a side, two links across
         assert upper == best == Fraction(2 * 6, 9)

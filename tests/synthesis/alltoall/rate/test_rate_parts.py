@@ -12,15 +12,14 @@ import pytest
 
 from treadle.errors import InfeasibleError, ScheduleError, TopologyError
 from treadle.math.symmetry import orbits
-from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.routes import routes_from_paths
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.rate import pdhg, spreading
 from treadle.synthesis.alltoall.rate.automorphisms import proposed_automorphisms
-from treadle.synthesis.alltoall.rate.beside_routes import flow_of_routes
 from treadle.synthesis.alltoall.rate.box_rotations import box_rotations
-from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_witness
+from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_certificate
 from treadle.synthesis.alltoall.rate.fleischer import fleischer_rate
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow, check_flow
 from treadle.synthesis.alltoall.rate.flow_instance import flow_instance
@@ -28,6 +27,7 @@ from treadle.synthesis.alltoall.rate.flow_symmetry import known_symmetry, symmet
 from treadle.synthesis.alltoall.rate.host_caps import folded, limited_by_hosts, tightest_host, unfolded
 from treadle.synthesis.alltoall.rate.path_trees import PathTreeFinder
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
+from treadle.synthesis.alltoall.rate.remaining_rate import flow_of_routes
 from treadle.synthesis.alltoall.rate.spreading import even_loads, sender_moves, spread_flow
 from treadle.topologies import parse, without_failures
 from treadle.topologies.catalogue.direct import from_arcs
@@ -64,7 +64,7 @@ def result(topology: Topology, **changes: object) -> RateResult:
         exact=Fraction(2, 3),
         loads=flow().loads,
         stored_flow=flow(),
-        witness=DistanceWitness(np.array([0, 1, 0, 0])),
+        witness=FlowDualCertificate(np.array([0, 1, 0, 0])),
         method="hand",
         seconds=0.0,
     )
@@ -126,13 +126,13 @@ def test_flows_that_are_none() -> None:
 
 
 def test_lengths_as_small_integers() -> None:
-    assert rounded_witness(np.array([0.5, 0.25, 0.0])).lengths.tolist() == [2, 1, 0]
-    assert rounded_witness(np.array([12.0, 5.0, -3.0])).lengths.tolist() == [12, 5, 0]
-    assert rounded_witness(np.array([7.0, 7.0])).lengths.tolist() == [1, 1]
+    assert rounded_certificate(np.array([0.5, 0.25, 0.0])).lengths.tolist() == [2, 1, 0]
+    assert rounded_certificate(np.array([12.0, 5.0, -3.0])).lengths.tolist() == [12, 5, 0]
+    assert rounded_certificate(np.array([7.0, 7.0])).lengths.tolist() == [1, 1]
     # 11 and 7 are not among the small ones
-    assert rounded_witness(np.array([11.0, 3.0])).lengths.tolist() == [2**30, round(2**30 * 3 / 11)]
-    assert rounded_witness(np.array([1.0, 0.5 + 4e-7])).lengths.tolist() == [2, 1]
-    assert rounded_witness(np.array([1.0, 0.5 + 6e-7])).lengths.tolist()[1] > 2**29
+    assert rounded_certificate(np.array([11.0, 3.0])).lengths.tolist() == [2**30, round(2**30 * 3 / 11)]
+    assert rounded_certificate(np.array([1.0, 0.5 + 4e-7])).lengths.tolist() == [2, 1]
+    assert rounded_certificate(np.array([1.0, 0.5 + 6e-7])).lengths.tolist()[1] > 2**29
 
 
 def test_links_that_set_the_rate_are_full_and_have_a_length() -> None:
@@ -146,20 +146,22 @@ def test_links_that_set_the_rate_are_full_and_have_a_length() -> None:
     assert result(line(), rate=2 / 3 * 0.99, upper=Fraction(66, 100), exact=None).binding_links().size == 0
     assert result(line(), rate=0.5, exact=None).gap == pytest.approx(0.25)
     assert result(line(), rate=0.7, exact=None).gap == 0
-    everywhere = result(line(), witness=DistanceWitness(np.array([1, 1, 1, 1])))
+    everywhere = result(line(), witness=FlowDualCertificate(np.array([1, 1, 1, 1])))
     assert everywhere.binding_links().tolist() == [1]
     assert everywhere.binding_hosts().tolist() == []
     # the other links carry 5 of 4, 1 of 3, 1 of 1 at a rate of 1
     assert result(line(), rate=1.0).binding_links().tolist() == [1]
-    long = result(line(), witness=DistanceWitness(np.array([2, 2 * 10**6, 0, 3])), rate=1.0)
+    long = result(line(), witness=FlowDualCertificate(np.array([2, 2 * 10**6, 0, 3])), rate=1.0)
     assert long.binding_links().tolist() == [1, 3]
 
 
 def test_hosts_that_set_the_rate_have_a_length() -> None:
     ways = np.array([[0, 4], [0, 0]])
-    found = result(line(7, 0, 9), witness=DistanceWitness(np.array([0, 1, 0, 0]), ways))
+    found = result(line(7, 0, 9), witness=FlowDualCertificate(np.array([0, 1, 0, 0]), ways))
     assert found.binding_hosts().tolist() == [0]
-    both = result(line(7, 0, 9), witness=DistanceWitness(np.array([0, 1, 0, 0]), np.array([[0, 4], [1, 0]])))
+    both = result(
+        line(7, 0, 9), witness=FlowDualCertificate(np.array([0, 1, 0, 0]), np.array([[0, 4], [1, 0]]))
+    )
     assert both.binding_hosts().tolist() == [0, 2]
 
 
@@ -201,7 +203,7 @@ def test_a_rate_beside_caps_of_hosts_whose_cards_forward() -> None:
 def test_caps_become_links_and_back() -> None:
     """Of each host the way in and the way out, behind the links of the fabric."""
     capped = line(7, 0, 9)
-    found = result(capped, witness=DistanceWitness(np.array([0, 1, 0, 0]), np.array([[2, 3], [0, 5]])))
+    found = result(capped, witness=FlowDualCertificate(np.array([0, 1, 0, 0]), np.array([[2, 3], [0, 5]])))
     whole = unfolded(found)
     assert whole is not None
     assert whole.topology.n_links == 8
@@ -218,7 +220,7 @@ def test_caps_become_links_and_back() -> None:
     assert bare is not None
     assert bare.witness.lengths.tolist() == [0, 1, 0, 0, 0, 0, 0, 0]
     assert unfolded(result(line())) is None
-    cards = DistanceWitness(np.array([0, 1, 0, 0]), np.zeros((2, 2), dtype=np.int64), cards_forward=True)
+    cards = FlowDualCertificate(np.array([0, 1, 0, 0]), np.zeros((2, 2), dtype=np.int64), cards_forward=True)
     assert unfolded(result(capped, witness=cards)) is None
 
 

@@ -25,7 +25,7 @@ from treadle.synthesis.alltoall.routes.path_sets import PathSet, ShortestPaths, 
 from treadle.synthesis.alltoall.routes.route_columns import generate_routes
 from treadle.synthesis.alltoall.routes.route_units import route_schedule
 from treadle.synthesis.alltoall.routes.virtual_channels import (
-    AcyclicWaits,
+    ChannelDependencies,
     LashOrder,
     lash_layers,
     shared_waits_cycle,
@@ -63,7 +63,7 @@ def test_layers_are_free_of_cycles(topology: Topology, order: LashOrder) -> None
 @settings(derandomize=True, max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=40))
 def test_waits_refuse_just_what_closes_a_cycle(waits: list[tuple[int, int]]) -> None:
-    held, graph = AcyclicWaits(8), nx.DiGraph()
+    held, graph = ChannelDependencies(8), nx.DiGraph()
     graph.add_nodes_from(range(8))
     for a, b in waits:
         fits = not nx.has_path(graph, b, a)
@@ -76,7 +76,7 @@ def test_waits_refuse_just_what_closes_a_cycle(waits: list[tuple[int, int]]) -> 
 
 
 def test_refused_waits_leave_nothing_behind() -> None:
-    held = AcyclicWaits(4)
+    held = ChannelDependencies(4)
     assert held.add([(0, 1), (1, 2)])
     assert not held.add([(2, 3), (3, 0)])
     assert held.add([(3, 2)])  # would close a cycle if (2, 3) had stayed

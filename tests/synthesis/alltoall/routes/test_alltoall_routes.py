@@ -21,7 +21,7 @@ from treadle.schedules.collective import Collective, CollectiveKind, on_all_rank
 from treadle.synthesis.alltoall.routes.cycles import cancel_cycles
 from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disjoint_paths
 from treadle.synthesis.alltoall.routes.extract import extract_paths
-from treadle.synthesis.alltoall.routes.path_master import PathMaster
+from treadle.synthesis.alltoall.routes.integral_units import common_chunks
 from treadle.synthesis.alltoall.routes.path_mcf import path_mcf
 from treadle.synthesis.alltoall.routes.path_sets import (
     PathSet,
@@ -32,9 +32,9 @@ from treadle.synthesis.alltoall.routes.path_sets import (
     merge,
     shortest_path_set,
 )
+from treadle.synthesis.alltoall.routes.restricted_master import PathRestrictedMaster
 from treadle.synthesis.alltoall.routes.route_columns import generate_routes
 from treadle.synthesis.alltoall.routes.route_units import route_schedule
-from treadle.synthesis.alltoall.routes.whole_units import common_chunks
 from treadle.synthesis.core_values.flow_values import PathBasis, PathProgram
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
@@ -170,7 +170,7 @@ def test_the_simplex_method_of_the_core(topology: Topology, data: st.DataObject)
     collective = Collective(CollectiveKind.ALLTOALL, tuple(range(n)), demands=Demands(between))
     every = bounded_paths(topology, collective, slack=2, most=20)
     pair = check_paths(collective, every)
-    master, plain = PathMaster(topology, collective), PathMaster(topology, collective)
+    master, plain = PathRestrictedMaster(topology, collective), PathRestrictedMaster(topology, collective)
     for program in (master, plain):
         program.add(every, pair)
     first = np.searchsorted(pair, np.arange(master.n_pairs))

@@ -14,7 +14,6 @@ from treadle.schedules.collective import Collective, CollectiveKind, on_all_rank
 from treadle.synthesis.alltoall.routes import route_rounds, virtual_channels
 from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths
 from treadle.synthesis.alltoall.routes.layered_routes import layered_routes, packed_orders
-from treadle.synthesis.alltoall.routes.path_master import PathMaster, weighted
 from treadle.synthesis.alltoall.routes.path_sets import (
     PathSet,
     ShortestPaths,
@@ -27,6 +26,7 @@ from treadle.synthesis.alltoall.routes.path_sets import (
     turned,
     walk_back,
 )
+from treadle.synthesis.alltoall.routes.restricted_master import PathRestrictedMaster, weighted
 from treadle.synthesis.alltoall.routes.route_columns import (
     RoutingResult,
     _PathColumns,
@@ -362,7 +362,7 @@ def test_weights_are_scaled_to_the_demands() -> None:
 def test_columns_of_the_master_are_basic_or_nothing() -> None:
     ring = parse("ring(3)")
     everyone = on_all_ranks(ring, ALLTOALL)
-    master = PathMaster(ring, everyone)
+    master = PathRestrictedMaster(ring, everyone)
     paths = bounded_paths(ring, everyone, slack=1)
     master.add(paths, check_paths(everyone, paths))
     assert (master.n_columns, master.n_pairs, master.n_links) == (12, 6, 6)

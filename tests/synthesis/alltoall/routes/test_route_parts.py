@@ -16,6 +16,7 @@ from treadle.schedules.collective import Collective, CollectiveKind, on_all_rank
 from treadle.synthesis.alltoall.routes.cycles import _trimmed, cancel_cycles
 from treadle.synthesis.alltoall.routes.disjoint_paths import _walks, bounded_paths, disjoint_paths
 from treadle.synthesis.alltoall.routes.extract import extract_paths
+from treadle.synthesis.alltoall.routes.integral_units import common_chunks, rounded_routes, rounded_units
 from treadle.synthesis.alltoall.routes.link_orders import (
     LayeredPaths,
     _factorisations,
@@ -29,13 +30,12 @@ from treadle.synthesis.alltoall.routes.path_sets import PathSet, WeightedPaths, 
 from treadle.synthesis.alltoall.routes.route_units import _heaviest, _renumbered, route_schedule
 from treadle.synthesis.alltoall.routes.shortest_paths import split_over_shortest_paths
 from treadle.synthesis.alltoall.routes.virtual_channels import (
-    AcyclicWaits,
+    ChannelDependencies,
     LashOrder,
     fill_layers,
     lash_layers,
     waits_of,
 )
-from treadle.synthesis.alltoall.routes.whole_units import common_chunks, rounded_routes, rounded_units
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology, TopologyBuilder
@@ -260,7 +260,7 @@ def test_up_and_down_from_roots_far_apart() -> None:
 
 
 def test_waits_that_close_no_circle() -> None:
-    waits = AcyclicWaits(5)
+    waits = ChannelDependencies(5)
     assert waits.add([(3, 1), (1, 0)])
     assert waits.holds([(3, 1)])
     assert not waits.holds([(3, 1), (0, 4)])

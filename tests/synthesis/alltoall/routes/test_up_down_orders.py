@@ -12,8 +12,8 @@ from treadle.context import Context, TimeLimitError, under
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disjoint_paths
 from treadle.synthesis.alltoall.routes.link_orders import LayeredPaths, up_down_orders
-from treadle.synthesis.alltoall.routes.path_master import PathMaster
 from treadle.synthesis.alltoall.routes.path_sets import check_paths
+from treadle.synthesis.alltoall.routes.restricted_master import PathRestrictedMaster
 from treadle.synthesis.alltoall.routes.route_columns import generate_routes, single_paths
 from treadle.synthesis.alltoall.routes.virtual_channels import lash_layers
 from treadle.topologies import parse
@@ -64,7 +64,7 @@ def _single(fabric: Topology) -> object:
 
 def _master(fabric: Topology) -> object:
     paths = disjoint_paths(fabric, everyone(fabric))
-    master = PathMaster(fabric, everyone(fabric))
+    master = PathRestrictedMaster(fabric, everyone(fabric))
     master.add(paths, check_paths(everyone(fabric), paths))
     return master.solve()
 

@@ -13,8 +13,8 @@ from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.routes import MAX_UNITS
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
-from treadle.synthesis.alltoall.searched.demand_pieces import DemandPieces, cut_demands
-from treadle.synthesis.alltoall.searched.searched_routes import piece_routes, searched_routes, until
+from treadle.synthesis.alltoall.searched.searched_routes import searched_routes, subflow_routes, until
+from treadle.synthesis.alltoall.searched.subflows import Subflows, cut_demands
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology, TopologyBuilder
@@ -44,7 +44,7 @@ def test_pieces_are_little_of_the_fullest_link(
     fabric, collective = uneven()
     pieces = cut_demands(fabric, collective, **options)
     assert pieces.n_chunks == n_chunks
-    assert pieces.n_pieces == sum(counts)
+    assert pieces.n_subflows == sum(counts)
     assert pieces.source.tolist() == [0] * (counts[0] + counts[1]) + [1] * counts[2]
     assert pieces.target.tolist() == [1] * counts[0] + [2] * (counts[1] + counts[2])
     assert pieces.table.amount.tolist() == np.repeat(amounts, counts).tolist()
@@ -58,15 +58,15 @@ def test_pieces_are_little_of_the_fullest_link(
 def test_equal_demands_have_few_pieces() -> None:
     """200 pieces of the load of a link, 16 at most; of a ring of 40 two: 10.25 units are on each link."""
     small = parse("complete(3)")
-    assert cut_demands(small, on_all_ranks(small, CollectiveKind.ALLTOALL)).n_pieces == 6 * 16
+    assert cut_demands(small, on_all_ranks(small, CollectiveKind.ALLTOALL)).n_subflows == 6 * 16
     ring = parse("ring(40)")
     pieces = cut_demands(ring, on_all_ranks(ring, CollectiveKind.ALLTOALL))
     # 1 or 2 pieces of 200 / 200: 39 ranks at 1, ..., 19, 20 hops from each over 2 links: 200 units
-    assert pieces.n_pieces == 40 * 39
+    assert pieces.n_subflows == 40 * 39
     assert (pieces.n_chunks, pieces.most_hops) == (1, 23)
     ring = parse("ring(39)")
     pieces = cut_demands(ring, on_all_ranks(ring, CollectiveKind.ALLTOALL))
-    assert (pieces.n_pieces, pieces.n_chunks) == (2 * 39 * 38, 2)  # 190 units
+    assert (pieces.n_subflows, pieces.n_chunks) == (2 * 39 * 38, 2)  # 190 units
 
 
 def test_narrow_links_count_for_less_width() -> None:
@@ -132,7 +132,7 @@ def test_a_part_of_the_time_that_is_left() -> None:
     assert told.progress is not None
 
 
-def four_pieces() -> DemandPieces:
+def four_pieces() -> Subflows:
     """4 units from 0 to 1 in four pieces, 1 to 2 in one; links 0 and 1 to 1, 2 to 2, and 3 from 2 to 1."""
     fabric = from_arcs("four", [0, 0, 0, 2], [1, 1, 2, 1], n=3)
     matrix = np.array([[0, 4, 1], [0, 0, 0], [0, 0, 0]])
@@ -147,7 +147,7 @@ def routes(paths: list[list[int]], layers: list[list[int]]) -> list[tuple[object
     """Target, units, links and the layer of each link."""
     offset = np.cumsum([0, *map(len, paths)])
     flat = [np.array([one for row in rows for one in row], dtype=np.int32) for rows in (paths, layers)]
-    made = piece_routes(four_pieces(), offset, *flat)
+    made = subflow_routes(four_pieces(), offset, *flat)
     found: list[tuple[object, ...]] = []
     for path in range(made.n_paths):
         span = slice(int(made.path_offset[path]), int(made.path_offset[path + 1]))

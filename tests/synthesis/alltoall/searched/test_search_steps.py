@@ -15,10 +15,9 @@ from treadle.synthesis.alltoall.routes import order_search
 from treadle.synthesis.alltoall.routes.link_orders import LayeredPaths
 from treadle.synthesis.alltoall.routes.order_search import OrderSearch
 from treadle.synthesis.alltoall.searched import path_search
-from treadle.synthesis.alltoall.searched.demand_pieces import DemandPieces, cut_demands
 from treadle.synthesis.alltoall.searched.hop_arrays import busiest, looked_up
 from treadle.synthesis.alltoall.searched.layer_search import (
-    LayeredPieces,
+    LayeredSubflows,
     _bent,
     _in_lanes,
     _in_line,
@@ -27,7 +26,8 @@ from treadle.synthesis.alltoall.searched.layer_search import (
     first_fit,
 )
 from treadle.synthesis.alltoall.searched.path_search import search_paths
-from treadle.synthesis.core_values.lane_values import LanePaths
+from treadle.synthesis.alltoall.searched.subflows import Subflows, cut_demands
+from treadle.synthesis.core_values.column_values import ColumnPaths
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
 
@@ -50,7 +50,7 @@ def uneven_ring() -> Topology:
     return builder.build()
 
 
-def pieces() -> DemandPieces:
+def pieces() -> Subflows:
     """One piece of each pair: from a 1 to b and 2 to c, from b 3 to c, from c 4 to a."""
     demands = Demands(np.array([[0, 1, 2], [0, 0, 3], [4, 0, 0]]))
     collective = Collective(CollectiveKind.ALLTOALL, (0, 1, 2), demands=demands)
@@ -102,7 +102,7 @@ def test_sweeps_over_the_sources(
     monkeypatch.setattr(path_search, "_MANY", many)
     monkeypatch.setattr(path_search, "run_until", lambda _, work: work(None))
     own = pieces()
-    own = DemandPieces(
+    own = Subflows(
         own.n_chunks, own.source, own.target, own.table._replace(amount=int64(*amounts)), own.distance, 9
     )
     for status, is_whole in ((0, True), (2, True), (3, False)):
@@ -117,7 +117,7 @@ def test_sweeps_over_the_sources(
         assert (start.lane.size, start.offset.size, start.place.size) == (0, 0, 0)
         assert tuple(pace) == (9, expected, 15.0, 1500.0, 0.3, 5)
     given.clear()
-    begin = LanePaths(int32(0), int64(0, 1), int32(1))
+    begin = ColumnPaths(int32(0), int64(0, 1), int32(1))
     search_paths(own, lanes=np.ones((1, 3), dtype=np.int32), start=begin)
     assert given[1].shape == (1, 3)
     assert given[2] is begin
@@ -129,7 +129,7 @@ def test_found_paths_are_short_and_spread() -> None:
     links = [found.place[found.offset[i] : found.offset[i + 1]].tolist() for i in range(4)]
     assert links == [[0], [0, 1], [1], [2]]
     # 0 sweeps give each piece without a path one, and leave the others
-    start = LanePaths(int32(0, 0, 0, 0), int64(0, 1, 3, 3, 4), int32(0, 0, 1, 2))
+    start = ColumnPaths(int32(0, 0, 0, 0), int64(0, 1, 3, 3, 4), int32(0, 0, 1, 2))
     found, is_whole = search_paths(
         pieces(), lanes=np.array([[0, 1, 2, 3]], dtype=np.int32), start=start, sweeps=0
     )
@@ -148,7 +148,7 @@ def test_links_are_put_in_line_behind_each_other() -> None:
 
 
 def test_paths_of_no_layer_are_lost() -> None:
-    paths = LanePaths(int32(0, 0, 0), int64(0, 2, 3, 5), int32(4, 5, 6, 7, 8))
+    paths = ColumnPaths(int32(0, 0, 0), int64(0, 2, 3, 5), int32(4, 5, 6, 7, 8))
     order = np.arange(9, dtype=np.int32)[None]
     found = _kept(paths, int32(0, 0, -1, 1, 1), order)
     assert found.offset.tolist() == [0, 2, 2, 4]
@@ -157,10 +157,10 @@ def test_paths_of_no_layer_are_lost() -> None:
     assert found.order is order
 
 
-def layered() -> LayeredPieces:
+def layered() -> LayeredSubflows:
     """Pieces on links 0, 0 1 and 1 in the layer of order 2 0 1 3, the last, on 2, in that of 0 1 3 2."""
     orders = np.array([[2, 0, 1, 3], [0, 1, 3, 2]], dtype=np.int32)
-    return LayeredPieces(int64(0, 1, 3, 4, 5), int32(0, 0, 1, 1, 2), int32(0, 0, 0, 0, 1), orders, int64())
+    return LayeredSubflows(int64(0, 1, 3, 4, 5), int32(0, 0, 1, 1, 2), int32(0, 0, 0, 0, 1), orders, int64())
 
 
 def test_places_in_lanes() -> None:
@@ -173,17 +173,17 @@ def test_places_in_lanes() -> None:
 
 def test_orders_are_bent_for_lost_pieces() -> None:
     """Path 1 0 of a lost piece climbs after 1 is put before 0, where it then breaks path 0 1."""
-    filled = LayeredPieces(
+    filled = LayeredSubflows(
         int64(0, 1, 3, 3, 4), int32(0, 0, 1, 2), int32(0, 0, 0, 1), layered().order, int64(2)
     )
-    free = LanePaths(int32(0, 0, 0, 0), int64(0, 1, 3, 5, 6), int32(0, 0, 1, 1, 0, 2))
+    free = ColumnPaths(int32(0, 0, 0, 0), int64(0, 1, 3, 5, 6), int32(0, 0, 1, 1, 0, 2))
     bent = _bent(pieces(), free, filled)
     assert bent.order.tolist() == [[2, 1, 0, 3], [0, 1, 3, 2]]
     assert bent.lost.tolist() == [1, 2]
     assert bent.offset.tolist() == [0, 1, 1, 1, 2]
     assert (bent.links.tolist(), bent.layer.tolist()) == ([0, 2], [0, 1])
     # the layer in which it falls back least often is bent: path 3 2 does so only in the first
-    free = LanePaths(int32(0, 0, 0, 0), int64(0, 1, 3, 5, 6), int32(0, 0, 1, 3, 2, 2))
+    free = ColumnPaths(int32(0, 0, 0, 0), int64(0, 1, 3, 5, 6), int32(0, 0, 1, 3, 2, 2))
     bent = _bent(pieces(), free, filled)
     assert bent.order.tolist() == [[2, 0, 1, 3], [0, 1, 3, 2]]
     assert bent.lost.tolist() == [2]
@@ -192,7 +192,7 @@ def test_orders_are_bent_for_lost_pieces() -> None:
 
 def test_first_fit_takes_long_paths_first_or_short_ones() -> None:
     """Paths 0 1, 1 2 0 and 2 0 wait in a circle; of the first two only one fits into a layer."""
-    free = LanePaths(int32(0, 0, 0, 0), int64(0, 1, 3, 6, 8), int32(0, 0, 1, 1, 2, 0, 2, 0))
+    free = ColumnPaths(int32(0, 0, 0, 0), int64(0, 1, 3, 6, 8), int32(0, 0, 1, 1, 2, 0, 2, 0))
     long = first_fit(pieces(), free, max_layers=1)
     assert long.lost.tolist() == [1]
     assert long.links.tolist() == [0, 1, 2, 0, 2, 0]
@@ -296,6 +296,6 @@ def test_congested_links_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cutting_keeps_the_shortest_hops_of_a_named_fabric() -> None:
     torus = parse("torus(3, 3)")
     found = cut_demands(torus, on_all_ranks(torus, CollectiveKind.ALLTOALL), max_routes=1)
-    assert found.n_pieces == 72
+    assert found.n_subflows == 72
     assert sorted(set(found.distance.tolist())) == [1, 2]
     assert found.most_hops == 5

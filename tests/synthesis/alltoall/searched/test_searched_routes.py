@@ -21,18 +21,18 @@ from treadle.schedules.alltoall.route_cost import route_algbw
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.plan_files.archive import load_plan, save_plan
 from treadle.synthesis.alltoall import optimal_rate
-from treadle.synthesis.alltoall.rate.beside_routes import rate_beside_routes
+from treadle.synthesis.alltoall.rate.remaining_rate import rate_with_routes
 from treadle.synthesis.alltoall.searched import layer_search
-from treadle.synthesis.alltoall.searched.demand_pieces import cut_demands
 from treadle.synthesis.alltoall.searched.layer_search import (
-    LayeredPieces,
+    LayeredSubflows,
     first_fit,
     improved_layers,
     layered_search,
 )
 from treadle.synthesis.alltoall.searched.path_search import search_paths
 from treadle.synthesis.alltoall.searched.searched_routes import SearchedRoutes, searched_routes
-from treadle.synthesis.core_values.lane_values import WaitPaths
+from treadle.synthesis.alltoall.searched.subflows import cut_demands
+from treadle.synthesis.core_values.column_values import DependencyPaths
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 from treadle.verification.routes.route_check import verify_routes
@@ -204,7 +204,7 @@ def test_first_fit_is_the_first_layer_without_a_circle() -> None:
 def test_a_sequence_without_every_path_is_refused(sequence: list[int]) -> None:
     ends = [np.array(values, dtype=np.int32) for values in ([0, 1], [1, 0])]
     offset, links = np.array([0, 1, 2]), np.array([0, 1], dtype=np.int32)
-    given = WaitPaths(2, *ends, offset, links, np.array(sequence), 0, False)
+    given = DependencyPaths(2, *ends, offset, links, np.array(sequence), 0, False)
     with pytest.raises(ValueError, match="has to name every path once"):
         core.first_fit_layers(given, np.zeros(3, dtype=np.int64))
 
@@ -213,7 +213,7 @@ def test_the_bound_beside_routes_is_proved_and_near() -> None:
     """Lengths judged by another program: hop by hop distances over them."""
     fabric = parse("jellyfish(80, 4)")
     routes = searched_routes(fabric, everyone(fabric)).schedule
-    found = rate_beside_routes(fabric, everyone(fabric), routes)
+    found = rate_with_routes(fabric, everyone(fabric), routes)
     assert 0 < found.gap <= 2e-3
     graph = nx.DiGraph()
     for tail, head, length in zip(
@@ -226,7 +226,7 @@ def test_the_bound_beside_routes_is_proved_and_near() -> None:
     assert found.upper == Fraction(int(found.witness.lengths.sum()), far)
 
 
-def climb_their_orders(filled: LayeredPieces) -> bool:
+def climb_their_orders(filled: LayeredSubflows) -> bool:
     place = np.argsort(filled.order, axis=1)[filled.layer, filled.links]
     inner = np.ones(len(place), dtype=bool)
     inner[filled.offset[:-1][np.diff(filled.offset) > 0]] = False
@@ -284,7 +284,7 @@ def test_short_paths_come_first_where_layers_are_few(monkeypatch: pytest.MonkeyP
     assert short.lost.size < long.lost.size
     asked = []
 
-    def noted(*given: Any, short_first: bool, **named: Any) -> LayeredPieces:
+    def noted(*given: Any, short_first: bool, **named: Any) -> LayeredSubflows:
         asked.append(short_first)
         return first_fit(*given, short_first=short_first, **named)
 

@@ -13,7 +13,7 @@ from treadle.schedules.collective import Collective, CollectiveKind, on_all_rank
 from treadle.synthesis.alltoall import optimal_rate
 from treadle.synthesis.alltoall.baselines.equal_weight import equal_weight_shortest_paths
 from treadle.synthesis.alltoall.steps.hierarchical import hierarchical_routes
-from treadle.synthesis.alltoall.steps.relays import Way, Ways, candidates
+from treadle.synthesis.alltoall.steps.relays import RelayPath, RelayPaths, candidates
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
@@ -64,7 +64,7 @@ def test_platforms_reach_the_optimum(expression: str) -> None:
 def test_one_rail_per_gpu_is_exact_in_two_phases() -> None:
     fabric = parse("rail_optimized(3, 4)")
     everyone = _alltoall(fabric)
-    found = hierarchical_routes(fabric, everyone, ways=(Way.RELAY_BEFORE,))
+    found = hierarchical_routes(fabric, everyone, ways=(RelayPath.RELAY_BEFORE,))
     # 8 of 12 units leave over a NIC of 50 GB/s
     assert found.algbw == found.upper == 75 * 10**9
     schedule, box = found.schedule, np.arange(12) // 4
@@ -92,7 +92,7 @@ def test_uneven_demands_leave_over_all_adapters() -> None:
     demands = np.zeros((8, 8), dtype=np.int64)
     demands[0, 4] = 12
     hot = _alltoall(fabric, demands)
-    direct = hierarchical_routes(fabric, hot, ways=(Way.DIRECT,))
+    direct = hierarchical_routes(fabric, hot, ways=(RelayPath.DIRECT,))
     found = hierarchical_routes(fabric, hot)
     assert direct.algbw == 50 * 10**9
     assert found.algbw == found.upper == 200 * 10**9
@@ -142,7 +142,7 @@ def test_random_boxes_verify_and_stay_below_the_bound(fabric: Topology, data: st
     )
     assert report.is_ok, report.violations
     assert float(found.algbw) <= found.fractional_algbw * (1 + 1e-6) <= float(found.upper) * (1 + 2e-6)
-    direct = hierarchical_routes(fabric, uneven, ways=(Way.DIRECT,))
+    direct = hierarchical_routes(fabric, uneven, ways=(RelayPath.DIRECT,))
     assert direct.fractional_algbw <= found.fractional_algbw * (1 + 1e-6)
 
 
@@ -150,9 +150,9 @@ def test_random_boxes_verify_and_stay_below_the_bound(fabric: Topology, data: st
 @given(fabric=box_fabrics())
 def test_every_way_is_a_set_of_simple_paths_that_carry_all(fabric: Topology) -> None:
     everyone = _alltoall(fabric)
-    layout = Ways(fabric, everyone, find_boxes(fabric, everyone))
-    found = candidates(layout, tuple(Way))
-    carried = np.bincount(found.pair * len(Way) + found.way, weights=found.share)
+    layout = RelayPaths(fabric, everyone, find_boxes(fabric, everyone))
+    found = candidates(layout, tuple(RelayPath))
+    carried = np.bincount(found.pair * len(RelayPath) + found.way, weights=found.share)
     assert carried[carried > 0] == pytest.approx(1)
     assert set(found.pair.tolist()) == set(range(len(layout.demand)))
     for path in range(found.paths.n_paths):
@@ -176,7 +176,7 @@ def test_slow_adapters_are_used_beside_fast_ones() -> None:
     fabric = builder.build()
     everyone = _alltoall(fabric)
     # 4 pairs each way between the boxes at 3 + 1: F = 1
-    parallel = hierarchical_routes(fabric, everyone, ways=(Way.SPREAD,))
+    parallel = hierarchical_routes(fabric, everyone, ways=(RelayPath.SPREAD,))
     assert parallel.fractional_algbw == pytest.approx(2)
     assert hierarchical_routes(fabric, everyone).algbw == 4
 
@@ -185,7 +185,7 @@ def test_given_boxes_and_limits() -> None:
     fabric = parse("mi300x(2, gpus_per_box=4)")
     everyone = _alltoall(fabric)
     found = hierarchical_routes(
-        fabric, everyone, boxes=[(3, 2, 1, 0), (7, 6, 5, 4)], chunks=6, max_routes=2, ways=(Way.SPREAD,)
+        fabric, everyone, boxes=[(3, 2, 1, 0), (7, 6, 5, 4)], chunks=6, max_routes=2, ways=(RelayPath.SPREAD,)
     )
     assert found.boxes == ((3, 2, 1, 0), (7, 6, 5, 4))
     assert found.schedule.n_chunks == 6

@@ -18,8 +18,8 @@ from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
 from treadle.synthesis.alltoall.routes.extract import extract_paths
+from treadle.synthesis.alltoall.routes.integral_units import rounded_routes
 from treadle.synthesis.alltoall.routes.shortest_paths import split_over_shortest_paths
-from treadle.synthesis.alltoall.routes.whole_units import rounded_routes
 from treadle.synthesis.alltoall.steps.rounds import fewest_rounds
 from treadle.synthesis.alltoall.steps.staggered import rounds_within, staggered
 from treadle.topologies import parse

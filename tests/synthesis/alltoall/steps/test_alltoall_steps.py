@@ -24,8 +24,8 @@ from treadle.schedules.alltoall.routes import RouteSchedule, routes_from_paths
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
 from treadle.synthesis.alltoall.routes.extract import extract_paths
+from treadle.synthesis.alltoall.routes.integral_units import least_integral, rounded_routes, rounded_units
 from treadle.synthesis.alltoall.routes.shortest_paths import split_over_shortest_paths
-from treadle.synthesis.alltoall.routes.whole_units import least_whole, rounded_routes, rounded_units
 from treadle.synthesis.alltoall.steps import time_stepped
 from treadle.synthesis.alltoall.steps.pipelined import hop_synchronous, pipelined
 from treadle.synthesis.alltoall.steps.rounds import fastest_at_size
@@ -272,8 +272,8 @@ def test_circles_are_cut_out_of_timed_paths() -> None:
 
 
 def test_common_denominators_and_remainders() -> None:
-    assert least_whole(np.array([0.5, 0.25, 1 / 3])) == 12
-    assert least_whole(np.array([0.123456])) == 64
+    assert least_integral(np.array([0.5, 0.25, 1 / 3])) == 12
+    assert least_integral(np.array([0.123456])) == 64
     pair = np.array([0, 0, 0, 1, 1])
     units = rounded_units(pair, np.array([1 / 3, 1 / 3, 1 / 3, 0.2, 0.8]) * 10, np.array([10, 10]))
     assert sorted(units[:3].tolist()) == [3, 3, 4]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from treadle.errors import ScheduleError
-from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.alltoall.routes.path_sets import from_lists
 from treadle.synthesis.alltoall.steps import relays
@@ -22,7 +22,7 @@ from treadle.synthesis.alltoall.steps.hierarchical import (
     _tightest,
     hierarchical_routes,
 )
-from treadle.synthesis.alltoall.steps.relays import Way, Ways, _lanes, candidates
+from treadle.synthesis.alltoall.steps.relays import RelayPath, RelayPaths, _lanes, candidates
 from treadle.topologies.topology import Topology, TopologyBuilder
 
 ALLTOALL = CollectiveKind.ALLTOALL
@@ -46,7 +46,7 @@ def everyone() -> Collective:
 
 
 def test_pairs_of_the_same_lanes_and_distance_look_alike() -> None:
-    layout = Ways(boxes(), everyone(), [(0, 1), (2, 3)])
+    layout = RelayPaths(boxes(), everyone(), [(0, 1), (2, 3)])
     number = dict(
         zip(
             zip(layout.source.tolist(), layout.target.tolist(), strict=True),
@@ -59,7 +59,7 @@ def test_pairs_of_the_same_lanes_and_distance_look_alike() -> None:
         for (one, other), again in number.items():
             same = (source // 2 == target // 2) == (one // 2 == other // 2)
             assert (kind == again) == (same and source % 2 == one % 2 and target % 2 == other % 2)
-    crossed = Ways(boxes(), everyone(), [(0, 1), (3, 2)])
+    crossed = RelayPaths(boxes(), everyone(), [(0, 1), (3, 2)])
     kinds = _alike(crossed)
     pairs = list(zip(crossed.source.tolist(), crossed.target.tolist(), strict=True))
     assert kinds[pairs.index((0, 3))] == kinds[pairs.index((3, 0))]
@@ -97,7 +97,7 @@ def test_paths_of_several_ways_are_merged() -> None:
 def test_what_passes_a_rank_between_boxes() -> None:
     """From a0 to b0 directly 3, by a1 1; within box a 9 by links of its own; nothing else counts."""
     fabric = boxes()
-    layout = Ways(fabric, everyone(), [(0, 1), (2, 3)])
+    layout = RelayPaths(fabric, everyone(), [(0, 1), (2, 3)])
     paths = from_lists([(0, 1, [8]), (0, 2, [0, 5]), (0, 2, [8, 2, 5])])
     assert _relayed(fabric, layout, paths, np.array([9.0, 3.0, 1.0])) == 0.25
     assert _relayed(fabric, layout, paths.take(np.array([0])), np.array([9.0])) == 0
@@ -131,7 +131,7 @@ def test_gaps_and_default_boxes() -> None:
         Fraction(3),
         3.0,
         Fraction(4),
-        DistanceWitness(np.ones(12, dtype=np.int64)),
+        FlowDualCertificate(np.ones(12, dtype=np.int64)),
         found.boxes,
         0.0,
     )
@@ -139,7 +139,7 @@ def test_gaps_and_default_boxes() -> None:
     assert (
         HierarchicalRoutes(schedule, Fraction(5), 5.0, Fraction(4), made.witness, found.boxes, 0.0).gap == 0
     )
-    before = hierarchical_routes(fabric, everyone(), ways=(Way.RELAY_BEFORE,))
+    before = hierarchical_routes(fabric, everyone(), ways=(RelayPath.RELAY_BEFORE,))
     # half of the data between boxes has to change its lane first
     assert before.relayed == pytest.approx(0.5)
 
@@ -163,8 +163,8 @@ def test_legs_with_choices_are_combined_or_go_in_step(planes: int, spines: int, 
         for name in names:
             builder.duplex(name, f"spine {spine}", 2)
     fabric = builder.build()
-    ways = Ways(fabric, everyone(), [(0, 1), (2, 3)])
-    paths = ways.paths(Way.RELAY_BEFORE, 0, 3)
+    ways = RelayPaths(fabric, everyone(), [(0, 1), (2, 3)])
+    paths = ways.paths(RelayPath.RELAY_BEFORE, 0, 3)
     assert [share for share, _ in paths] == [pytest.approx(1 / count)] * count
     through = [[fabric.node_names[fabric.heads[link]] for link in links][:-1] for _, links in paths]
     assert len({tuple(nodes) for nodes in through}) == count
@@ -185,21 +185,21 @@ def test_lanes_are_taken_in_turn_and_not_all_of_many() -> None:
 
 def test_paths_of_all_pairs_are_counted_before_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of twelve pairs has one direct path; relays serve the eight pairs between boxes alone."""
-    ways = Ways(boxes(), everyone(), [(0, 1), (2, 3)])
+    ways = RelayPaths(boxes(), everyone(), [(0, 1), (2, 3)])
     monkeypatch.setattr(relays, "_MAX_PATHS", 12)
-    found = candidates(ways, [Way.DIRECT])
+    found = candidates(ways, [RelayPath.DIRECT])
     assert found.pair.tolist() == list(range(12))
     assert (found.way.tolist(), found.share.tolist()) == ([0] * 12, [1.0] * 12)
     # pairs that no wanted way serves go directly
-    later = candidates(ways, [Way.RELAY_AFTER])
+    later = candidates(ways, [RelayPath.RELAY_AFTER])
     inside = [source // 2 == target // 2 for source, target in zip(ways.source, ways.target, strict=True)]
     assert later.way.tolist() == [0 if one else 2 for one in inside]
     monkeypatch.setattr(relays, "_MAX_PATHS", 11)
     with pytest.raises(ScheduleError) as caught:
-        candidates(ways, [Way.DIRECT])
+        candidates(ways, [RelayPath.DIRECT])
     assert str(caught.value) == (
         "12 paths for the first 12 pairs; fewer ways, such as direct and relay-before, make fewer"
     )
     for wrong in ([(0, 1), (2,)], [(0, 1), (2, 3, 0)]):
         with pytest.raises(ScheduleError, match=r"^boxes: expected each of 4 ranks in one box, once$"):
-            Ways(boxes(), everyone(), wrong)
+            RelayPaths(boxes(), everyone(), wrong)

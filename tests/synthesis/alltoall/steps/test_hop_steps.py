@@ -17,10 +17,10 @@ from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
 from treadle.synthesis.alltoall.routes.extract import extract_paths
-from treadle.synthesis.alltoall.routes.whole_units import rounded_routes
+from treadle.synthesis.alltoall.routes.integral_units import rounded_routes
 from treadle.synthesis.alltoall.searched.searched_routes import searched_routes
 from treadle.synthesis.alltoall.steps.hop_steps import routes_in_steps
-from treadle.synthesis.core_values.lane_values import HopPaths, StepPace
+from treadle.synthesis.core_values.column_values import HopPaths, StepPace
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 from treadle.verification.alltoall.exchange_check import verify_exchange

@@ -17,7 +17,7 @@ from treadle.schedules.alltoall.exchange_cost import exchange_algbw
 from treadle.schedules.alltoall.routes import RouteSchedule, routes_from_paths
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.alltoall.steps.pipelined import hop_synchronous, pipelined
-from treadle.synthesis.alltoall.steps.relays import Way, Ways, _lanes, candidates
+from treadle.synthesis.alltoall.steps.relays import RelayPath, RelayPaths, _lanes, candidates
 from treadle.synthesis.alltoall.steps.route_runs import route_runs
 from treadle.synthesis.alltoall.steps.staggered import _turns, rounds_within, staggered
 from treadle.synthesis.alltoall.steps.time_stepped import TimeSteppedFlow
@@ -232,10 +232,10 @@ def boxes() -> Topology:
     return builder.build()
 
 
-def layout() -> Ways:
+def layout() -> RelayPaths:
     fabric = boxes()
     everyone = Collective(CollectiveKind.ALLTOALL, tuple(fabric.compute_nodes.tolist()))
-    return Ways(fabric, everyone, [(0, 1), (2, 3, 4)])
+    return RelayPaths(fabric, everyone, [(0, 1), (2, 3, 4)])
 
 
 def test_relays_are_nearest_to_the_other_end() -> None:
@@ -246,13 +246,13 @@ def test_relays_are_nearest_to_the_other_end() -> None:
     assert sorted(set(ways.length.tolist())) == [2**20, 2**21, 2**22]
     assert [ways.relay_before(1, target) for target in (2, 3, 4)] == [0, 0, 0]
     assert [ways.relay_after(source, 3) for source in (0, 1)] == [4, 4]
-    assert ways._stops(Way.DIRECT, 1, 3) == [(1, 3)]
-    assert ways._stops(Way.RELAY_BEFORE, 1, 3) == [(1, 0, 3)]
-    assert ways._stops(Way.RELAY_AFTER, 1, 3) == [(1, 4, 3)]
-    assert ways._stops(Way.RELAY_BEFORE, 0, 1) == []
+    assert ways._stops(RelayPath.DIRECT, 1, 3) == [(1, 3)]
+    assert ways._stops(RelayPath.RELAY_BEFORE, 1, 3) == [(1, 0, 3)]
+    assert ways._stops(RelayPath.RELAY_AFTER, 1, 3) == [(1, 4, 3)]
+    assert ways._stops(RelayPath.RELAY_BEFORE, 0, 1) == []
     # lanes from 1 + 3 on, of 3: the box of two has its second lane's rank in turn
-    assert ways._stops(Way.SPREAD, 1, 3) == [(1, 1, 3, 3), (1, 0, 4, 3), (1, 0, 2, 3)]
-    assert ways._stops(Way.SPREAD, 2, 4) == [(2, 2, 4), (2, 3, 4), (2, 4, 4)]
+    assert ways._stops(RelayPath.SPREAD, 1, 3) == [(1, 1, 3, 3), (1, 0, 4, 3), (1, 0, 2, 3)]
+    assert ways._stops(RelayPath.SPREAD, 2, 4) == [(2, 2, 4), (2, 3, 4), (2, 4, 4)]
 
 
 def test_of_equally_near_relays_that_of_the_lane() -> None:
@@ -263,7 +263,7 @@ def test_of_equally_near_relays_that_of_the_lane() -> None:
     for name in ("a0", "a1", "b0", "b1"):
         builder.duplex(name, "spine", 3)
     alike = builder.build()
-    ways = Ways(alike, Collective(CollectiveKind.ALLTOALL, (0, 1, 2, 3)), [(1, 0), (2, 3)])
+    ways = RelayPaths(alike, Collective(CollectiveKind.ALLTOALL, (0, 1, 2, 3)), [(1, 0), (2, 3)])
     assert [ways.relay_before(0, target) for target in (2, 3)] == [1, 0]
     assert [ways.relay_after(source, 2) for source in (0, 1)] == [3, 2]
 
@@ -276,32 +276,32 @@ def test_paths_of_a_way_share_its_data() -> None:
     def through(links: tuple[int, ...]) -> str:
         return "-".join([names[fabric.tails[links[0]]], *(names[fabric.heads[link]] for link in links)])
 
-    def found(way: Way, source: int, target: int) -> dict[str, float]:
+    def found(way: RelayPath, source: int, target: int) -> dict[str, float]:
         return {through(links): share for share, links in ways.paths(way, source, target)}
 
     # by the spine, or a wider link to it two hops away, at either end: all take 8 times 2**20
-    assert found(Way.DIRECT, 1, 3) == {
+    assert found(RelayPath.DIRECT, 1, 3) == {
         f"{there}-spine-{here}": 0.25 for there in ("a1", "a1-sa-a0") for here in ("b1", "b2-sb-b1")
     }
-    assert found(Way.RELAY_BEFORE, 1, 4) == {"a1-sa-a0-spine-b2": 1.0}
-    assert found(Way.RELAY_AFTER, 0, 3) == {"a0-spine-b2-sb-b1": 1.0}
-    assert found(Way.SPREAD, 1, 3) == {
+    assert found(RelayPath.RELAY_BEFORE, 1, 4) == {"a1-sa-a0-spine-b2": 1.0}
+    assert found(RelayPath.RELAY_AFTER, 0, 3) == {"a0-spine-b2-sb-b1": 1.0}
+    assert found(RelayPath.SPREAD, 1, 3) == {
         "a1-spine-b1": pytest.approx(1 / 3),
         "a1-sa-a0-spine-b2-sb-b1": pytest.approx(1 / 3),
         "a1-sa-a0-spine-b0-sb-b1": pytest.approx(1 / 3),
     }
-    assert found(Way.RELAY_AFTER, 2, 4) == {}
-    made = candidates(ways, [Way.RELAY_BEFORE])
+    assert found(RelayPath.RELAY_AFTER, 2, 4) == {}
+    made = candidates(ways, [RelayPath.RELAY_BEFORE])
     # pairs of one box have no relay: they go directly
     inside = ways.box[ways.source[made.pair]] == ways.box[ways.target[made.pair]]
-    order = list(Way)
-    assert set(made.way[inside].tolist()) == {order.index(Way.DIRECT)}
-    assert set(made.way[~inside].tolist()) == {order.index(Way.RELAY_BEFORE)}
+    order = list(RelayPath)
+    assert set(made.way[inside].tolist()) == {order.index(RelayPath.DIRECT)}
+    assert set(made.way[~inside].tolist()) == {order.index(RelayPath.RELAY_BEFORE)}
 
 
 def test_rounds_back_to_a_node_are_left_out() -> None:
     """From a to b and back, then to c."""
-    ways = Ways(fabric(), collective(), [(0, 1, 2)])
+    ways = RelayPaths(fabric(), collective(), [(0, 1, 2)])
     assert ways._without_loops((0, 3, 2)) == (2,)
     assert ways._without_loops((0, 3, 0, 1)) == (0, 1)
     assert ways._without_loops((0, 1)) == (0, 1)
@@ -314,7 +314,7 @@ def test_lanes_begin_elsewhere_for_another_pair() -> None:
     assert _lanes(20, 3) == list(range(3, 19))
     for wrong in ([(0, 1)], [(0, 1), (1, 2)], [(0, 1, 2, 3)]):
         with pytest.raises(ScheduleError, match=r"^boxes: expected each of 3 ranks in one box, once$"):
-            Ways(fabric(), collective(), wrong)
+            RelayPaths(fabric(), collective(), wrong)
 
 
 def test_routes_of_something_else_are_no_runs() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from treadle.inputs.problem import pose
+from treadle.inputs.problem import make_problem
 from treadle.schedulers import alltoall_candidates
 from treadle.schedulers.alltoall import alltoall_rate
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
@@ -26,7 +26,7 @@ from treadle.verification.schedules import verify
     ],
 )
 def test_translates_make_a_schedule(fabric: str, mesh: str | None, elements: int, least: float) -> None:
-    problem = pose(fabric, "alltoall", mesh=mesh, axes=None if mesh is None else "1")
+    problem = make_problem(fabric, "alltoall", mesh=mesh, axes=None if mesh is None else "1")
     topology, collective = problem.topology, problem.collective
     group = few_translated(topology, collective)
     assert group is not None
@@ -45,12 +45,12 @@ def test_translates_make_a_schedule(fabric: str, mesh: str | None, elements: int
 def test_fabrics_without_translations_have_none() -> None:
     """A mesh turns round its middle only; of a torus that has lost a link no symmetry is proposed."""
     for fabric, without in (("mesh(5, 5)", ()), ("torus:4,4", ["n0_0--n0_1"])):
-        problem = pose(fabric, "alltoall", without=list(without))
+        problem = make_problem(fabric, "alltoall", without=list(without))
         assert few_translated(problem.topology, problem.collective) is None
 
 
 def test_many_pairs_are_translated(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = pose("torus(9, 9)", "alltoall")
+    problem = make_problem("torus(9, 9)", "alltoall")
     monkeypatch.setattr(alltoall_candidates, "_TRANSLATED_PAIRS", 5000)
     found = alltoall_candidates.pipelined_flow(problem.topology, problem.collective, max_steps=20)
     assert isinstance(found.schedule, ExchangeSchedule)
@@ -66,7 +66,7 @@ def test_links_that_vanish_next_to_others_close_no_cycle() -> None:
     nodes = [builder.compute(name) for name in "abcd"]
     for place, bandwidth in enumerate((10**9, 1, 10**9, 1)):
         builder.duplex(nodes[place], nodes[(place + 1) % 4], bandwidth)
-    problem = pose(builder.build(), "alltoall")
+    problem = make_problem(builder.build(), "alltoall")
     topology, collective = problem.topology, problem.collective
     group = few_translated(topology, collective)
     schedule = translated_exchange(topology, collective, group, max_chunks=8)

@@ -25,7 +25,7 @@ from treadle.synthesis.trees.allreduce import (
     solve_allreduce,
 )
 from treadle.synthesis.trees.allreduce import undirected_packing as packing_module
-from treadle.synthesis.trees.allreduce.capacities import LinkShares, whole_shares
+from treadle.synthesis.trees.allreduce.capacities import LinkAllocation, integral_allocation
 from treadle.synthesis.trees.allreduce.pair_network import network_of
 from treadle.synthesis.trees.allreduce.separation import violated_cuts
 from treadle.synthesis.trees.allreduce.steiner_trees import SteinerTreeFinder
@@ -260,7 +260,7 @@ def test_shares_become_whole_numbers_without_a_common_divisor(finer: int) -> Non
     network = network_of(fabric, on_all_ranks(fabric, CollectiveKind.ALLREDUCE))
     rates = [Fraction(2, 4 * finer), Fraction(4, 4 * finer), Fraction(3, 4 * finer)]
     link = [Fraction(1 + pair % 2, 4 * finer) for pair in range(len(network.capacity))]
-    found = whole_shares(fabric, network, LinkShares(rates, link, link))
+    found = integral_allocation(fabric, network, LinkAllocation(rates, link, link))
     assert found.roots == [2, 4, 3]
     assert set(found.broadcast) == set(found.reduce) == {1, 2}
 

@@ -24,7 +24,7 @@ from treadle.synthesis.trees.allreduce import (
     allreduce_forests,
     solve_allreduce,
 )
-from treadle.synthesis.trees.allreduce.allreduce_forests import solve_free_roots
+from treadle.synthesis.trees.allreduce.allreduce_forests import solve_unrestricted_roots
 from treadle.synthesis.trees.allreduce.bound import analyse
 from treadle.synthesis.trees.allreduce.pair_network import network_of
 from treadle.synthesis.trees.allreduce.two_family_lp import solve_two_family_lp
@@ -75,7 +75,7 @@ def test_phases_halves_and_optimum(topology: Topology, phases: str, half: str, o
     rs_ag = synthesise(topology, allreduce(topology), budget=TreeBudget(exact=True))
     assert rs_ag.algbw == Fraction(phases) * GB
     network = network_of(topology, allreduce(topology))
-    free = solve_free_roots(network)
+    free = solve_unrestricted_roots(network)
     assert free is not None
     assert free.rate * network.unit == Fraction(half) * GB
     solution = solved(topology)

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from reference.asked_switches import asked_allreduce_rate
 from samples.allreduce_fabrics import allreduce
-from treadle.schedules.trees.allreduce_witness import LengthWitness
+from treadle.schedules.trees.allreduce_certificate import DualCertificate
 from treadle.synthesis.trees import pack_forest
 from treadle.synthesis.trees.allreduce import AllreduceSolution, Construction, solve_allreduce
-from treadle.synthesis.trees.allreduce.operating_trees import minimum_arborescence
+from treadle.synthesis.trees.allreduce.in_network_trees import minimum_arborescence
 from treadle.synthesis.trees.allreduce.pair_network import network_of
 from treadle.synthesis.trees.allreduce.rooted_packing import pack_rooted_trees
 from treadle.synthesis.trees.allreduce.tree_schedule import rooted_trees_to_schedule
@@ -124,7 +124,7 @@ def _join(builder: TopologyBuilder, one: str, other: str, there: int, back: int)
 def two_switches(draw: st.DrawFn, *, one_way: bool = False) -> Topology:
     """Up to four GPUs at one or both of two joined switches, of which each works in a way of its own.
 
-    With `one_way` links differ from those that lead back, and switches may have one capability alone.
+    With `unidirectional_cables` links differ from those that lead back, and switches may have one capability alone.
     """
     builder = TopologyBuilder("two switches")
     names = [builder.compute(f"gpu{i}") for i in range(draw(st.integers(2, 4)))]
@@ -238,7 +238,7 @@ def test_arborescences_are_networkx_s() -> None:
 @given(two_switches(), st.data())
 def test_any_lengths_bound_the_optimum(topology: Topology, data: st.DataObject) -> None:
     lengths = data.draw(st.lists(st.integers(0, 6), min_size=topology.n_links, max_size=topology.n_links))
-    witness = LengthWitness(tuple(Fraction(length) + Fraction(1, 9) for length in lengths))
+    witness = DualCertificate(tuple(Fraction(length) + Fraction(1, 9) for length in lengths))
     optimum = solved(topology).algbw
     assert witness.bound(topology, allreduce(topology)) >= optimum
     # and those of the packing prove it
@@ -248,4 +248,4 @@ def test_any_lengths_bound_the_optimum(topology: Topology, data: st.DataObject) 
     for pair, length in enumerate(packing.lengths):
         for link in network.links[pair]:
             per_link[link] = length
-    assert LengthWitness(tuple(per_link)).bound(topology, allreduce(topology)) == optimum
+    assert DualCertificate(tuple(per_link)).bound(topology, allreduce(topology)) == optimum

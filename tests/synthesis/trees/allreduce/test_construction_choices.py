@@ -14,7 +14,7 @@ from treadle.synthesis.trees import pack_forest
 from treadle.synthesis.trees.allreduce import allreduce_forests as module
 from treadle.synthesis.trees.allreduce import tree_schedule
 from treadle.synthesis.trees.allreduce.allreduce_forests import Construction, UnitLimits, solve_allreduce
-from treadle.synthesis.trees.allreduce.whole_trees import Goal
+from treadle.synthesis.trees.allreduce.integral_trees import Goal
 from treadle.topologies import parse
 
 C = Construction

@@ -13,7 +13,7 @@ from treadle.math.exact import (
     Vertex,
     optimality_gap,
     refined_basis,
-    zoom_of,
+    refinement_scale,
 )
 
 F = Fraction
@@ -77,8 +77,8 @@ def test_an_optimum_has_no_gap() -> None:
 )
 def test_powers_of_two_that_blow_up(worst: Fraction, before: int, bits: int) -> None:
     """To about 1, and never less than before."""
-    assert zoom_of(worst, before) == bits
-    assert [zoom_of(F(1, 2**bits), 0) for bits in (999, 1000, 5000)] == [999, 1000, 1000]
+    assert refinement_scale(worst, before) == bits
+    assert [refinement_scale(F(1, 2**bits), 0) for bits in (999, 1000, 5000)] == [999, 1000, 1000]
 
 
 def solve(rows: list[list[int]], rhs: list[int]) -> tuple[Fraction, Fraction]:

@@ -13,15 +13,15 @@ from scipy.optimize import linprog
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.trees.forest import Direction, Forest
-from treadle.synthesis.trees.allreduce.allreduce_forests import solve_free_roots
+from treadle.synthesis.trees.allreduce.allreduce_forests import solve_unrestricted_roots
 from treadle.synthesis.trees.allreduce.capacities import (
-    LinkShares,
-    WholeShares,
+    IntegralAllocation,
+    LinkAllocation,
     halves,
-    pack_shares,
-    whole_shares,
+    integral_allocation,
+    pack_allocation,
 )
-from treadle.synthesis.trees.allreduce.operating_trees import OperatingTreeFinder, minimum_arborescence
+from treadle.synthesis.trees.allreduce.in_network_trees import InNetworkTreeFinder, minimum_arborescence
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork, SwitchGroup, network_of
 from treadle.synthesis.trees.allreduce.separation import violated_cuts
 from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree, SteinerTreeFinder
@@ -142,9 +142,9 @@ def test_groups_on_a_side_of_a_cut() -> None:
     """A group is on the side of all its members, wherever it was put, unless it stands for a rank."""
     fabric = odd_fabric()
     whole = network(fabric)
-    assert whole.with_whole_groups([0, 2, 5]) == {0, 2, 5}
-    assert whole.with_whole_groups([0, 2, 4]) == {0, 2, 4, 8}
-    assert whole.with_whole_groups([0, 8]) == {0}
+    assert whole.with_full_groups([0, 2, 5]) == {0, 2, 5}
+    assert whole.with_full_groups([0, 2, 4]) == {0, 2, 4, 8}
+    assert whole.with_full_groups([0, 8]) == {0}
     renumbered = whole.with_groups([])
     assert (renumbered.groups, renumbered.n_vertices) == ((), 8)
     two = whole.with_groups([whole.groups[0], whole.groups[0]])
@@ -252,7 +252,7 @@ def test_cheapest_arborescences(n: int, seed: int) -> None:
 def test_trees_that_ask() -> None:
     """With the group an operation is shorter than three sends; without it, or for two, sends are."""
     whole = network(star(2, 2, 2, 2))
-    finder = OperatingTreeFinder(whole)
+    finder = InNetworkTreeFinder(whole)
     lengths = [3, 1, 3, 1, 3, 1, 3, 1]  # dear ways up, cheap ways down
     tree = finder.tree(lengths, [], whole.groups)
     assert tree is not None
@@ -276,7 +276,7 @@ def test_an_operation_for_one_rank_is_a_path() -> None:
     builder.duplex("r0", "r1", 2)
     whole = network(builder.build())
     lengths = [5, 2, 5, 2, 5, 2, 0, 0]
-    tree = OperatingTreeFinder(whole).tree(lengths, [], whole.groups, [0, 9, 9])
+    tree = InNetworkTreeFinder(whole).tree(lengths, [], whole.groups, [0, 9, 9])
     assert tree is not None
     assert (tree.root, tree.operations) == (1, ())
     assert sorted(tree.edges) == [(1, 2, (6,)), (1, 3, (0, 5))]
@@ -320,16 +320,16 @@ def test_halves_and_whole_shares() -> None:
     whole = network(fabric)
     half = halves(whole, [Fraction(1)] * 4)
     assert half.broadcast == half.reduce == tuple(Fraction(b, 2) for b in whole.capacity)
-    shares = whole_shares(fabric, whole, half)
+    shares = integral_allocation(fabric, whole, half)
     # pair 0 has 5/2 of 3 bytes/s, links hold 2 and 3: out-trees have 0 and 5/2, in-trees 2 and 1/2
     assert shares.roots == [2] * 4
     assert shares.n_trees == 8
     assert shares.broadcast[:9] == [0, 5, 4, 5, 5, 1, 1, 1, 0]
     assert shares.reduce == [4, 1, *shares.broadcast[2:]]
-    uneven = LinkShares(
+    uneven = LinkAllocation(
         [Fraction(2, 3), *[Fraction(0)] * 3], half.broadcast, [Fraction(0)] * whole.n_pairs, [Fraction(1, 7)]
     )
-    finer = whole_shares(fabric, whole, uneven)  # with operations, in proportion
+    finer = integral_allocation(fabric, whole, uneven)  # with operations, in proportion
     assert finer.roots == [28, 0, 0, 0]
     assert finer.broadcast[:3] == [42, 63, 84]
     assert set(finer.reduce) == {0}
@@ -343,7 +343,7 @@ def test_shares_are_packed_on_the_links_that_have_some() -> None:
     """Nodes are numbered anew without switches that have nothing; links get their own numbers back."""
     fabric = odd_fabric()
     seen: list[tuple[str, tuple[int, ...], list[int], list[int]]] = []
-    shares = WholeShares(
+    shares = IntegralAllocation(
         [1, 0, 0, 0], [0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 3, 5, 0, 0, 0, 0, 2], [0, 7, 0, 0, 6, *[0] * 12]
     )
 
@@ -365,7 +365,7 @@ def test_shares_are_packed_on_the_links_that_have_some() -> None:
             path_links=np.array([1, 0], dtype=np.int32),
         )
 
-    made = pack_shares(fabric, allreduce(fabric, (5, 0, 2, 4)), shares, pack)
+    made = pack_allocation(fabric, allreduce(fabric, (5, 0, 2, 4)), shares, pack)
     assert seen == [
         ("shares of odd", (4, 0, 1, 3), [4, 3, 5, 2], [1, 0, 0, 0]),
         ("shares of odd", (4, 0, 2, 3), [7, 6], [1, 0, 0, 0]),
@@ -374,12 +374,12 @@ def test_shares_are_packed_on_the_links_that_have_some() -> None:
     assert isinstance(made.reduce, Forest)
     assert made.broadcast.path_links.tolist() == [10, 9]
     assert made.reduce.path_links.tolist() == [4, 1]
-    shares = WholeShares([1, 0, 0, 0], [*[0] * 16, 2**50], [0] * 17)
+    shares = IntegralAllocation([1, 0, 0, 0], [*[0] * 16, 2**50], [0] * 17)
     with pytest.raises(InfeasibleError, match="no room"):  # so many are no error
-        pack_shares(fabric, allreduce(fabric), shares, no_room)
-    shares = WholeShares([1, 0, 0, 0], [2**50 + 1, *[0] * 16], [0] * 17)
+        pack_allocation(fabric, allreduce(fabric), shares, no_room)
+    shares = IntegralAllocation([1, 0, 0, 0], [2**50 + 1, *[0] * 16], [0] * 17)
     with pytest.raises(ScheduleError) as refused:
-        pack_shares(fabric, allreduce(fabric), shares, pack)
+        pack_allocation(fabric, allreduce(fabric), shares, pack)
     assert str(refused.value) == "allreduce: the exact schedule needs more than 2**50 trees on one link"
 
 
@@ -388,7 +388,7 @@ def test_free_roots_on_half_of_every_link(widths: tuple[int, ...], rate: Fractio
     """At a switch: x(S) is at most half of what leaves S; of all but rank v, half of what enters v."""
     fabric = star(*widths)
     whole = network(fabric)
-    found = solve_free_roots(whole)
+    found = solve_unrestricted_roots(whole)
     assert found is not None
     assert found.rate == sum(found.root_rates)
     half = [Fraction(b, 2) for b in (w // whole.unit for w in widths)]
@@ -400,7 +400,7 @@ def test_free_roots_on_half_of_every_link(widths: tuple[int, ...], rate: Fractio
     # x(all but v) <= h(v) for all v: summed, (n - 1) x <= sum of h, and x(v) <= h(v)
     best = linear(half)
     assert found.rate == best
-    only = solve_free_roots(whole, 1)
+    only = solve_unrestricted_roots(whole, 1)
     assert only is not None
     assert only.root_rates[1:] == (0,) * (n - 1)
     assert only.rate == min(half)
@@ -426,4 +426,4 @@ def test_halves_need_switches_that_are_balanced() -> None:
         builder.compute(name)
         builder.duplex(name, "s", 2)
     builder.link("a", "s", 2)
-    assert solve_free_roots(network(builder.build())) is None
+    assert solve_unrestricted_roots(network(builder.build())) is None

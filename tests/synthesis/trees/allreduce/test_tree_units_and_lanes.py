@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
-from treadle.schedules.trees.allreduce_witness import CutCombinationWitness
+from treadle.schedules.trees.allreduce_certificate import CutCombinationCertificate
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, TreeSpec, forest_from_trees
-from treadle.synthesis.trees.allreduce.operating_trees import OperatingTreeFinder
+from treadle.synthesis.trees.allreduce.in_network_trees import InNetworkTreeFinder
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork, network_of
 from treadle.synthesis.trees.allreduce.rooted_packing import RootedPacking, _RootedMaster
 from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree
@@ -20,9 +20,9 @@ from treadle.synthesis.trees.allreduce.switch_terminals import (
     _LaneAssignment,
     _new_names,
     _operation_lanes,
+    terminal_allocation,
     terminal_fabric,
     terminal_network,
-    terminal_shares,
 )
 from treadle.synthesis.trees.allreduce.tree_schedule import (
     rooted_trees_to_schedule,
@@ -195,7 +195,7 @@ def test_paths_between_ranks_pass_switches_alone(seed: int) -> None:
         builder.link(str(tail), str(head), 1)
     whole = network_of(builder.build(), Collective(CollectiveKind.ALLREDUCE, (0, 1, 2)))
     lengths = chance.integers(1, 9, whole.n_pairs)
-    finder = OperatingTreeFinder(whole)
+    finder = InNetworkTreeFinder(whole)
     distance, before = finder._distances(lengths, 10**6)
     found = list(zip(whole.tails, whole.heads, lengths.tolist(), strict=True))
     for one in range(8):
@@ -242,10 +242,10 @@ def test_what_trees_that_visit_groups_may_use() -> None:
         reduce=pairs[::-1],
         asked=({group.node: (F(1), F(2), F(3))}, {group.node: (F(1, 2), F(0), F(4))}),
         prices=(),
-        witness=CutCombinationWitness((), (), (), (), ()),
+        witness=CutCombinationCertificate((), (), (), (), ()),
         is_exact=True,
     )
-    shares = terminal_shares(fabric, visiting, found)
+    shares = terminal_allocation(fabric, visiting, found)
     assert shares.root_rates == [F(1, 3), 0, 5, 0]
     assert shares.broadcast == (*pairs, 1, 2, 3, F(9, 2), F(9, 2), F(9, 2))
     assert shares.reduce == (*pairs[::-1], F(9, 2), F(9, 2), F(9, 2), F(1, 2), 0, 4)

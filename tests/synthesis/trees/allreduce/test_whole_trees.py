@@ -22,10 +22,10 @@ from treadle.synthesis.trees.allreduce import (
     UnitLimits,
     solve_allreduce,
 )
+from treadle.synthesis.trees.allreduce.integral_program import IntegralTreeProgram
+from treadle.synthesis.trees.allreduce.integral_trees import Goal, find_integral_trees
 from treadle.synthesis.trees.allreduce.pair_network import network_of
 from treadle.synthesis.trees.allreduce.two_family_lp import solve_two_family_lp
-from treadle.synthesis.trees.allreduce.whole_program import WholeProgram
-from treadle.synthesis.trees.allreduce.whole_trees import Goal, find_whole_trees
 from treadle.topologies import Topology, parse
 from treadle.verification.schedules import verify
 
@@ -34,7 +34,7 @@ def whole_rate(topology: Topology, goal: Goal) -> Fraction | None:
     """Bytes/s of the whole trees that meet the goal."""
     network = network_of(topology, allreduce(topology))
     optimum = solve_two_family_lp(network).rate
-    found = find_whole_trees(
+    found = find_integral_trees(
         topology, network, replace(goal, least=goal.least / network.unit), optimum=optimum
     )
     return None if found is None else found.rate * network.unit
@@ -169,10 +169,10 @@ def test_a_goal_out_of_reach_is_not_met() -> None:
 def test_what_the_solver_does_not_find_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def nothing(self: WholeProgram, trees: int) -> None:
+    def nothing(self: IntegralTreeProgram, trees: int) -> None:
         asked.append((trees, *self._room))
 
-    monkeypatch.setattr(WholeProgram, "whole", nothing)
+    monkeypatch.setattr(IntegralTreeProgram, "whole", nothing)
     assert whole_rate(parse("ring:4"), Goal((3, 5))) is None
     assert len(asked) == len(set(asked))
     assert {trees for trees, *_ in asked} == {3, 5}

@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 from treadle import planning
-from treadle.inputs.problem import pose
+from treadle.inputs.problem import make_problem
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest import Forest
 from treadle.synthesis.trees.baselines.blink import best_root, blink, pack_from_root
@@ -30,7 +30,7 @@ def test_gathers_are_verified_and_no_slower_than_the_allreduce(fabric: str) -> N
 
 
 def test_every_shard_passes_the_root() -> None:
-    problem = pose("dgx1_v100()", "allgather")
+    problem = make_problem("dgx1_v100()", "allgather")
     root = best_root(problem.topology, problem.collective)
     forest = blink(problem.topology, problem.collective).broadcast
     assert forest is not None
@@ -61,7 +61,7 @@ def test_loads_on_a_path_by_hand() -> None:
         builder.compute(str(number))
     for number in range(3):
         builder.duplex(str(number), str(number + 1), 1)
-    problem = pose(builder.build(), "allgather")
+    problem = make_problem(builder.build(), "allgather")
     collective = problem.collective
     schedule = blink(problem.topology, collective)
     assert verify(problem.topology, collective, schedule).algbw == Fraction(4, 3)
@@ -73,7 +73,7 @@ def test_loads_on_a_path_by_hand() -> None:
 
 
 def test_weights_and_units_are_kept() -> None:
-    problem = pose("dgx1_v100()", "allgather", weights=(1, 0, 2, *[1] * 5))
+    problem = make_problem("dgx1_v100()", "allgather", weights=(1, 0, 2, *[1] * 5))
     schedule = blink(problem.topology, problem.collective)
     assert verify(problem.topology, problem.collective, schedule).is_ok
     assert schedule.broadcast is not None
@@ -88,6 +88,6 @@ def test_weights_and_units_are_kept() -> None:
 
 def test_forwarders_pass_on() -> None:
     fabric = parse("torus(3, 3)")
-    problem = pose(fabric, "allgather", ranks=[0, 1, 2, 3, 4, 5], forward=True)
+    problem = make_problem(fabric, "allgather", ranks=[0, 1, 2, 3, 4, 5], forward=True)
     schedule = blink(problem.topology, problem.collective)
     assert verify(problem.topology, problem.collective, schedule).is_ok

@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 
 from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.synthesis.trees.few.bounded_height_lp import (
+    BoundedHeightLp,
+    BoundedHeightTree,
+    BoundedHeightTrees,
+    bounded_height_trees,
+)
 from treadle.synthesis.trees.few.chosen_trees import _Choice, choose_trees
 from treadle.synthesis.trees.few.hop_prices import Floats
-from treadle.synthesis.trees.few.low_program import LowProgram, LowTree, LowTrees, low_trees
 from treadle.synthesis.trees.instance import Instance, instance_of
 from treadle.topologies.topology import TopologyBuilder
 
@@ -28,14 +33,14 @@ def odd_mesh(weights: tuple[int, ...]) -> Instance:
     return instance_of(builder.build(), collective)
 
 
-def parallel_links(*bandwidths: int) -> LowTrees:
+def parallel_links(*bandwidths: int) -> BoundedHeightTrees:
     """A rank sends to another over links side by side: each is a tree, with a share as its bandwidth."""
     builder = TopologyBuilder("pair")
     builder.compute("a")
     builder.compute("b")
     for bandwidth in bandwidths:
         builder.link("a", "b", bandwidth)
-    program = LowProgram(
+    program = BoundedHeightLp(
         instance_of(builder.build(), Collective(CollectiveKind.ALLGATHER, (0, 1), weights=(1, 0))), 1
     )
     for link in range(len(bandwidths)):
@@ -43,10 +48,10 @@ def parallel_links(*bandwidths: int) -> LowTrees:
         prices[link] = 1.0
         assert program.add_tree(0, np.array([-1, 0]), prices)
     values, duals, _ = program.solve()
-    return LowTrees(program, values[1:], float(values[0]), duals)
+    return BoundedHeightTrees(program, values[1:], float(values[0]), duals)
 
 
-def counts_of(chosen: list[tuple[LowTree, int]]) -> dict[int, int]:
+def counts_of(chosen: list[tuple[BoundedHeightTree, int]]) -> dict[int, int]:
     """Units of each link of a pair."""
     return {int(tree.links[0]): times for tree, times in chosen}
 
@@ -77,7 +82,7 @@ def test_shares_are_rounded_by_largest_remainders() -> None:
     assert _Choice(parallel_links(2, 7, 4), 5).chosen.tolist() == [0, 1, 1, 1, 2]
 
 
-def relative(problem: Instance, trees: list[LowTree]) -> Floats:
+def relative(problem: Instance, trees: list[BoundedHeightTree]) -> Floats:
     loads = np.zeros(len(problem.bandwidths))
     for tree in trees:
         loads[tree.links] += tree.counts
@@ -89,7 +94,7 @@ def relative(problem: Instance, trees: list[LowTree]) -> Floats:
 )
 def test_no_other_tree_in_place_of_one_is_better(weights: tuple[int, ...], trees: int, height: int) -> None:
     problem = odd_mesh(weights)
-    found = low_trees(problem, height, rounds=20)
+    found = bounded_height_trees(problem, height, rounds=20)
     chosen = choose_trees(found, trees)
     assert [sum(times for tree, times in chosen if tree.root == rank) for rank in range(4)] == [
         trees * weight for weight in weights
@@ -109,7 +114,7 @@ def test_no_other_tree_in_place_of_one_is_better(weights: tuple[int, ...], trees
 def test_the_best_of_all_choices_of_two_roots() -> None:
     """Every pair of trees of the two roots, one by one."""
     problem = odd_mesh((1, 0, 0, 1))
-    found = low_trees(problem, 2, rounds=20)
+    found = bounded_height_trees(problem, 2, rounds=20)
     (one, _), (other, _) = choose_trees(found, 1)
     least = min(
         float(relative(problem, [first, second]).max())

@@ -12,12 +12,12 @@ from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning import run, solve
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.plan_files.archive import dump_plan, parse_plan
-from treadle.synthesis.trees.few import few_trees as scheduler_module
+from treadle.synthesis.trees.few import fixed_k as scheduler_module
+from treadle.synthesis.trees.few.bounded_height_lp import BoundedHeightLp, bounded_height_trees
 from treadle.synthesis.trees.few.chosen_trees import choose_trees
-from treadle.synthesis.trees.few.few_trees import few_trees
+from treadle.synthesis.trees.few.fixed_k import fixed_k_trees
 from treadle.synthesis.trees.few.hop_prices import HopPrices
-from treadle.synthesis.trees.few.low_pricing import grown_trees, rehung, shortest_trees
-from treadle.synthesis.trees.few.low_program import LowProgram, low_trees
+from treadle.synthesis.trees.few.low_pricing import extended_trees, rehung, shortest_trees
 from treadle.synthesis.trees.instance import instance_of
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
@@ -82,7 +82,7 @@ def test_pricing_is_near_the_cheapest() -> None:
         cost = chance.integers(1, 20, (5, 5)).astype(float)
         np.fill_diagonal(cost, np.inf)
         roots, height = np.arange(5), int(chance.integers(1, 4))
-        grown, spans = grown_trees(cost, roots, height)
+        grown, spans = extended_trees(cost, roots, height)
         assert spans.all()
         parent, total = rehung(cost, np.concatenate([grown, shortest_trees(cost, roots)]), height)
         for root in range(5):
@@ -113,7 +113,7 @@ def test_mi250_by_height() -> None:
     fabric = parse("mi250(2)")
     problem = instance_of(fabric, on_all_ranks(fabric, K.ALLGATHER))
     for height, least in ((1, 18.28), (2, 42.7)):
-        found = low_trees(problem, height, rounds=30)
+        found = bounded_height_trees(problem, height, rounds=30)
         rate = 32 / found.time * float(problem.bandwidths.max()) / 1e9
         assert rate >= least
         for trees in (1, 2):
@@ -128,14 +128,14 @@ def test_many_ranks_in_boxes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler_module, "MOST_RANKS", 5)
     for fabric in (in_boxes(3, 3), linked_boxes(2, 4), parse("dgx_h100(2, gpus_per_box=4)")):
         for kind in KINDS:
-            schedule = few_trees(fabric, on_all_ranks(fabric, kind), trees=2, height=4)
+            schedule = fixed_k_trees(fabric, on_all_ranks(fabric, kind), trees=2, height=4)
             report = verify(fabric, on_all_ranks(fabric, kind), schedule)
             assert report.violations == ()
             assert report.height_max is not None
             assert report.height_max <= 4
     ring = parse("ring(6)")
     with pytest.raises(ScheduleError, match="up to 5 ranks, or so many in a box; found 6 in 1"):
-        few_trees(ring, on_all_ranks(ring, K.ALLGATHER), height=3)
+        fixed_k_trees(ring, on_all_ranks(ring, K.ALLGATHER), height=3)
 
 
 def test_what_is_refused() -> None:
@@ -145,11 +145,11 @@ def test_what_is_refused() -> None:
     with pytest.raises(ScheduleError, match="few-trees: height 0, expected at least 1"):
         solve(ring, "allgather", algorithm="few-trees", height=0)
     with pytest.raises(ScheduleError, match="few-trees: trees 0, expected at least 1"):
-        few_trees(ring, on_all_ranks(ring, K.ALLGATHER), trees=0)
+        fixed_k_trees(ring, on_all_ranks(ring, K.ALLGATHER), trees=0)
     too_many = r"few-trees: 18000 unit trees within a height, at most 16384 are chosen; use fewer --trees"
     with pytest.raises(ScheduleError, match=too_many):
-        few_trees(ring, on_all_ranks(ring, K.ALLGATHER), trees=3000, height=3)
-    program = LowProgram(instance_of(ring, on_all_ranks(ring, K.ALLGATHER)), 3)
+        fixed_k_trees(ring, on_all_ranks(ring, K.ALLGATHER), trees=3000, height=3)
+    program = BoundedHeightLp(instance_of(ring, on_all_ranks(ring, K.ALLGATHER)), 3)
     assert program.add_at(np.ones(12))[0] > 0
     assert program.add_at(np.ones(12))[0] == 0  # known already
 
@@ -181,7 +181,7 @@ def test_moves_keep_trees_and_heights(seed: int) -> None:
     np.fill_diagonal(cost, np.inf)
     cost[0, 1:] = np.minimum(cost[0, 1:], 9)
     roots = np.array([0])
-    start, spans = grown_trees(cost, roots, height)
+    start, spans = extended_trees(cost, roots, height)
     assert spans.all()
     before = cost[start[0, 1:], np.arange(1, n)].sum()
     (parent,), (total,) = rehung(cost, start, height)

@@ -10,9 +10,9 @@ import pytest
 
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.trees.few import height_bound
+from treadle.synthesis.trees.few.bounded_height_lp import BoundedHeightLp, bounded_height_trees
 from treadle.synthesis.trees.few.height_bound import bounded, least_tree
 from treadle.synthesis.trees.few.hop_prices import Floats
-from treadle.synthesis.trees.few.low_program import LowProgram, low_trees
 from treadle.synthesis.trees.instance import Instance, instance_of
 from treadle.topologies.topology import TopologyBuilder
 
@@ -80,7 +80,7 @@ def test_a_ring_has_one_tree_of_each_root(weights: tuple[int, ...]) -> None:
         for bandwidth, head in ((6, 1), (10, 2), (15, 0))
         if sum(weights) > weights[head]
     )
-    found = low_trees(one_way_ring(weights=weights), 2, rounds=5)
+    found = bounded_height_trees(one_way_ring(weights=weights), 2, rounds=5)
     assert len(found.trees) == sum(weight > 0 for weight in weights)
     assert found.shares.tolist() == pytest.approx([weight for weight in weights if weight])
     assert 15 / found.time == pytest.approx(float(rate))
@@ -94,7 +94,7 @@ def test_a_ring_has_one_tree_of_each_root(weights: tuple[int, ...]) -> None:
 
 def test_bounds_are_for_few_ranks_and_low_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three ranks and height 2 are 18 places."""
-    found = low_trees(one_way_ring(weights=(1, 1, 1)), 2, rounds=1)
+    found = bounded_height_trees(one_way_ring(weights=(1, 1, 1)), 2, rounds=1)
     monkeypatch.setattr(height_bound, "MOST_PLACES", 17)
     assert bounded(found) is None
     monkeypatch.setattr(height_bound, "MOST_PLACES", 18)
@@ -111,9 +111,9 @@ def test_missing_trees_are_added() -> None:
     problem = instance_of(
         builder.build(), Collective(CollectiveKind.ALLGATHER, (0, 1, 2, 3), weights=(1, 0, 0, 0))
     )
-    found = low_trees(problem, 1, rounds=2)
+    found = bounded_height_trees(problem, 1, rounds=2)
     assert 9 / found.time == pytest.approx(2)
-    program = LowProgram(problem, 2)
+    program = BoundedHeightLp(problem, 2)
     assert program.add_tree(0, np.array([-1, 0, 0, 0]), np.ones(6))
     assert not program.add_tree(0, np.array([-1, 0, 0, 0]), np.ones(6))
     values, duals, _ = program.solve()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from treadle.synthesis.trees.few.hop_prices import Floats
-from treadle.synthesis.trees.few.low_pricing import grown_trees, hop_layers, rehung, shortest_trees
+from treadle.synthesis.trees.few.low_pricing import extended_trees, hop_layers, rehung, shortest_trees
 
 FAR = np.inf
 LINE = np.array([[FAR, 1, FAR, FAR], [FAR, FAR, 2, FAR], [FAR, FAR, FAR, 4], [FAR, FAR, FAR, FAR]])
@@ -86,7 +86,7 @@ def test_grown_trees_hop_by_hop(height: int) -> None:
         if seed % 2:
             cost[3, :] = np.minimum(cost[3, :], 40)  # this one reaches all at once
             cost[3, 3] = FAR
-        parents, spans = grown_trees(cost, roots, height)
+        parents, spans = extended_trees(cost, roots, height)
         for root, parent, spanning in zip(roots.tolist(), parents.tolist(), spans.tolist(), strict=True):
             assert (parent, spanning) == grown(cost, root, height)
             seen.add(spanning)
@@ -96,13 +96,13 @@ def test_grown_trees_hop_by_hop(height: int) -> None:
 def test_of_equally_cheap_hops_the_one_known_first_is_taken() -> None:
     cost = np.full((3, 3), 2.0)
     np.fill_diagonal(cost, FAR)
-    assert grown_trees(cost, np.array([1, 0]), 2)[0].tolist() == [[1, -1, 1], [-1, 0, 0]]
+    assert extended_trees(cost, np.array([1, 0]), 2)[0].tolist() == [[1, -1, 1], [-1, 0, 0]]
     assert shortest_trees(cost, np.array([2]))[0].tolist() == [2, 2, -1]
 
 
 def test_growth_stops_at_the_height() -> None:
-    assert [a.tolist() for a in grown_trees(LINE, np.array([0]), 3)] == [[[-1, 0, 1, 2]], [True]]
-    assert [a.tolist() for a in grown_trees(LINE, np.array([0]), 2)] == [[[-1, 0, 1, -1]], [False]]
+    assert [a.tolist() for a in extended_trees(LINE, np.array([0]), 3)] == [[[-1, 0, 1, 2]], [True]]
+    assert [a.tolist() for a in extended_trees(LINE, np.array([0]), 2)] == [[[-1, 0, 1, -1]], [False]]
 
 
 def neighbours(parent: list[int], n: int) -> list[list[int]]:

@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 from treadle.context import Context, under
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.synthesis.trees.few.low_program import LowProgram, low_trees
+from treadle.synthesis.trees.few.bounded_height_lp import BoundedHeightLp, bounded_height_trees
 from treadle.synthesis.trees.instance import Instance, instance_of
 from treadle.topologies.topology import Topology, TopologyBuilder
 
@@ -71,7 +71,7 @@ def is_low(parent: list[int], height: int) -> bool:
 @pytest.mark.parametrize(("weights", "height"), [((1, 1, 1, 1), 1), ((3, 1, 0, 2), 2), ((0, 0, 5, 1), 3)])
 def test_the_optimum_of_all_trees(weights: tuple[int, ...], height: int) -> None:
     problem = problem_of(mesh_of_four(), weights)
-    found = low_trees(problem, height)
+    found = bounded_height_trees(problem, height)
     assert 13 / found.time == pytest.approx(best_rate(problem, height), rel=2e-3)
     loads, sums = np.zeros(12), np.zeros(4)
     assert len(found.shares) == len(found.trees) == len({str(tree) for tree in found.trees})
@@ -96,7 +96,7 @@ def test_paths_of_a_tree_through_a_switch() -> None:
     for pair, bandwidth in (("as", 4), ("bs", 2), ("cs", 8), ("sb", 4), ("sa", 4), ("sc", 4)):
         builder.link(pair[0], pair[1], bandwidth)
     problem = problem_of(builder.build(), (0, 1, 1))
-    program = LowProgram(problem, 2)
+    program = BoundedHeightLp(problem, 2)
     assert program.roots.tolist() == [1, 2]
     assert program.bandwidths.tolist() == [0.5, 0.25, 1, 0.5, 0.5, 0.5]
     assert program.add_tree(2, np.array([2, 2, -1]), np.ones(6))
@@ -119,7 +119,7 @@ def test_prices_choose_the_paths() -> None:
     builder.compute("b")
     for pair in ("ab", "ab", "ba"):
         builder.link(pair[0], pair[1], 3)
-    program = LowProgram(problem_of(builder.build(), (1, 0)), 1)
+    program = BoundedHeightLp(problem_of(builder.build(), (1, 0)), 1)
     parent = np.array([-1, 0])
     assert program.add_tree(0, parent, np.array([2.0, 1.0, 1.0]))
     assert program.add_tree(0, parent, np.array([1.0, 2.0, 1.0]))
@@ -132,7 +132,7 @@ def test_only_cheaper_trees_are_added() -> None:
     problem = problem_of(mesh_of_four(), (1, 0, 0, 1))
     prices = np.ones(12)
     for worths, added in (((3.0, 3.0), 0), ((3.1, 3.0), 1), ((3.0, 3.1), 1), ((3.1, 3.1), 2)):
-        program = LowProgram(problem, 1)  # three hops are the one tree of either root
+        program = BoundedHeightLp(problem, 1)  # three hops are the one tree of either root
         number, cheapest = program.add_at(prices, worths=np.array(worths))
         assert number == added == len(program.trees)
         assert cheapest.tolist() == [[-1, 0, 0, 0], [3, 3, 3, -1]]
@@ -144,7 +144,7 @@ def test_the_cheapest_of_the_starts_is_told() -> None:
     prices = np.full(12, 50.0)
     prices[[0, 4, 11]] = 1.0  # a -> b, b -> c, d -> c, in order of pairs ab ac ad ba bc bd ca cb cd da db dc
     prices[5] = 2.0  # b -> d
-    program = LowProgram(problem, 3)
+    program = BoundedHeightLp(problem, 3)
     _, cheapest = program.add_at(prices, starts=np.array([[-1, 0, 3, 1]]))
     assert cheapest.tolist() == [[-1, 0, 1, 1]]
     assert len(program.trees) >= 1
@@ -165,7 +165,7 @@ def test_ranks_that_are_too_far(pairs: tuple[str, ...], height: int, words: str)
         builder.link(pair[0], pair[1], 3)
     problem = problem_of(builder.build(), (1, 0, 0))
     with pytest.raises(InfeasibleError) as refused:
-        LowProgram(problem, height)
+        BoundedHeightLp(problem, height)
     assert str(refused.value) == words
 
 
@@ -175,7 +175,7 @@ def test_a_rank_at_the_height_will_do() -> None:
         builder.compute(name)
     for pair in ("ab", "bc"):
         builder.link(pair[0], pair[1], 3)
-    found = low_trees(problem_of(builder.build(), (1, 0, 0)), 2)
+    found = bounded_height_trees(problem_of(builder.build(), (1, 0, 0)), 2)
     assert [tree.parent.tolist() for tree in found.trees] == [[-1, 0, 1]]
     assert (found.time, found.shares.tolist()) == (1, [1])
 
@@ -184,5 +184,5 @@ def test_rounds_are_told() -> None:
     told: list[tuple[str, int, int | None]] = []
     watch = Context(lambda stage, done, total: told.append((stage, done, total)))
     with under(watch):
-        low_trees(problem_of(mesh_of_four(), (1, 1, 1, 1)), 2, rounds=2)
+        bounded_height_trees(problem_of(mesh_of_four(), (1, 1, 1, 1)), 2, rounds=2)
     assert [one for one in told if one[0] == "low trees"] == [("low trees", 0, 2), ("low trees", 1, 2)]

@@ -9,8 +9,8 @@ from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.trees.forest import TreeSpec
 from treadle.schedules.trees.forest_cost import algbw, height_max
-from treadle.synthesis.trees.few import few_trees as module
-from treadle.synthesis.trees.few.few_trees import few_trees, within_height
+from treadle.synthesis.trees.few import fixed_k as module
+from treadle.synthesis.trees.few.fixed_k import fixed_k_trees, within_height
 from treadle.synthesis.trees.few.trees_across import trees_across
 from treadle.topologies.topology import Topology, TopologyBuilder
 
@@ -101,10 +101,10 @@ def test_too_many_ranks_for_one_program(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(module, "MOST_RANKS", most)
         fabric = in_boxes(3, 3)
         if fine:
-            assert height_max(few_trees(fabric, gather(fabric), height=2)) <= 2
+            assert height_max(fixed_k_trees(fabric, gather(fabric), height=2)) <= 2
             continue
         with pytest.raises(ScheduleError) as refused:
-            few_trees(fabric, gather(fabric), height=2)
+            fixed_k_trees(fabric, gather(fabric), height=2)
         assert str(refused.value) == (
             "few-trees: trees of a height are for up to 2 ranks, or so many in a box; found 6 in 2; "
             "leave out --height"
@@ -119,14 +119,14 @@ def test_the_better_of_two_forests_is_taken() -> None:
     for rank in range(4):
         builder.duplex(f"r{rank}", f"r{(rank + 1) % 4}", 6)
     fabric = builder.build()
-    plain = few_trees(fabric, gather(fabric), trees=2)
+    plain = fixed_k_trees(fabric, gather(fabric), trees=2)
     assert plain.root_multiplicity.tolist() == [2, 2, 2, 2]
     assert algbw(fabric, plain) == 16  # into each rank 12 bytes/s for three of four shards
     for height in (2, 3):
-        low = few_trees(fabric, gather(fabric), trees=2, height=height)
+        low = fixed_k_trees(fabric, gather(fabric), trees=2, height=height)
         assert height_max(low) <= height
         assert algbw(fabric, low) == 16
-    single = few_trees(fabric, gather(fabric))
+    single = fixed_k_trees(fabric, gather(fabric))
     assert single.root_multiplicity.tolist() == [1, 1, 1, 1]
 
 
@@ -142,18 +142,18 @@ def test_switches_that_are_not_balanced_have_low_trees() -> None:
     forest = within_height(fabric, gather(fabric), 1, 2)
     assert forest.root_multiplicity.tolist() == [1, 1, 1]
     with pytest.raises(InfeasibleError):
-        few_trees(fabric, gather(fabric))
+        fixed_k_trees(fabric, gather(fabric))
 
 
 def test_kinds_and_numbers_that_are_refused() -> None:
     fabric = on_a_switch(3)
     with pytest.raises(ScheduleError) as refused:
-        few_trees(fabric, on_all_ranks(fabric, K.BROADCAST, root=0))
+        fixed_k_trees(fabric, on_all_ranks(fabric, K.BROADCAST, root=0))
     assert str(refused.value) == (
         "few-trees: broadcast is not supported; it knows allgather, reduce-scatter, allreduce"
     )
     for trees, height, words in ((0, None, "trees 0"), (1, 0, "height 0"), (None, -1, "height -1")):
         with pytest.raises(ScheduleError) as wrong:
-            few_trees(fabric, gather(fabric), trees=trees, height=height)
+            fixed_k_trees(fabric, gather(fabric), trees=trees, height=height)
         assert str(wrong.value) == f"few-trees: {words}, expected at least 1"
-    assert height_max(few_trees(fabric, gather(fabric), trees=1, height=1)) == 1
+    assert height_max(fixed_k_trees(fabric, gather(fabric), trees=1, height=1)) == 1

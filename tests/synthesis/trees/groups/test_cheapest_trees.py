@@ -11,7 +11,7 @@ from samples.groups.regular_fabrics import grouped_fabric
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.jobs.arborescence import least_arborescence
-from treadle.synthesis.trees.groups.cheapest_trees import PricedTree, TreePricer
+from treadle.synthesis.trees.groups.cheapest_trees import PricedTree, TreePricing
 from treadle.synthesis.trees.groups.group_colours import refined
 from treadle.synthesis.trees.groups.representative import Representative, representatives
 from treadle.synthesis.trees.groups.union import union_of
@@ -72,7 +72,7 @@ def test_trees_are_trees_and_as_short_as_can_be(seed: int) -> None:
         is_centre = collective.root is not None
         roots = np.array([collective.root if is_centre else root for root in range(1 if is_centre else n)])
         for turned in {collective.kind.reduces, not collective.kind.broadcasts}:
-            pricer = TreePricer(group, turned=turned, roots=roots, is_centre=is_centre, joins_twins=False)
+            pricer = TreePricing(group, turned=turned, roots=roots, is_centre=is_centre, joins_twins=False)
             cost = distances(group, lengths, turned=turned)
             trees = list(pricer.cheapest(lengths))
             assert [tree.root for tree in trees] == roots.tolist()
@@ -104,7 +104,7 @@ def test_twins_are_leaves_where_that_is_nearest(fabric: str, forward: bool) -> N
         for turned in (False, True):
             apart, joined = (
                 list(
-                    TreePricer(
+                    TreePricing(
                         group, turned=turned, roots=roots, is_centre=False, joins_twins=joins
                     ).cheapest(lengths)
                 )
@@ -120,7 +120,7 @@ def test_members_that_are_cut_off_are_told() -> None:
     topology = parse("ring(6)")
     collective = Collective(CollectiveKind.ALLGATHER, tuple(range(6)))
     (group,) = groups_of(topology, collective)
-    pricer = TreePricer(group, turned=False, roots=np.array([0]), is_centre=False, joins_twins=False)
+    pricer = TreePricing(group, turned=False, roots=np.array([0]), is_centre=False, joins_twins=False)
     assert next(pricer.cheapest(np.ones(len(group.links)))).length == 5
     kept = np.flatnonzero((group.heads != 3) & (group.tails != 3))
     lame = Representative(
@@ -132,6 +132,6 @@ def test_members_that_are_cut_off_are_told() -> None:
             },
         }
     )
-    pricer = TreePricer(lame, turned=False, roots=np.array([0]), is_centre=False, joins_twins=False)
+    pricer = TreePricing(lame, turned=False, roots=np.array([0]), is_centre=False, joins_twins=False)
     with pytest.raises(InfeasibleError, match="cannot be reached"):
         next(pricer.cheapest(np.ones(len(kept))))

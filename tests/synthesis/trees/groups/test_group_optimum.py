@@ -58,7 +58,7 @@ def check_shares(optimum: GroupOptimum) -> None:
         nodes = collective.member(group).ranks
         absent = set() if collective.ranks_forward else set(collective.ranks) - set(nodes)
         for turned in optimum.families:
-            shares = optimum.shares(group, reducing=turned)
+            shares = optimum.allocation(group, reducing=turned)
             assert len(set(shares.links.tolist())) == len(shares.links)
             excess = [0] * topology.n_nodes
             for link, bandwidth in zip(shares.links.tolist(), shares.bandwidths, strict=True):
@@ -210,7 +210,7 @@ def test_boxes_of_thousands_are_copies_of_one(axes: str, value: Fraction) -> Non
     found = group_optimum(topology, collective)
     assert found.lower == found.upper == value * GB
     assert (found.n_representatives, found.n_classes) == (1, 4 if axes == "b" else 2)
-    last = found.shares((collective.n_groups or 0) - 1)
+    last = found.allocation((collective.n_groups or 0) - 1)
     ends = {
         topology.node_names[v] for link in last.links for v in (topology.tails[link], topology.heads[link])
     }
@@ -256,7 +256,7 @@ def test_a_deadline_leaves_a_bracket(
     topology, collective = posed("torus(5,5)", (5, 5), "a", forward=True, without=("n0_0--n1_0",))
     collective = replace(collective, kind=kind, root=3 if kind.is_rooted else None)
     exact = group_optimum(topology, collective)
-    grow, done = TreeProgram.grow, []
+    grow, done = TreeProgram.add_columns, []
 
     def late(program: TreeProgram, duals: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> int:
         if len(done) == rounds:
@@ -276,11 +276,11 @@ def test_a_deadline_leaves_a_bracket(
 def test_representatives_stand_for_groups_of_equal_shares() -> None:
     found = group_optimum(*posed(LEAVES, (4, 8), "a"))
     assert {found.representative(group) for group in range(8)} == {0}
-    bandwidths = {tuple(sorted(found.shares(group).bandwidths.tolist())) for group in range(8)}
+    bandwidths = {tuple(sorted(found.allocation(group).bandwidths.tolist())) for group in range(8)}
     assert len(bandwidths) == 1
-    own = [set(found.shares(group).links.tolist()) for group in range(8)]
+    own = [set(found.allocation(group).links.tolist()) for group in range(8)]
     assert all(own[0] != other for other in own[1:])
-    assert np.all(found.shares(0).bandwidths > 0)
+    assert np.all(found.allocation(0).bandwidths > 0)
 
 
 def test_the_public_bound_is_that_of_all_groups_at_once() -> None:

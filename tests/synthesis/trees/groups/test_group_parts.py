@@ -17,13 +17,13 @@ from treadle.synthesis.trees.groups import union as module
 from treadle.synthesis.trees.groups.capacity import capacity_rows
 from treadle.synthesis.trees.groups.every_group import every_group
 from treadle.synthesis.trees.groups.group_colours import classes, member_weights, refined
-from treadle.synthesis.trees.groups.group_optimum import GroupShares, GroupTree
+from treadle.synthesis.trees.groups.group_optimum import GroupAllocation, GroupTree
 from treadle.synthesis.trees.groups.known_trees import forests_of_trees
+from treadle.synthesis.trees.groups.rational_allocation import RationalAllocation, fits, over_one_denominator
 from treadle.synthesis.trees.groups.representative import representatives
-from treadle.synthesis.trees.groups.shares import RationalShares, fits, over_one_denominator
 from treadle.synthesis.trees.groups.symmetries import orbit_colours, symmetries
 from treadle.synthesis.trees.groups.union import GroupUnion, union_of
-from treadle.synthesis.trees.groups.unit_problems import count_units, unit_shares
+from treadle.synthesis.trees.groups.unit_problems import count_units, unit_allocation
 from treadle.synthesis.trees.instance import UNIT_LIMIT
 from treadle.synthesis.trees.tree_parts import single_path_trees
 from treadle.topologies.topology import Topology, TopologyBuilder
@@ -289,11 +289,13 @@ def test_shares_that_fit(held: list[int], roots: list[int], fine: bool, digits: 
     order = [int(np.flatnonzero(union.links == link)[0]) for link in range(4)]
     number = np.empty(4, dtype=np.int64)
     number[order] = np.arange(4)
-    found = RationalShares(Fraction(1), 2 * digits, ((tuple(v * digits for v in held),),), (tuple(roots),))
+    found = RationalAllocation(
+        Fraction(1), 2 * digits, ((tuple(v * digits for v in held),),), (tuple(roots),)
+    )
     assert fits(union, number, found) is fine
     if fine:
         more = (held[0] * digits + 1, held[1] * digits + 1, *(v * digits for v in held[2:]))
-        finer = RationalShares(Fraction(1), 2 * digits, ((more,),), (tuple(roots),))
+        finer = RationalAllocation(Fraction(1), 2 * digits, ((more,),), (tuple(roots),))
         assert fits(union, number, finer) is (held[0] < 10)
 
 
@@ -302,7 +304,7 @@ def test_families_share_what_links_hold() -> None:
     union = union_of(shared_fabric(5, 5, 5, 5), Collective(K.ALLREDUCE, (0, 2)))
     number = np.zeros(4, dtype=np.int64)
     for second, fine in ((2, True), (3, False)):
-        found = RationalShares(Fraction(1), 1, (((3,),), ((second,),)), ((1, 1),))
+        found = RationalAllocation(Fraction(1), 1, (((3,),), ((second,),)), ((1, 1),))
         assert fits(union, number, found) is fine
 
 
@@ -373,8 +375,8 @@ def test_trees_of_too_many_units_are_rounded() -> None:
     assert units == [round(first / 3), first - round(first / 3), total - first]
 
 
-def shares_of(roots: Sequence[int], bandwidths: Sequence[int]) -> GroupShares:
-    return GroupShares(np.arange(len(bandwidths)), np.array(bandwidths, dtype=object), tuple(roots), 7)
+def shares_of(roots: Sequence[int], bandwidths: Sequence[int]) -> GroupAllocation:
+    return GroupAllocation(np.arange(len(bandwidths)), np.array(bandwidths, dtype=object), tuple(roots), 7)
 
 
 def test_units_of_shares() -> None:
@@ -382,14 +384,14 @@ def test_units_of_shares() -> None:
     assert count_units([shares_of([6, 9], [12, 15]), shares_of([6, 9], [4, 3])]) == 15
     most = 2**50
     few = shares_of([1], [most] * (UNIT_LIMIT // most - 1) + [most - 2])
-    assert unit_shares("g", [few]).roots.tolist() == [1]
+    assert unit_allocation("g", [few]).roots.tolist() == [1]
     for beyond in (
         shares_of([1], [most] * (UNIT_LIMIT // most - 1) + [most - 1]),
         shares_of([2, 1], [*few.bandwidths.tolist(), 1]),
         shares_of([1], [most + 1]),
     ):
         with pytest.raises(InfeasibleError) as refused:
-            unit_shares("g", [few, beyond] if beyond.roots == (1,) else [beyond])
+            unit_allocation("g", [few, beyond] if beyond.roots == (1,) else [beyond])
         trees = sum(beyond.roots)
         assert str(refused.value) == (
             f"g: its exact optimum takes {trees} unit trees, too many to count; round the bandwidths of the "

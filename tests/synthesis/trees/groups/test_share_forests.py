@@ -17,9 +17,9 @@ from treadle.context import Context, TimeLimitError, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.trees.group_schedule import GroupSchedule
-from treadle.synthesis.trees.groups import share_forests as module
-from treadle.synthesis.trees.groups.group_optimum import GroupShares
-from treadle.synthesis.trees.groups.share_forests import group_forests, two_phases
+from treadle.synthesis.trees.groups import allocation_forests as module
+from treadle.synthesis.trees.groups.allocation_forests import group_forests, two_phases
+from treadle.synthesis.trees.groups.group_optimum import GroupAllocation
 from treadle.topologies import Topology, parse
 from treadle.verification.schedules import verify
 
@@ -127,7 +127,7 @@ class Uniform:
         parts = (self.collective.n_groups or 0) * len(self.families)
         return {link: Fraction(width, parts) for link, width in enumerate(self.topology.bandwidths.tolist())}
 
-    def shares(self, group: int, *, reducing: bool | None = None) -> GroupShares:
+    def shares(self, group: int, *, reducing: bool | None = None) -> GroupAllocation:
         """Of any group."""
         size = self.collective.group_size
         return over_one_denominator([self.rate / size] * size, [self.rates()])[0]
@@ -199,7 +199,7 @@ def test_units_that_only_go_together_are_one() -> None:
     topology, collective = grouped(CollectiveKind.ALLGATHER, "ring(4)", (2, 2), 1, False)
 
     class Roomy(Uniform):
-        def shares(self, group: int, *, reducing: bool | None = None) -> GroupShares:
+        def shares(self, group: int, *, reducing: bool | None = None) -> GroupAllocation:
             ends = [2 * group, 2 * group + 1]
             inner = np.isin(topology.tails, ends) & np.isin(topology.heads, ends)
             room = dict.fromkeys(np.flatnonzero(inner).tolist(), Fraction(3))

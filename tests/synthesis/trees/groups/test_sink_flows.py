@@ -13,11 +13,11 @@ import pytest
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.trees.groups.every_group import EveryGroup, every_group
 from treadle.synthesis.trees.groups.group_colours import refined
+from treadle.synthesis.trees.groups.rational_allocation import RationalAllocation, fits
 from treadle.synthesis.trees.groups.rational_program import RationalProgram
 from treadle.synthesis.trees.groups.representative import representatives, sink_flow
-from treadle.synthesis.trees.groups.rounded_shares import rounded_shares
-from treadle.synthesis.trees.groups.served_sinks import first_unserved
-from treadle.synthesis.trees.groups.shares import RationalShares, fits
+from treadle.synthesis.trees.groups.rounded_allocation import rounded_allocation
+from treadle.synthesis.trees.groups.supplied_sinks import first_unserved
 from treadle.synthesis.trees.groups.union import union_of
 from treadle.topologies.topology import Topology, TopologyBuilder
 
@@ -169,7 +169,7 @@ def test_types_that_are_no_representatives() -> None:
     assert found.starts.tolist()[:2] == [0, found.groups[0].n_classes]
 
 
-def rounded(every: EveryGroup, held: list[dict[str, float]], fabric: Topology) -> RationalShares:
+def rounded(every: EveryGroup, held: list[dict[str, float]], fabric: Topology) -> RationalAllocation:
     """Of shares by representative and way, in units of 9 bytes/s."""
     shares = []
     for group, ways in zip(every.groups, held, strict=True):
@@ -181,7 +181,7 @@ def rounded(every: EveryGroup, held: list[dict[str, float]], fabric: Topology) -
             values[number] = ways.get(way, 0.0)
         shares.append(values)
     program: Any = SimpleNamespace(groups=every.groups, unit=9, families=(False,), free_roots=False)
-    return rounded_shares(every, program, [shares], [])
+    return rounded_allocation(every, program, [shares], [])
 
 
 def test_shares_are_rounded_so_that_they_fit() -> None:

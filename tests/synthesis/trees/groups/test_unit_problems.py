@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from samples.strategies import eulerian_topologies
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.synthesis.trees.groups.group_optimum import GroupShares
-from treadle.synthesis.trees.groups.unit_problems import LinkUnits, UnitProblem, unit_problem, unit_shares
+from treadle.synthesis.trees.groups.group_optimum import GroupAllocation
+from treadle.synthesis.trees.groups.unit_problems import LinkUnits, UnitProblem, unit_allocation, unit_problem
 from treadle.topologies import Topology, parse
 from treadle.topologies.topology import TopologyBuilder
 
@@ -112,13 +112,15 @@ def test_in_trees_are_posed_on_arcs_turned_round() -> None:
     assert arcs == turned
 
 
-def shares(roots: list[int], bandwidths: list[int]) -> GroupShares:
+def shares(roots: list[int], bandwidths: list[int]) -> GroupAllocation:
     """Shares of the links 0, 1, ..., in millionths."""
-    return GroupShares(np.arange(len(bandwidths)), np.array(bandwidths, dtype=object), tuple(roots), 10**6)
+    return GroupAllocation(
+        np.arange(len(bandwidths)), np.array(bandwidths, dtype=object), tuple(roots), 10**6
+    )
 
 
 def test_shares_count_the_fewest_whole_trees() -> None:
-    found = unit_shares("group", [shares([30, 0], [12, 60]), shares([30, 0], [18])])
+    found = unit_allocation("group", [shares([30, 0], [12, 60]), shares([30, 0], [18])])
     assert found.roots.tolist() == [5, 0]
     assert [one.units.tolist() for one in found.families] == [[2, 10], [3]]
     assert [one.links.tolist() for one in found.families] == [[0, 1], [0]]
@@ -127,14 +129,14 @@ def test_shares_count_the_fewest_whole_trees() -> None:
 @pytest.mark.parametrize("bandwidths", [[2**51], [2**50] * 2048, [10**30]])
 def test_numbers_beyond_those_of_forests_are_refused(bandwidths: list[int]) -> None:
     with pytest.raises(InfeasibleError, match=r"some group: its exact optimum takes 1 unit trees"):
-        unit_shares("some group", [shares([1], bandwidths)])
+        unit_allocation("some group", [shares([1], bandwidths)])
 
 
 def test_both_directions_have_the_same_roots() -> None:
     with pytest.raises(ScheduleError, match="same roots"):
-        unit_shares("some group", [shares([1, 2], [3]), shares([2, 1], [3])])
+        unit_allocation("some group", [shares([1, 2], [3]), shares([2, 1], [3])])
 
 
 def test_shares_without_data_are_refused() -> None:
     with pytest.raises(InfeasibleError, match="carry no data"):
-        unit_shares("some group", [shares([0, 0], [3])])
+        unit_allocation("some group", [shares([0, 0], [3])])

@@ -14,9 +14,9 @@ from treadle.context import Context, under
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.group_schedule import GroupSchedule
-from treadle.synthesis.trees.groups import whole_shares as module
+from treadle.synthesis.trees.groups import integral_allocation as module
+from treadle.synthesis.trees.groups.allocation_forests import group_forests, lean_forests
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum, group_optimum
-from treadle.synthesis.trees.groups.share_forests import group_forests, lean_forests
 from treadle.synthesis.trees.groups.tree_optimum import TreeOptimum
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.failures import without_failures

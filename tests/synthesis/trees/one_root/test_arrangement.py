@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from treadle.refusal import Refusal
-from treadle.synthesis.trees.one_root.arrangement import Exits, Parts, arrange
+from treadle.synthesis.trees.one_root.arrangement import Egress, Parts, arrange
+from treadle.unsupported import Unsupported
 
 
-def stars(boxes: int, fan: int, switches: int = 1) -> tuple[Exits, Parts, np.ndarray]:
+def stars(boxes: int, fan: int, switches: int = 1) -> tuple[Egress, Parts, np.ndarray]:
     """`fan` trees over boxes of one part in each, entered and left `fan` times; so is the root's box left."""
     parts = [(tree, -1 if box == 0 else tree % switches, 0) for box in range(boxes) for tree in range(fan)]
     exits = [
@@ -21,7 +21,7 @@ def stars(boxes: int, fan: int, switches: int = 1) -> tuple[Exits, Parts, np.nda
     ]
     box, switch, rank, tree, units = (np.array(column) for column in zip(*exits, strict=True))
     return (
-        Exits(
+        Egress(
             box.astype(np.int32),
             switch.astype(np.int32),
             rank.astype(np.int64),
@@ -40,7 +40,7 @@ def stars(boxes: int, fan: int, switches: int = 1) -> tuple[Exits, Parts, np.nda
 def test_each_part_is_fed_once_and_trees_are_low(boxes: int, fan: int) -> None:
     exits, parts, favourite = stars(boxes, fan)
     arranged = arrange(exits, parts, favourite, 1)
-    assert not isinstance(arranged, Refusal)
+    assert not isinstance(arranged, Unsupported)
     feeder, height = arranged
     assert np.array_equal(feeder < 0, parts.switch < 0)
     fed = feeder[feeder >= 0]
@@ -65,7 +65,7 @@ def test_each_part_is_fed_once_and_trees_are_low(boxes: int, fan: int) -> None:
 def test_an_exit_feeds_only_what_is_entered_from_its_switch() -> None:
     exits, parts, favourite = stars(64, 4, switches=2)
     arranged = arrange(exits, parts, favourite, 2)
-    assert not isinstance(arranged, Refusal)
+    assert not isinstance(arranged, Unsupported)
     feeder = arranged[0]
     fed = np.flatnonzero(feeder >= 0)
     assert np.array_equal(exits.switch[feeder[fed]], parts.switch[fed])
@@ -74,14 +74,14 @@ def test_an_exit_feeds_only_what_is_entered_from_its_switch() -> None:
 def test_what_no_exit_leads_to_is_said() -> None:
     exits, parts, favourite = stars(3, 2)
     elsewhere = replace(exits, switch=np.ones_like(exits.switch))
-    assert arrange(elsewhere, parts, favourite, 2) == Refusal("tree 0 does not come to all boxes")
+    assert arrange(elsewhere, parts, favourite, 2) == Unsupported("tree 0 does not come to all boxes")
 
 
 def test_parts_that_are_tall_come_first_among_those_that_send_nothing_on() -> None:
     exits, parts, favourite = stars(2, 2)
     tall = Parts(parts.tree, parts.switch, np.array([0, 3, 2, 0], dtype=np.int32))
     arranged = arrange(exits, tall, favourite, 1)
-    assert not isinstance(arranged, Refusal)
+    assert not isinstance(arranged, Unsupported)
     assert arranged[1] == 3  # the root's own part of tree 1; tree 0: a hop and 2 more
 
 
@@ -91,13 +91,13 @@ def test_units_of_a_group_are_used_like_groups_of_one(units: int) -> None:
     exits, parts, favourite = stars(5, 3, switches=3)
     wide = replace(exits, units=np.where(exits.tree < 0, units, 1))
     arranged = arrange(wide, parts, favourite, 3)
-    assert not isinstance(arranged, Refusal)
+    assert not isinstance(arranged, Unsupported)
     number = np.repeat(np.arange(len(exits.box)), np.where(exits.tree < 0, 3, 1))
     listed = replace(
         exits, **{key: getattr(exits, key)[number] for key in ("box", "switch", "rank", "tree", "units")}
     )
     each = arrange(listed, parts, favourite, 3)
-    assert not isinstance(each, Refusal)
+    assert not isinstance(each, Unsupported)
     fed = each[0] >= 0
     assert np.array_equal(arranged[0][fed], number[each[0][fed]])
     assert arranged[1] == each[1]

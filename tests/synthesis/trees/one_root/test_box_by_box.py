@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from treadle import planning
 from treadle.context import TimeLimitError
 from treadle.errors import InfeasibleError
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.forest_cost import height_max
@@ -20,13 +19,14 @@ from treadle.synthesis.result import Result
 from treadle.synthesis.trees import Packer, TreeBudget, pipeline, synthesise
 from treadle.synthesis.trees.instance import instance_of
 from treadle.synthesis.trees.one_root import box_by_box, one_root_forest
-from treadle.synthesis.trees.one_root.box_by_box import BoxForest, grow_box_by_box
+from treadle.synthesis.trees.one_root.box_by_box import BoxForest, pack_box_by_box
 from treadle.synthesis.trees.one_root.one_root_forest import SEARCHED_RANKS, synthesise_box_by_box
 from treadle.synthesis.trees.optimality import instance_optimum
 from treadle.synthesis.trees.packers.packed import PackingAttempt
 from treadle.synthesis.trees.tight_cuts import decompose
 from treadle.topologies import Topology, TopologyBuilder, parse
 from treadle.topologies.transforms.failures import without_failures
+from treadle.unsupported import Unsupported
 from treadle.verification.schedules import verify
 
 NO_BOXES = "no boxes are joined by one layer of switches"
@@ -35,12 +35,12 @@ ROOTED = (CollectiveKind.BROADCAST, CollectiveKind.REDUCE)
 
 def boxed(
     topology: Topology, root: int = 0, kind: CollectiveKind = CollectiveKind.BROADCAST, **budget: Any
-) -> BoxForest | Refusal:
+) -> BoxForest | Unsupported:
     collective = on_all_ranks(topology, kind, root=root)
-    return grow_box_by_box(instance_of(topology, collective), TreeBudget(**budget))
+    return pack_box_by_box(instance_of(topology, collective), TreeBudget(**budget))
 
 
-def checked(topology: Topology, found: BoxForest | Refusal, root: int, kind: CollectiveKind) -> None:
+def checked(topology: Topology, found: BoxForest | Unsupported, root: int, kind: CollectiveKind) -> None:
     """The forest is one, keeps to the capacities, and has the rate and the height that are told."""
     assert isinstance(found, BoxForest), found
     forests = {"reduce": None, "broadcast": None} | {"reduce" if kind.reduces else "broadcast": found.forest}
@@ -91,7 +91,7 @@ def test_random_boxes() -> None:
         budget = TreeBudget(trees=trees)
         collective = on_all_ranks(topology, kind, root=root)
         problem = instance_of(topology, collective)
-        found = grow_box_by_box(problem, budget)
+        found = pack_box_by_box(problem, budget)
         grown = synthesise(topology, collective, budget=budget, packer=Packer.GROWTH)
         made.append(isinstance(found, BoxForest))
         if isinstance(found, BoxForest):
@@ -191,8 +191,8 @@ def test_why_it_is_not_made() -> None:
         topology = parse(name)
         root = 0 if kind.is_rooted else None
         problem = instance_of(topology, on_all_ranks(topology, kind, root=root))
-        found = grow_box_by_box(problem, TreeBudget(**budget))
-        assert isinstance(found, Refusal)
+        found = pack_box_by_box(problem, TreeBudget(**budget))
+        assert isinstance(found, Unsupported)
         return found.reason
 
     assert reason("dgx_h100(2)", CollectiveKind.ALLGATHER) == "there is more than one root"
@@ -371,7 +371,7 @@ def test_many_trees_are_left_to_packers_that_write_equal_ones_once() -> None:
     """4,096 trees of six ranks would be as many rows here."""
     topology = wide_boxes()
     found = boxed(topology, trees=2**12)
-    assert found == Refusal(f"{2**12} trees of 6 ranks are too many")
+    assert found == Unsupported(f"{2**12} trees of 6 ranks are too many")
     result = planning.solve(topology, "broadcast", root=0, trees=2**12)
     assert isinstance(result.plan.entries[0].schedule, ForestSchedule)
     (forest,) = result.plan.entries[0].schedule.forests

@@ -6,7 +6,7 @@ import pytest
 
 import treadle
 from treadle.errors import InfeasibleError, TopologyError
-from treadle.inputs.problem import pose
+from treadle.inputs.problem import make_problem
 from treadle.synthesis.trees.instance import instance_of
 from treadle.synthesis.trees.one_root import contraction
 from treadle.synthesis.trees.one_root.contraction import contracted_optimum
@@ -36,7 +36,7 @@ def test_random_fabrics_have_the_optimum_of_flows(kind) -> None:
             fabric, root = random_fabric(rng)
         except TopologyError:  # a switch without a link
             continue
-        problem = pose(fabric, kind, root=root)
+        problem = make_problem(fabric, kind, root=root)
         instance = instance_of(problem.topology, problem.collective)
         found = contracted_optimum(instance)
         try:
@@ -45,7 +45,7 @@ def test_random_fabrics_have_the_optimum_of_flows(kind) -> None:
             assert found is None
             continue
         assert found.algbw == expected.algbw
-        assert found.witness.bound(problem.topology, problem.collective) == found.algbw
+        assert found.certificate.bound(problem.topology, problem.collective) == found.algbw
         decided += 1
     assert decided > 80
 
@@ -54,7 +54,7 @@ def test_random_fabrics_have_the_optimum_of_flows(kind) -> None:
 def test_failed_ranks_contract_without_flows(fabric, monkeypatch) -> None:
     monkeypatch.setattr(contraction, "_by_flows", lambda *_: pytest.fail("flows were needed"))
     box = "rack" if fabric.startswith("gb") else "box"
-    problem = pose(fabric, "broadcast", without=[f"{box}{3 * i + 1}.gpu{i}" for i in range(6)])
+    problem = make_problem(fabric, "broadcast", without=[f"{box}{3 * i + 1}.gpu{i}" for i in range(6)])
     found = contracted_optimum(instance_of(problem.topology, problem.collective))
     assert found.algbw == (950 if box == "rack" else 350) * 10**9
 
@@ -68,5 +68,5 @@ def test_of_two_neighbours_that_share_a_nodes_links_one_is_chosen() -> None:
         builder.duplex(names[one], names[other], bandwidth)
     for name in names[1:3]:
         builder.duplex(name, relay, 1)
-    problem = pose(builder.build(), "broadcast")
+    problem = make_problem(builder.build(), "broadcast")
     assert contracted_optimum(instance_of(problem.topology, problem.collective)).algbw == 1

@@ -9,12 +9,12 @@ from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.trees.instance import Instance, instance_of
 from treadle.synthesis.trees.one_root.trees_in_box import BoxTrees, trees_of_box, trees_of_rank
 from treadle.synthesis.trees.tight_cuts.family import Family
-from treadle.synthesis.trees.tight_cuts.pieces import LocalPiece, cut
 from treadle.synthesis.trees.tight_cuts.sets.detection import detect
+from treadle.synthesis.trees.tight_cuts.subproblems import LocalSubproblem, cut
 from treadle.topologies import parse
 
 
-def pieces(name: str, unit: int) -> tuple[Instance, Family, list[LocalPiece]]:
+def pieces(name: str, unit: int) -> tuple[Instance, Family, list[LocalSubproblem]]:
     """The box of the root and another one; capacities in units of bandwidth."""
     topology = parse(name)
     problem = instance_of(topology, on_all_ranks(topology, CollectiveKind.BROADCAST, root=0))

@@ -13,7 +13,7 @@ from treadle.synthesis.trees import Packer, TreeBudget, synthesise
 from treadle.synthesis.trees.fixed_trees import floor_capacities
 from treadle.synthesis.trees.instance import instance_of
 from treadle.synthesis.trees.packers.improvement import gather_trees
-from treadle.synthesis.trees.packers.local_search import link_units, lower_trees, packing_height
+from treadle.synthesis.trees.packers.local_search import link_units, packing_height, reduce_tree_heights
 from treadle.synthesis.trees.packers.tree_packing import Packing, from_forest, to_forest
 from treadle.topologies import Topology, parse
 from treadle.verification.schedules import verify
@@ -26,7 +26,7 @@ def gathered(topology: Topology) -> tuple[Packing, Packing]:
     problem = instance_of(topology, collective)
     capacities = floor_capacities(problem.bandwidths, grown.schedule.total_units / grown.algbw)
     graph, packing = from_forest(problem, grown.schedule.forests[0])
-    low = lower_trees(problem, graph, packing, capacities=capacities)
+    low = reduce_tree_heights(problem, graph, packing, capacities=capacities)
     new_graph, packing = gather_trees(problem, low.graph, low.packing)
     forest = to_forest(problem, new_graph, packing)
     schedule = ForestSchedule(CollectiveKind.ALLGATHER, broadcast=forest)

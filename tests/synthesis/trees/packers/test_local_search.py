@@ -16,7 +16,12 @@ from treadle.schedules.trees.forest import Direction, ForestSchedule
 from treadle.synthesis.trees import Packer, TreeBudget, synthesise
 from treadle.synthesis.trees.fixed_trees import floor_capacities
 from treadle.synthesis.trees.instance import instance_of
-from treadle.synthesis.trees.packers.local_search import LocalOptimum, link_units, lower_trees, packing_height
+from treadle.synthesis.trees.packers.local_search import (
+    LocalOptimum,
+    link_units,
+    packing_height,
+    reduce_tree_heights,
+)
 from treadle.synthesis.trees.packers.tree_packing import from_forest, to_forest
 from treadle.topologies import Topology, parse
 from treadle.verification.schedules import verify
@@ -38,7 +43,7 @@ def searched(
     scale = grown.schedule.total_units / grown.algbw
     capacities = None if own_links_only else floor_capacities(problem.bandwidths, scale)
     with under(Context(deadline=deadline)):
-        found = lower_trees(problem, graph, packing, capacities=capacities, max_work=max_work)
+        found = reduce_tree_heights(problem, graph, packing, capacities=capacities, max_work=max_work)
     forest = to_forest(problem, found.graph, found.packing)
     schedule = ForestSchedule(
         kind,

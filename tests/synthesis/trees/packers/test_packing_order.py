@@ -12,12 +12,17 @@ from treadle.schedules.collective import Collective, CollectiveKind, on_all_rank
 from treadle.schedules.trees.forest import Direction, TreeSpec, forest_from_trees
 from treadle.synthesis.trees.instance import Instance, find_violated_cut, instance_of
 from treadle.synthesis.trees.packers import packers as module
-from treadle.synthesis.trees.packers.height_first import grow_height_first
-from treadle.synthesis.trees.packers.improvement import lower_forest, route_low, search_lower
-from treadle.synthesis.trees.packers.local_search import default_steps, link_units, lower_trees, rank_numbers
+from treadle.synthesis.trees.packers.height_first import pack_height_first
+from treadle.synthesis.trees.packers.improvement import local_search, reduce_height, route_trees
+from treadle.synthesis.trees.packers.local_search import (
+    default_steps,
+    link_units,
+    rank_numbers,
+    reduce_tree_heights,
+)
 from treadle.synthesis.trees.packers.packed import Packed, Packer, PackingAttempt
-from treadle.synthesis.trees.packers.packers import largest_unit, pack_lowest
-from treadle.synthesis.trees.packers.regrowth import regrow_trees
+from treadle.synthesis.trees.packers.packers import largest_unit, pack_smallest_height
+from treadle.synthesis.trees.packers.rebuilding import rebuild_trees
 from treadle.synthesis.trees.packers.tree_packing import Packing, from_forest, rank_arcs, to_forest
 from treadle.synthesis.trees.packers.vertex_matching import Digraph, Matched, Start, match_vertices
 from treadle.synthesis.trees.switch_removal import LogicalGraph, remove_switches
@@ -88,7 +93,7 @@ def test_matching_follows_where_little_was_left(
     monkeypatch.setattr(module, "largest_unit", lambda *_, **__: 1)
     monkeypatch.setattr(module, "match_vertices", lambda *_, **__: failed(left=left))
     monkeypatch.setattr(module, "pack_shortest_trees", lambda *_, **__: None)
-    made = pack_lowest(problem, graph, many)
+    made = pack_smallest_height(problem, graph, many)
     told = [(one.packer, one.outcome) for one in made.attempts]
     assert told[:4] == [
         (Packer.BREADTH_FIRST, "failed: stuck"),
@@ -123,7 +128,7 @@ def test_shortest_paths_are_tried_where_trees_are_high(
     monkeypatch.setattr(module, "match_vertices", lambda *_, **__: matched(LINE, 2))
     trees = (STARS.root, STARS.multiplicity, STARS.parent)
     monkeypatch.setattr(module, "pack_shortest_trees", lambda *_, **__: trees if shortest else None)
-    made = pack_lowest(problem, graph, two)
+    made = pack_smallest_height(problem, graph, two)
     told = [(one.packer, one.outcome) for one in made.attempts]
     if shortest:
         assert told == [
@@ -142,7 +147,7 @@ def test_shortest_paths_are_tried_where_trees_are_high(
 def test_trees_at_the_bound_are_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, graph, two = in_a_triangle()
     monkeypatch.setattr(module, "match_vertices", lambda *_, **__: matched(STARS, 1))
-    made = pack_lowest(problem, graph, two)
+    made = pack_smallest_height(problem, graph, two)
     assert [one.packer for one in made.attempts] == [Packer.BREADTH_FIRST]
     assert made.packing.multiplicity.tolist() == [2, 2, 2]
 
@@ -162,7 +167,7 @@ def test_growth_competes_with_priced_matching(
     monkeypatch.setattr(module, "match_vertices", match)
     monkeypatch.setattr(module, "pack_shortest_trees", lambda *_, **__: None)
     monkeypatch.setattr(module, "pack_trees", lambda *_, **__: STARS)
-    made = pack_lowest(problem, graph, two)
+    made = pack_smallest_height(problem, graph, two)
     assert made.packer is taken
     told = [(one.packer, one.outcome) for one in made.attempts[3:]]
     if taken is Packer.GROWTH:
@@ -183,13 +188,15 @@ def test_dense_graphs_have_shortest_paths_first() -> None:
             builder.duplex(names[one], names[other], 1)
     problem = gather(builder.build())
     ones = np.ones(17, dtype=np.int64)
-    made = pack_lowest(problem, graph_of(problem, ones), ones)
+    made = pack_smallest_height(problem, graph_of(problem, ones), ones)
     assert [(one.packer, one.outcome) for one in made.attempts] == [
         (Packer.SHORTEST_PATHS, "made the forest: height 1, every rank at its distance in this graph")
     ]
     sparse = gather(ring(2, 2, 2, 2))
     both = np.ones(4, dtype=np.int64)
-    assert pack_lowest(sparse, graph_of(sparse, both), both).attempts[0].packer is Packer.BREADTH_FIRST
+    assert (
+        pack_smallest_height(sparse, graph_of(sparse, both), both).attempts[0].packer is Packer.BREADTH_FIRST
+    )
 
 
 @pytest.mark.parametrize("multiplicity", [6, 12, 10, 7])
@@ -269,34 +276,34 @@ def test_steps_by_default() -> None:
 
 def test_why_height_first_is_not_tried() -> None:
     problem, _, two = in_a_triangle()
-    low = route_low(problem, problem.bandwidths, two)
+    low = route_trees(problem, problem.bandwidths, two)
     assert low == PackingAttempt(Packer.HEIGHT_FIRST, "not tried: the fabric has no switches")
     star = gather(on_a_switch(4))
     ones = np.ones(4, dtype=np.int64)
-    wide = route_low(star, star.bandwidths, ones)
+    wide = route_trees(star, star.bandwidths, ones)
     assert wide == PackingAttempt(
         Packer.HEIGHT_FIRST, "not tried: some set of several ranks is tight, and no single rank"
     )
     tight = np.full(8, 3, dtype=np.int64)
-    made = route_low(star, tight, ones)
+    made = route_trees(star, tight, ones)
     assert isinstance(made, Packed)
     assert made.attempts[0].outcome.startswith("made the forest: height 1, ")
-    assert route_low(star, tight, ones, below=1) == PackingAttempt(
+    assert route_trees(star, tight, ones, below=1) == PackingAttempt(
         Packer.HEIGHT_FIRST, "not tried: no forest is lower"
     )
-    assert isinstance(route_low(star, star.bandwidths, ones, asked=True), Packed)
-    assert isinstance(route_low(star, tight, ones, below=2), Packed)
+    assert isinstance(route_trees(star, star.bandwidths, ones, asked=True), Packed)
+    assert isinstance(route_trees(star, tight, ones, below=2), Packed)
 
 
 def test_what_height_first_came_to() -> None:
     star = gather(on_a_switch(4))
     ones = np.ones(4, dtype=np.int64)
-    none = grow_height_first(star, np.full(8, 3), ones, heights=range(0))
+    none = pack_height_first(star, np.full(8, 3), ones, heights=range(0))
     assert (none.graph, none.packing, none.outcome) == (None, None, "not tried: no forest is lower")
     many = np.full(4, 2**19 + 1)
-    too_many = grow_height_first(star, np.full(8, 2**30), many, heights=range(1, 2))
+    too_many = pack_height_first(star, np.full(8, 2**30), many, heights=range(1, 2))
     assert too_many.outcome == f"not tried: {2**21 + 4} unit trees of 4 ranks are too many"
-    scarce = grow_height_first(star, np.full(8, 2), ones, heights=range(1, 3))
+    scarce = pack_height_first(star, np.full(8, 2), ones, heights=range(1, 3))
     assert scarce.outcome.startswith("failed: ")
     assert scarce.outcome.endswith(" units too many on their links at height 2")
 
@@ -318,30 +325,30 @@ def test_trees_that_match_no_capacities() -> None:
 
 def test_trees_that_are_low_enough_stay() -> None:
     problem, graph, _ = in_a_triangle()
-    same = regrow_trees(problem, graph, STARS)
+    same = rebuild_trees(problem, graph, STARS)
     assert (same.packing, same.before, same.after, same.work) == (STARS, 1, 1, 0)
-    high = regrow_trees(problem, graph, LINE, lowest=2)
+    high = rebuild_trees(problem, graph, LINE, lowest=2)
     assert (high.packing, high.before, high.after, high.work) == (LINE, 2, 2, 0)
-    lower = regrow_trees(problem, graph, LINE)
+    lower = rebuild_trees(problem, graph, LINE)
     assert (lower.before, lower.after) == (2, 1)
     assert lower.packing.root.tolist() == [0, 1, 2]
     assert lower.packing.parent.tolist() == STARS.parent.tolist()
     assert lower.packing.multiplicity.tolist() == [2, 2, 2]
-    kept = lower_trees(problem, graph, LINE, lowest=2)
+    kept = reduce_tree_heights(problem, graph, LINE, lowest=2)
     assert (kept.packing, kept.before, kept.after, kept.failure) == (LINE, 2, 2, "")
 
 
 def test_what_local_search_tells() -> None:
     problem, graph, _ = in_a_triangle()
     start = Packed(graph, LINE, Packer.GROWTH, (PackingAttempt(Packer.GROWTH, "made it"),))
-    found = search_lower(start, problem, problem.bandwidths)
+    found = local_search(start, problem, problem.bandwidths)
     assert found.packer is Packer.GROWTH
     assert found.attempts[0].outcome == "made it"
     assert found.attempts[1].packer is Packer.LOCAL_SEARCH
     assert found.attempts[1].outcome.startswith("height 2 -> 1 (at least 1): ")
     assert found.attempts[1].outcome.split(": ")[1].split(", ")[0].endswith(" trees grown anew")
     assert found.packing.parent.tolist() == STARS.parent.tolist()
-    done = search_lower(Packed(graph, STARS, Packer.GROWTH, ()), problem, problem.bandwidths)
+    done = local_search(Packed(graph, STARS, Packer.GROWTH, ()), problem, problem.bandwidths)
     assert (done.packing, done.attempts) == (STARS, ())
 
 
@@ -350,7 +357,7 @@ def test_forests_that_cannot_be_lower_are_given_back() -> None:
     specs = [TreeSpec(r, 2, [-1 if v == r else r for v in range(3)], STARRED[r]) for r in range(3)]
     forest = forest_from_trees(Direction.BROADCAST, 3, specs)
     attempts = (PackingAttempt(Packer.TIGHT_CUTS, "made it"),)
-    found = lower_forest(problem, forest, problem.bandwidths, Packer.TIGHT_CUTS, attempts, height=1)
+    found = reduce_height(problem, forest, problem.bandwidths, Packer.TIGHT_CUTS, attempts, height=1)
     assert found == (forest, Packer.TIGHT_CUTS, attempts)
     chain = [
         TreeSpec(0, 2, [-1, 0, 1], {1: [((0,), 2)], 2: [((2,), 2)]}),
@@ -358,7 +365,7 @@ def test_forests_that_cannot_be_lower_are_given_back() -> None:
         TreeSpec(2, 2, [1, 2, -1], {1: [((3,), 2)], 0: [((1,), 2)]}),
     ]
     high = forest_from_trees(Direction.BROADCAST, 3, chain)
-    lower, packer, told = lower_forest(
+    lower, packer, told = reduce_height(
         problem, high, problem.bandwidths, Packer.TIGHT_CUTS, attempts, height=2
     )
     assert packer is Packer.TIGHT_CUTS

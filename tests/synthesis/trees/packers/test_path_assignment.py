@@ -11,8 +11,8 @@ import pytest
 from treadle.schedules.factored import no_crossings
 from treadle.schedules.trees.forest import Direction, Forest
 from treadle.synthesis.trees.switch_removal import LogicalGraph
-from treadle.synthesis.trees.tight_cuts.alignment import NOBODY, Gateways, aligned_rows
-from treadle.synthesis.trees.tight_cuts.piece_tables import balanced_over_links
+from treadle.synthesis.trees.tight_cuts.alignment import NOBODY, EgressPorts, aligned_rows
+from treadle.synthesis.trees.tight_cuts.subproblem_tables import balanced_over_links
 
 
 def parallel_graph(seed: int) -> tuple[LogicalGraph, np.ndarray, np.ndarray]:
@@ -83,7 +83,7 @@ def test_parallel_links_are_shared_in_proportion(seed: int) -> None:
                 assert mine >= units * of_link[link] // total
 
 
-def two_children(native: list[int], starts: list[int], units: list[int]) -> tuple[Forest, Gateways]:
+def two_children(native: list[int], starts: list[int], units: list[int]) -> tuple[Forest, EgressPorts]:
     """A tree from child 0 to child 1 over paths that start at members of child 0."""
     forest = Forest(
         direction=Direction.BROADCAST,
@@ -99,7 +99,7 @@ def two_children(native: list[int], starts: list[int], units: list[int]) -> tupl
     )
     leaves = np.array(starts, dtype=np.int32)
     none = np.zeros(0, dtype=np.int64)
-    return forest, Gateways(leaves, np.full(len(units), NOBODY, dtype=np.int32), (np.array(native), none))
+    return forest, EgressPorts(leaves, np.full(len(units), NOBODY, dtype=np.int32), (np.array(native), none))
 
 
 def test_trees_leave_by_the_member_that_is_their_root() -> None:

@@ -16,7 +16,7 @@ from treadle.schedules.trees.forest import Direction, ForestSchedule
 from treadle.synthesis.trees import Packer, TreeBudget, synthesise
 from treadle.synthesis.trees.fixed_trees import floor_capacities
 from treadle.synthesis.trees.instance import instance_of
-from treadle.synthesis.trees.packers.regrowth import Regrown, regrow_trees
+from treadle.synthesis.trees.packers.rebuilding import RebuiltTrees, rebuild_trees
 from treadle.synthesis.trees.packers.tree_packing import pack_trees, to_forest
 from treadle.synthesis.trees.switch_removal import remove_switches
 from treadle.topologies import Topology, parse
@@ -29,7 +29,7 @@ def regrown(
     *,
     max_work: int | None = None,
     deadline: float | None = None,
-) -> Regrown:
+) -> RebuiltTrees:
     """Growth, then the search; the result is verified at the exact optimum's throughput."""
     collective = on_all_ranks(topology, kind)
     grown = synthesise(topology, collective, budget=TreeBudget(max_trees=4), packer=Packer.GROWTH)
@@ -39,7 +39,7 @@ def regrown(
     graph = remove_switches(problem, capacities, grown.schedule.root_multiplicity)
     packing = pack_trees(problem, graph, grown.schedule.root_multiplicity)
     with under(Context(deadline=deadline)):
-        found = regrow_trees(problem, graph, packing, max_work=max_work)
+        found = rebuild_trees(problem, graph, packing, max_work=max_work)
     forest = to_forest(problem, graph, found.packing)
     schedule = ForestSchedule(
         kind,
@@ -113,6 +113,6 @@ def test_forests_as_low_as_the_bound_are_left_alone() -> None:
     capacities = np.full(len(problem.tails), 15, dtype=np.int64)
     graph = remove_switches(problem, capacities, multiplicities)
     packing = pack_trees(problem, graph, multiplicities)
-    before = regrow_trees(problem, graph, packing, max_work=0).before
-    assert regrow_trees(problem, graph, packing, lowest=before).packing is packing
-    assert regrow_trees(problem, graph, replace(packing), lowest=before - 1).after < before
+    before = rebuild_trees(problem, graph, packing, max_work=0).before
+    assert rebuild_trees(problem, graph, packing, lowest=before).packing is packing
+    assert rebuild_trees(problem, graph, replace(packing), lowest=before - 1).after < before

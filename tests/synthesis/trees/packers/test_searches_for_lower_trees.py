@@ -41,11 +41,11 @@ class Stage:
         self.steps: list[int | None] = []
         self.given: list[Any] = []
         self.gathered: Any = None
-        monkeypatch.setattr(module, "lowest_height", self._lowest)
+        monkeypatch.setattr(module, "smallest_height", self._lowest)
         monkeypatch.setattr(module, "packing_height", lambda one: one.height)
         monkeypatch.setattr(module, "default_steps", lambda _: needed)
-        monkeypatch.setattr(module, "lower_trees", self._lower)
-        monkeypatch.setattr(module, "regrow_trees", self._regrow)
+        monkeypatch.setattr(module, "reduce_tree_heights", self._lower)
+        monkeypatch.setattr(module, "rebuild_trees", self._regrow)
         monkeypatch.setattr(module, "gather_trees", lambda _, graph, found: self._gather(graph, found))
         self._bound = lowest
 
@@ -72,7 +72,7 @@ class Stage:
         problem: Any = SimpleNamespace(terminals=[7, 8, 9], relays=[0] * relays)
         graph: Any = "graph"
         room: Any = "room"
-        return module.search_lower(Packed(graph, first, Packer.GROWTH, BEFORE), problem, room, steps=steps)
+        return module.local_search(Packed(graph, first, Packer.GROWTH, BEFORE), problem, room, steps=steps)
 
 
 def told(found: Any) -> list[str]:
@@ -194,9 +194,9 @@ def test_forests_are_routed_low_if_that_is_lower(
         return Packed(low[0], low[1], Packer.HEIGHT_FIRST, (attempt,)) if routed else attempt
 
     monkeypatch.setattr(
-        module, "lowest_height", lambda _, roots, room: 2 if (roots, room) == ("r", "c") else 0
+        module, "smallest_height", lambda _, roots, room: 2 if (roots, room) == ("r", "c") else 0
     )
-    monkeypatch.setattr(module, "route_low", route)
+    monkeypatch.setattr(module, "route_trees", route)
     monkeypatch.setattr(module, "from_forest", lambda _, forest: ("used", forest.trees))
     monkeypatch.setattr(module, "remove_switches", lambda _, room, roots: f"all {room} {roots}")
     searches: list[Any] = []
@@ -205,12 +205,12 @@ def test_forests_are_routed_low_if_that_is_lower(
         searches.append(packed)
         return packed
 
-    monkeypatch.setattr(module, "search_lower", search)
+    monkeypatch.setattr(module, "local_search", search)
     monkeypatch.setattr(module, "to_forest", lambda _, graph, trees: (graph, trees))
     forest: Any = SimpleNamespace(root_multiplicity="r", trees="trees")
     problem: Any = SimpleNamespace(relays=[0] * relays)
     room: Any = "c"
-    found = module.lower_forest(problem, forest, room, Packer.GROWTH, BEFORE, height=height)
+    found = module.reduce_height(problem, forest, room, Packer.GROWTH, BEFORE, height=height)
     if height == 2:
         assert found == (forest, Packer.GROWTH, BEFORE)
         assert not asked

@@ -9,30 +9,34 @@ import pytest
 
 from reference.formula_checks import check_lookups, one_piece, planes_star
 from treadle.arrays import Int64Array
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.factored import PlaneTrees
 from treadle.synthesis.trees import optimum
 from treadle.synthesis.trees.instance import instance_of
 from treadle.synthesis.trees.tight_cuts.closed_forms.child_classes import class_trees, spread_on_planes
-from treadle.synthesis.trees.tight_cuts.closed_forms.class_shares import ClassShares, _divided, class_shares
+from treadle.synthesis.trees.tight_cuts.closed_forms.class_allocation import (
+    ClassAllocation,
+    _divided,
+    class_allocation,
+)
 from treadle.synthesis.trees.tight_cuts.decompose import FactoredSynthesis, decompose
 from treadle.synthesis.trees.tight_cuts.family import Family
-from treadle.synthesis.trees.tight_cuts.pieces import cut
+from treadle.synthesis.trees.tight_cuts.subproblems import cut
 from treadle.topologies.catalogue.clusters import pods, rail_optimized
 from treadle.topologies.catalogue.platforms import add_box, dgx_a100, dgx_a100_flat
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.topologies.transforms.changes import with_failed_links
+from treadle.unsupported import Unsupported
 from treadle.verification.schedules import verify
 
 
 def star(
     units: list[int], out: list[list[int]], into: list[list[int]], block: int = 1, most: int = 99
-) -> tuple[Topology, Collective, PlaneTrees | Refusal]:
+) -> tuple[Topology, Collective, PlaneTrees | Unsupported]:
     """Ranks around planes that may carry so much, cut down to what their classes send each other."""
     weights = np.array(units, dtype=np.int64) * block
-    shares = class_shares(weights, np.array(out) * block, np.array(into) * block, block, most)
-    if isinstance(shares, Refusal):
+    shares = class_allocation(weights, np.array(out) * block, np.array(into) * block, block, most)
+    if isinstance(shares, Unsupported):
         return planes_star(np.array(out), np.array(into)), on_all(weights), shares
     sums = [used[shares.class_of] for used in shares.sums()]
     topology = planes_star(*sums)
@@ -82,7 +86,7 @@ def test_random_classes() -> None:
         rng.shuffle(of)
         room = [[400 * on for on in masks[one]] for one in of]
         topology, collective, trees = star([units[one] for one in of], room, room, rng.choice([1, 2]))
-        if isinstance(trees, Refusal):
+        if isinstance(trees, Unsupported):
             assert not all(any(mask) for mask in masks)
             continue
         relayed += trees.depth == 2
@@ -138,7 +142,7 @@ def test_lost_links_of_boxes(fabric: Topology, count: int, links: str, kind: Col
         topology = lost(fabric, count, seed, links)
         collective = on_all_ranks(topology, kind)
         found = decompose(topology, collective)
-        assert not isinstance(found, Refusal)
+        assert not isinstance(found, Unsupported)
         check_both_forms(topology, collective, found, 4)
         closed += "by class trees" in found.summary or fabric.name.startswith("dgx_a100_flat")
     assert closed
@@ -154,7 +158,7 @@ def test_boxes_of_two_sizes(sizes: list[int], planes: int) -> None:
     topology = builder.build()
     collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
     found = decompose(topology, collective)
-    assert not isinstance(found, Refusal)
+    assert not isinstance(found, Unsupported)
     assert "by class trees" in found.summary
     report = verify(topology, collective, found.schedule, claimed_algbw=optimum(topology, collective).algbw)
     assert not report.violations
@@ -164,7 +168,7 @@ def test_boxes_of_two_sizes(sizes: list[int], planes: int) -> None:
 
 def test_pods_that_are_cut_off_are_told_at_once() -> None:
     topology = with_failed_links(pods(4, 4), "leaf2--spine0")
-    assert decompose(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER)) == Refusal(
+    assert decompose(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER)) == Unsupported(
         "some rank cannot be reached"
     )
 
@@ -176,7 +180,7 @@ def test_pods_with_lone_ranks_and_lost_links(oversubscription: int) -> None:
         topology = lost(fabric, 3, seed, ".gpu")
         collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
         found = decompose(topology, collective)
-        assert not isinstance(found, Refusal)
+        assert not isinstance(found, Unsupported)
         check_both_forms(topology, collective, found, 7)
 
 
@@ -193,8 +197,8 @@ def test_cards_with_other_relays_behind_them_are_left_alone() -> None:
 
 
 def test_shares_are_the_same_for_children_that_are_alike() -> None:
-    found = class_shares(np.array([8, 8, 8, 1]), np.full((4, 2), 99), np.full((4, 2), 99), 1, 2)
-    assert isinstance(found, ClassShares)
+    found = class_allocation(np.array([8, 8, 8, 1]), np.full((4, 2), 99), np.full((4, 2), 99), 1, 2)
+    assert isinstance(found, ClassAllocation)
     assert found.shares[0, 0].tolist() == [4, 4]
     assert len(found.class_units) == 2
 

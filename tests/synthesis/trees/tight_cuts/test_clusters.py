@@ -10,7 +10,6 @@ import pytest
 
 from samples.clustered_fabrics import clustered
 from samples.nested_fabrics import all_cuts_rate
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.trees.fixed_trees import floor_capacities
 from treadle.synthesis.trees.instance import Instance, instance_of
@@ -18,14 +17,15 @@ from treadle.synthesis.trees.optimality import optimum
 from treadle.synthesis.trees.packers.packers import Packer
 from treadle.synthesis.trees.packers.vertex_matching import height_bound
 from treadle.synthesis.trees.pipeline import synthesise
+from treadle.synthesis.trees.tight_cuts.balancing import balance_capacities
 from treadle.synthesis.trees.tight_cuts.decompose import FactoredSynthesis, decompose
 from treadle.synthesis.trees.tight_cuts.sets.dendrogram import Dendrogram, single_linkage
 from treadle.synthesis.trees.tight_cuts.sets.detection import detect
 from treadle.synthesis.trees.tight_cuts.sets.diffusion import clusters
 from treadle.synthesis.trees.tight_cuts.sets.quotient import Quotient
-from treadle.synthesis.trees.tight_cuts.trimming import trim
 from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.topologies import Topology, TopologyBuilder, parse
+from treadle.unsupported import Unsupported
 from treadle.verification.schedules import verify
 
 
@@ -210,11 +210,13 @@ def test_dendrogram_of_what_is_not_connected_is_none() -> None:
     assert joined([(0, 1, 1), (2, 3, 1)], 4) is None
 
 
-def checked(topology: Topology, budget: TreeBudget, *, thorough: bool = True) -> FactoredSynthesis | Refusal:
+def checked(
+    topology: Topology, budget: TreeBudget, *, thorough: bool = True
+) -> FactoredSynthesis | Unsupported:
     """What decomposition returns, its optimum by flows of the whole; `thorough`: both forms verified."""
     collective = gathered(topology)
     found = decompose(topology, collective, budget=budget)
-    if isinstance(found, Refusal):
+    if isinstance(found, Unsupported):
         return found
     best = optimum(topology, collective)
     assert found.algbw <= best.algbw <= found.optimum.algbw
@@ -234,7 +236,7 @@ def test_optima_of_random_clustered_fabrics_are_the_pipelines() -> None:
         topology, _ = clustered(seed)
         try:
             found = checked(topology, TreeBudget(exact=True), thorough=seed % 5 == 0)
-            made += not isinstance(found, Refusal)
+            made += not isinstance(found, Unsupported)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}") from error
     assert made >= 18
@@ -247,7 +249,7 @@ def test_optima_of_tiny_clustered_fabrics_are_those_of_all_cuts() -> None:
         if topology.n_nodes > 10:
             continue
         found = checked(topology, TreeBudget(exact=True), thorough=False)
-        if not isinstance(found, Refusal):
+        if not isinstance(found, Unsupported):
             tried += 1
             assert found.optimum.rate == Fraction(*all_cuts_rate(topology, gathered(topology))), seed
     assert tried >= 5
@@ -259,7 +261,7 @@ def test_fixed_trees_of_clustered_fabrics_are_no_worse_than_growth(trees: int) -
         topology, _ = clustered(seed)
         budget = TreeBudget(trees=trees)
         found = checked(topology, budget)
-        if not isinstance(found, Refusal):
+        if not isinstance(found, Unsupported):
             grown = synthesise(topology, gathered(topology), budget=budget, packer=Packer.GROWTH)
             assert found.algbw >= grown.algbw, seed
 
@@ -299,7 +301,7 @@ def test_trimming_leaves_ranks_sets_and_guarded_cuts_what_they_need(seed: int) -
     capacities = floor_capacities(problem.bandwidths, 60 / rate)
     ones = np.full(len(problem.terminals), 60)
     guarded = sorted({*planted[0], *planted[1]})
-    trimmed = trim(problem, family, capacities, ones, [guarded])
+    trimmed = balance_capacities(problem, family, capacities, ones, [guarded])
     assert np.all(trimmed.capacities <= capacities)
     total = 60 * problem.n_nodes
     for number in np.flatnonzero(~trimmed.failed[1:]) + 1:

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.trees.instance import Instance, instance_of
 from treadle.synthesis.trees.tight_cuts import layer_solution as module
 from treadle.synthesis.trees.tight_cuts.family import Family
-from treadle.synthesis.trees.tight_cuts.layer_solution import InfeasiblePiece
-from treadle.synthesis.trees.tight_cuts.pieces import Cutting, cut
+from treadle.synthesis.trees.tight_cuts.layer_solution import InfeasibleSubproblem
+from treadle.synthesis.trees.tight_cuts.subproblems import Cutting, cut
 from treadle.topologies.topology import TopologyBuilder
+from treadle.unsupported import Unsupported
 
 NAMES = "abcdefghstu"
 LINKS = [("as", 4), ("ct", 4), ("bs", 3), ("sa", 4), ("dt", 3), ("tc", 4), ("sb", 3), ("td", 3), ("fg", 5)]
@@ -133,11 +133,11 @@ def test_pieces_that_lack_capacity_are_told_together(problem: Instance) -> None:
         problem, **{pair: 40 for pair, units in LINKS if units} | {"td": 1, "hd": 1, "gf": 1, "ef": 1}
     )
     found = module._refused(problem, FAMILY, few, [4, 2, 1])
-    assert isinstance(found, InfeasiblePiece)
+    assert isinstance(found, InfeasibleSubproblem)
     assert found.others == ()
     assert found.blamed.tolist() == [4]
     found = module._refused(problem, FAMILY, few, [3, 4])
-    assert isinstance(found, InfeasiblePiece)
+    assert isinstance(found, InfeasibleSubproblem)
     assert [one.blamed.tolist() for one in found.all] == [[3], [4]]
     for one, number in zip(found.all, (3, 4), strict=True):
         inside = {NAMES[v] for v in one.nodes}
@@ -156,14 +156,14 @@ def test_pieces_too_large_for_a_table(problem: Instance, monkeypatch: pytest.Mon
         assert module._refused(problem, FAMILY, wide, [number]) is None
         monkeypatch.setattr(module, "_MOST_CELLS", cells - 1)
         found = module._refused(problem, FAMILY, wide, [number])
-        assert isinstance(found, Refusal)
+        assert isinstance(found, Unsupported)
         words = f"a piece of {3 if number == 1 else 2} children is too large for a table"
         assert found.reason == words
 
 
 def test_links_of_sets_within_a_piece(problem: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """For every child that is a set its piece, and where each of its links is among those of the piece."""
-    monkeypatch.setattr(module, "gateways_of", lambda *asked: asked)
+    monkeypatch.setattr(module, "egress_ports", lambda *asked: asked)
     cutting = cutting_of(problem)
     solved: Any = {kind: f"piece {kind}" for kind in range(len(cutting.kinds))}
     links = [
@@ -191,7 +191,7 @@ def test_sets_that_cannot_be_trimmed(problem: Instance) -> None:
     none = np.ones(len(LINKS), dtype=np.int64)
     units = np.array([UNITS[NAMES[v]] for v in problem.terminals.tolist()])
     found = module.fitted_layer(problem, FAMILY, none, units, ())
-    assert isinstance(found, InfeasiblePiece)
+    assert isinstance(found, InfeasibleSubproblem)
     assert (found.nodes.tolist(), found.blamed.tolist()) == ([], [1, 2, 3, 4])
     assert found.reason == "no way to trim"
     assert found.all == (found,)
@@ -205,7 +205,7 @@ FORMS = ("circulant_trees", "relay_trees", "plane_trees", "relay_planes", "relay
 def test_closed_forms_are_tried_in_turn(problem: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reasons are told once each; the first form that serves is taken, by its name."""
     cutting, asked = cutting_of(problem), []
-    answers: dict[str, Any] = dict.fromkeys(FORMS, Refusal("odd"))
+    answers: dict[str, Any] = dict.fromkeys(FORMS, Unsupported("odd"))
 
     def form(name: str) -> Any:
         def answer(*given: Any) -> Any:
@@ -216,7 +216,7 @@ def test_closed_forms_are_tried_in_turn(problem: Instance, monkeypatch: pytest.M
 
     for name in FORMS:
         monkeypatch.setattr(module, name, form(name))
-    answers["plane_trees"] = Refusal("no planes")
+    answers["plane_trees"] = Unsupported("no planes")
     given: Any = cutting.kinds[0], cutting, {}, 7
     assert str(module._closed_form(*given)) == "odd; no planes"
     assert asked == [(name, given) for name in FORMS]
@@ -230,13 +230,13 @@ def test_closed_forms_are_tried_in_turn(problem: Instance, monkeypatch: pytest.M
     ("form", "refused", "found"),
     [
         ("trees", None, "closed"),
-        (Refusal("no form"), None, "table"),
+        (Unsupported("no form"), None, "table"),
         (
-            Refusal("no form"),
-            Refusal("large"),
+            Unsupported("no form"),
+            Unsupported("large"),
             "the outermost piece of 3 children has no closed form (no form)",
         ),
-        (Refusal("no form"), "cut", "cut"),
+        (Unsupported("no form"), "cut", "cut"),
     ],
 )
 def test_kinds_are_solved_from_the_inside_out(
@@ -244,7 +244,7 @@ def test_kinds_are_solved_from_the_inside_out(
 ) -> None:
     """Sets 2 and 4 before set 1, each kind once; the outermost by a form, else by a table if it is small."""
     tested, tables = [], []
-    lacking = InfeasiblePiece(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64), "cut")
+    lacking = InfeasibleSubproblem(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64), "cut")
 
     def test(*given: Any) -> Any:
         tested.append(given[3])
@@ -257,9 +257,9 @@ def test_kinds_are_solved_from_the_inside_out(
     cutting = cutting_of(problem)
     monkeypatch.setattr(module, "_refused", test)
     monkeypatch.setattr(module, "solve_table", table)
-    monkeypatch.setattr(module, "gateways_of", lambda count, children: children)
+    monkeypatch.setattr(module, "egress_ports", lambda count, children: children)
     monkeypatch.setattr(module, "_closed_form", lambda *given: (form, "form") if form == "trees" else form)
-    monkeypatch.setattr(module, "Piece", lambda *parts: parts[:3])
+    monkeypatch.setattr(module, "Subproblem", lambda *parts: parts[:3])
     solved = module._solve_kinds(problem, FAMILY, cutting, 1, None)
     assert tested == [[2, 4, 1], [0]][: 1 + (form != "trees")]
     kinds = [cutting.kinds[kind] for kind in (2, 3, 1, 0)]
@@ -272,7 +272,7 @@ def test_kinds_are_solved_from_the_inside_out(
     assert gateways[:3] == [None, None, ["piece 2", "piece 1", None]]
     if found == "cut":
         assert solved is lacking
-    elif isinstance(refused, Refusal):
+    elif isinstance(refused, Unsupported):
         assert str(solved) == found
     else:
         last: Any = ("piece 4", "packer 4")

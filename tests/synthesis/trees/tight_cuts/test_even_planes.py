@@ -14,7 +14,6 @@ import pytest
 from reference.formula_checks import check_lookups, one_piece, planes_star
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.factored import RelayPlanes
 from treadle.schedules.plan import Plan, PlanEntry
@@ -25,9 +24,10 @@ from treadle.synthesis.trees.tight_cuts.closed_forms.even_planes import relay_pl
 from treadle.synthesis.trees.tight_cuts.closed_forms.unequal_planes import plane_trees
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.synthesis.trees.tight_cuts.family import Family
-from treadle.synthesis.trees.tight_cuts.pieces import cut
+from treadle.synthesis.trees.tight_cuts.subproblems import cut
 from treadle.topologies.catalogue.platforms import add_box
 from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.unsupported import Unsupported
 from treadle.verification.schedules import verify
 
 
@@ -49,7 +49,7 @@ def test_mixed_boxes(sizes: list[int], planes: int, kind: CollectiveKind) -> Non
     topology = mixed(sizes, planes)
     collective = on_all_ranks(topology, kind)
     found = decompose(topology, collective)
-    assert not isinstance(found, Refusal)
+    assert not isinstance(found, Unsupported)
     assert "by relay planes" in found.summary
     best = optimum(topology, collective).algbw
     for form in (found.schedule, found.schedule.explicit()):
@@ -58,7 +58,7 @@ def test_mixed_boxes(sizes: list[int], planes: int, kind: CollectiveKind) -> Non
         assert report.height_max <= 5
 
 
-def shared(units: list[list[int]], block: int = 1) -> tuple[Topology, Collective, RelayPlanes | Refusal]:
+def shared(units: list[list[int]], block: int = 1) -> tuple[Topology, Collective, RelayPlanes | Unsupported]:
     """A star of planes; a rank has `units[s]` unit trees on plane s, which just fit."""
     trees = np.array(units).T * block
     into = trees.sum(axis=0) - trees

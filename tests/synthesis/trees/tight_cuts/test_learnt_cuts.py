@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 from shortcuts.switched_ranks import in_boxes
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.trees.fixed_trees import floor_capacities
 from treadle.synthesis.trees.instance import Instance, instance_of
 from treadle.synthesis.trees.tight_cuts import tight_cuts as module
 from treadle.synthesis.trees.tight_cuts.family import Family
-from treadle.synthesis.trees.tight_cuts.layer_solution import InfeasiblePiece, KindReport
+from treadle.synthesis.trees.tight_cuts.layer_solution import ClassReport, InfeasibleSubproblem
 from treadle.synthesis.trees.tight_cuts.scales import CutClass, cut_against, cut_classes, scale_for
 from treadle.synthesis.trees.tight_cuts.sets.detection import detect
 from treadle.synthesis.trees.tight_cuts.tight_cuts import Decomposition, decompose_with
 from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.unsupported import Unsupported
 
 F = Fraction
 THREE = [
@@ -75,8 +75,10 @@ OUT = (0, 1)
 """The nodes of the first box: three links of 3 bytes/s leave it."""
 
 
-def refused(nodes: Sequence[int], *blamed: int, others: tuple[InfeasiblePiece, ...] = ()) -> InfeasiblePiece:
-    return InfeasiblePiece(np.array(nodes, dtype=np.int32), np.array(blamed), "no room", others)
+def refused(
+    nodes: Sequence[int], *blamed: int, others: tuple[InfeasibleSubproblem, ...] = ()
+) -> InfeasibleSubproblem:
+    return InfeasibleSubproblem(np.array(nodes, dtype=np.int32), np.array(blamed), "no room", others)
 
 
 def attempted(
@@ -161,8 +163,8 @@ def test_hosts_are_tried_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(module, "_build", build)
     problem, known = chain(), module._Known(BOXES)
-    for first in (Refusal("one"), refused(OUT, 1)):
-        answers: list[Any] = [first, Refusal("two")]
+    for first in (Unsupported("one"), refused(OUT, 1)):
+        answers: list[Any] = [first, Unsupported("two")]
         families.clear()
         found = module._attempts(problem, known, ALIKE, ALIKE[0], [3], None)
         assert str(found) == "two"
@@ -234,7 +236,7 @@ def test_rounds_of_learning_end(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_layers_are_for_the_optimum_that_ranks_bind(monkeypatch: pytest.MonkeyPatch) -> None:
     none = module._Known(Family(np.array([-1], dtype=np.int32), np.zeros(5, dtype=np.int32)))
     monkeypatch.setattr(module, "_attempts", lambda *_: none)
-    monkeypatch.setattr(module, "_superposed", lambda *_: Refusal("layered"))
+    monkeypatch.setattr(module, "_superposed", lambda *_: Unsupported("layered"))
     plain = "no detected set can be made tight"
 
     def told(share: Fraction | None, rate: Fraction) -> str:
@@ -268,7 +270,7 @@ def test_what_is_built_at_a_scale(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def fitted(*asked: Any) -> Any:
         seen.append([part.tolist() for part in asked[2:4]] + [asked[4]])
-        return "layer", (KindReport(1, 2, 0, "hand"),)
+        return "layer", (ClassReport(1, 2, 0, "hand"),)
 
     monkeypatch.setattr(module, "fitted_layer", fitted)
     monkeypatch.setattr(module, "without_partial_relays", lambda *_: None)
@@ -286,7 +288,13 @@ def test_what_is_built_at_a_scale(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found.summary == "1 kinds of pieces: 1 of 2 children by hand"
     # first without partial relays, if there are such; then with all links
     monkeypatch.setattr(module, "without_partial_relays", lambda *_: np.array([7]))
-    answers: list[Any] = [Refusal("lean"), ("layer", ()), ("lean layer", ()), Refusal("lean"), Refusal("all")]
+    answers: list[Any] = [
+        Unsupported("lean"),
+        ("layer", ()),
+        ("lean layer", ()),
+        Unsupported("lean"),
+        Unsupported("all"),
+    ]
     rooms: list[list[int]] = []
 
     def either(*asked: Any) -> Any:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from treadle.arrays import Int64Array
-from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.trees import optimum
 from treadle.synthesis.trees.instance import Instance, instance_of
@@ -19,6 +18,7 @@ from treadle.synthesis.trees.tight_cuts.tight_cuts import with_hosts
 from treadle.topologies.catalogue.platforms import dgx_a100, dgx_a100_flat
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.changes import with_failed_links
+from treadle.unsupported import Unsupported
 from treadle.verification.schedules import verify
 
 FAILED = "box3.gpu0--box3.nvswitch"
@@ -73,7 +73,7 @@ def test_a_lone_rank_beside_boxes(
     topology = with_failed_links(build(6), *failures)
     collective = on_all_ranks(topology, kind)
     found = decompose(topology, collective)
-    assert not isinstance(found, Refusal)
+    assert not isinstance(found, Unsupported)
     assert "breadth-first" not in found.summary.split(",")[0]
     best = optimum(topology, collective).algbw
     for form in (found.schedule, found.schedule.explicit()):
@@ -88,7 +88,7 @@ def test_lone_ranks_on_different_planes(boxes: int, lone: list[tuple[int, int]])
     topology = with_failed_links(dgx_a100(boxes), *failures)
     collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
     found = decompose(topology, collective)
-    assert not isinstance(found, Refusal)
+    assert not isinstance(found, Unsupported)
     assert "by class trees" in found.summary
     assert found.algbw == optimum(topology, collective).algbw
     for form in (found.schedule, found.schedule.explicit()):

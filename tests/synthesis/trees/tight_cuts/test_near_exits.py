@@ -14,7 +14,7 @@ from samples.nested_fabrics import case
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.trees.forest_cost import height_max
 from treadle.synthesis.trees.tight_cuts.decompose import FactoredSynthesis, decompose
-from treadle.synthesis.trees.tight_cuts.near_exits import assigned
+from treadle.synthesis.trees.tight_cuts.near_egress import assigned
 from treadle.topologies import parse
 from treadle.verification.schedules import verify
 

@@ -14,7 +14,6 @@ from samples.factored.formula_stars import (
     relayed_star,
 )
 from treadle.errors import ScheduleError
-from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.factored import RelayTrees
 from treadle.synthesis.trees import optimum
@@ -22,6 +21,7 @@ from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.topologies.catalogue.platforms import add_box
 from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.unsupported import Unsupported
 from treadle.verification.schedules import verify
 
 
@@ -118,7 +118,7 @@ def test_unequal_boxes_on_one_switch(sizes: list[int], nics: list[int], kind: Co
     topology = boxes_on_one_switch(sizes, nics)
     collective = on_all_ranks(topology, kind)
     found = decompose(topology, collective)
-    assert not isinstance(found, Refusal)
+    assert not isinstance(found, Unsupported)
     assert "by relay trees" in found.summary
     best = optimum(topology, collective).algbw
     for form in (found.schedule, found.schedule.explicit()):
@@ -131,7 +131,7 @@ def test_trees_leave_by_their_own_rank() -> None:
     topology = boxes_on_one_switch([4, 8, 4, 8, 4, 8], [50, 25, 50, 25, 50, 25])
     collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
     found = decompose(topology, collective, budget=TreeBudget(trees=1))
-    assert not isinstance(found, Refusal)
+    assert not isinstance(found, Unsupported)
     forest = found.schedule.explicit().forests[0]
     box = np.repeat(np.arange(6), [4, 8, 4, 8, 4, 8])
     for root in range(forest.n_ranks):

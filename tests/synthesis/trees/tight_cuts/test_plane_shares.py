@@ -10,15 +10,19 @@ import pytest
 
 from treadle.arrays import Int64Array
 from treadle.engine import core
-from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.factored import EvenShares
+from treadle.schedules.factored import EvenAllocation
 from treadle.synthesis.core_values.tree_values import PlanePairs, PlaneTable
 from treadle.synthesis.trees import optimum
-from treadle.synthesis.trees.tight_cuts.closed_forms.plane_shares import Changes, PlaneShares, plane_shares
+from treadle.synthesis.trees.tight_cuts.closed_forms.plane_allocation import (
+    Changes,
+    PlaneAllocation,
+    plane_allocation,
+)
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.topologies import parse
 from treadle.topologies.transforms.changes import with_failed_links
+from treadle.unsupported import Unsupported
 from treadle.verification.schedules import verify
 
 
@@ -34,10 +38,10 @@ def children_that_lost_planes(rng: random.Random, n: int, planes: int, trees: in
     return sums
 
 
-def table_of(shares: PlaneShares) -> Int64Array:
+def table_of(shares: PlaneAllocation) -> Int64Array:
     """Units by plane, sender and receiver."""
     every = np.arange(len(shares.group))
-    table = EvenShares(shares.group, shares.group_units).shares(every[:, None], every)
+    table = EvenAllocation(shares.group, shares.group_units).allocation(every[:, None], every)
     table[:, shares.pair_root, shares.pair_child] = shares.pair_units.T
     return table
 
@@ -49,8 +53,8 @@ def test_children_that_lost_planes_are_served_in_full(n: int, planes: int, trees
     rng = random.Random(n)
     for _ in range(3):
         sums = children_that_lost_planes(rng, n, planes, trees)
-        found = plane_shares(sums, sums, np.full(n, trees))
-        assert isinstance(found, PlaneShares)
+        found = plane_allocation(sums, sums, np.full(n, trees))
+        assert isinstance(found, PlaneAllocation)
         table = table_of(found)
         assert table.min() >= 0
         np.testing.assert_array_equal(table.sum(axis=0), trees * (1 - np.eye(n, dtype=np.int64)))
@@ -59,15 +63,15 @@ def test_children_that_lost_planes_are_served_in_full(n: int, planes: int, trees
 
 
 def test_few_pairs_are_exceptions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treadle.synthesis.trees.tight_cuts.closed_forms.plane_shares.MOST_CELLS", 0)
+    monkeypatch.setattr("treadle.synthesis.trees.tight_cuts.closed_forms.plane_allocation.MOST_CELLS", 0)
     # without the search pair by pair, which serves few children. 200 children in a handful of groups: the
     # pairs of those that lost a plane are no exceptions
     sums = np.full((200, 4), 3 * 199)
     for child, plane in ((7, 0), (50, 0), (90, 1), (120, 2), (121, 3), (180, 3)):
         sums[child] = 4 * 199
         sums[child, plane] = 0
-    found = plane_shares(sums, sums, np.full(200, 12))
-    assert isinstance(found, PlaneShares)
+    found = plane_allocation(sums, sums, np.full(200, 12))
+    assert isinstance(found, PlaneAllocation)
     assert len(found.group_units) <= 5
     assert len(found.pair_root) < 2 * 200
 
@@ -85,8 +89,8 @@ def test_pairs_that_send_more_or_less_are_given() -> None:
             table[:, x, y] = np.bincount(rng.choices(range(planes), k=int(sent[x, y])), minlength=planes)
         out, into = table.sum(axis=2).T, table.sum(axis=1).T
         root, child, units = np.array(rows, dtype=np.int64).T
-        found = plane_shares(out, into, np.full(n, trees), Changes.of(root, child, units, n))
-        assert isinstance(found, PlaneShares)
+        found = plane_allocation(out, into, np.full(n, trees), Changes.of(root, child, units, n))
+        assert isinstance(found, PlaneAllocation)
         again = table_of(found)
         assert again.min() >= 0
         np.testing.assert_array_equal(again.sum(axis=0), sent)
@@ -140,7 +144,7 @@ def test_lost_links_cost_no_more_than_they_must(fabric: str, kind: str, count: i
     topology = with_failed_links(whole, *chance.sample([one for one in names if kind in one], count))
     collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
     found = decompose(topology, collective)
-    assert not isinstance(found, Refusal)
+    assert not isinstance(found, Unsupported)
     best = optimum(topology, collective).algbw
     report = verify(topology, collective, found.schedule, claimed_algbw=best)
     assert not report.violations
@@ -152,7 +156,7 @@ def test_cores_that_some_pods_lack_are_left_alone() -> None:
     topology = with_failed_links(parse("fat_tree(8)"), *lost)
     collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
     found = decompose(topology, collective)
-    assert not isinstance(found, Refusal)
+    assert not isinstance(found, Unsupported)
     # all pods have lost the same cores then, and are of one kind
     assert found.summary.startswith("3 kinds of pieces: 1 of 8 children by circulant trees")
     report = verify(topology, collective, found.schedule, claimed_algbw=optimum(topology, collective).algbw)

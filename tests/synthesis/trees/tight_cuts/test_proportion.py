@@ -8,16 +8,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.trees.fixed_trees import least_scale
 from treadle.synthesis.trees.instance import Instance, instance_of
+from treadle.synthesis.trees.tight_cuts.components import Split, single_rate, split_layers
 from treadle.synthesis.trees.tight_cuts.family import Family
-from treadle.synthesis.trees.tight_cuts.near_exits import assigned
+from treadle.synthesis.trees.tight_cuts.near_egress import assigned
 from treadle.synthesis.trees.tight_cuts.proportion import in_proportion, quotas
 from treadle.synthesis.trees.tight_cuts.scales import CutClass, cut_against, cut_classes, scale_for
-from treadle.synthesis.trees.tight_cuts.superposition import Split, single_rate, split_layers
 from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.unsupported import Unsupported
 
 
 @pytest.mark.parametrize("factor", [1, 2**28, 2**31])
@@ -146,7 +146,7 @@ def family_of(topology: Topology, size: int) -> Family:
     return Family(np.array([-1, *[0] * max(innermost)], dtype=np.int32), np.array(innermost, dtype=np.int32))
 
 
-def split(topology: Topology, size: int, *, weights: tuple[int, ...] | None = None) -> Split | Refusal:
+def split(topology: Topology, size: int, *, weights: tuple[int, ...] | None = None) -> Split | Unsupported:
     ranks = tuple(topology.compute_nodes.tolist())
     problem = instance_of(topology, Collective(CollectiveKind.ALLGATHER, ranks, weights=weights))
     return split_layers(problem, family_of(topology, size))
@@ -194,7 +194,7 @@ def test_boxes_of_which_no_layers_are_made(
     fabric: Topology, weights: tuple[int, ...] | None, words: str
 ) -> None:
     found = split(fabric, 3, weights=weights)
-    assert isinstance(found, Refusal)
+    assert isinstance(found, Unsupported)
     assert str(found) == words
 
 
@@ -203,13 +203,13 @@ def test_borders_that_just_bind_make_no_flat_layer() -> None:
     found = split(boxes(2, 3, 24, across=6), 3)
     assert isinstance(found, Split)
     assert (found.trees, len(found.parts)) == (1, 1)
-    assert isinstance(split(boxes(2, 3, 25, across=6), 3), Refusal)
+    assert isinstance(split(boxes(2, 3, 25, across=6), 3), Unsupported)
 
 
 def test_families_of_which_no_layers_are_made() -> None:
     fabric = boxes(2, 3, 12, across=6, direct=True)
     found = split(fabric, 3)
-    assert isinstance(found, Refusal)
+    assert isinstance(found, Unsupported)
     assert str(found) == "ranks are joined unequally"
     plain = boxes(2, 2, 12, across=6)
     problem = instance_of(plain, on_all_ranks(plain, CollectiveKind.ALLGATHER))
@@ -218,7 +218,7 @@ def test_families_of_which_no_layers_are_made() -> None:
     lone[2] = 0
     for family in (none, Family(np.array([-1, 0, 0], dtype=np.int32), lone)):
         refused = split_layers(problem, family)
-        assert isinstance(refused, Refusal)
+        assert isinstance(refused, Unsupported)
         assert str(refused) == "ranks are not all in boxes that are not nested"
     builder = TopologyBuilder("paired")
     for name in "abcd":
@@ -230,7 +230,7 @@ def test_families_of_which_no_layers_are_made() -> None:
         instance_of(paired, on_all_ranks(paired, CollectiveKind.ALLGATHER)),
         Family(np.array([-1, 0, 0], dtype=np.int32), np.array([1, 1, 2, 2], dtype=np.int32)),
     )
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, Unsupported)
     assert str(refused) == "links across a box's border do not all join a rank and a switch outside"
 
 

@@ -12,15 +12,15 @@ from samples.nested_fabrics import case
 from treadle.arrays import Int32Array, Int64Array
 from treadle.context import Context, TimeLimitError, under
 from treadle.engine import core
-from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.trees import optimum
-from treadle.synthesis.trees.tight_cuts.closed_forms.plane_shares import plane_shares
+from treadle.synthesis.trees.tight_cuts.closed_forms.plane_allocation import plane_allocation
 from treadle.synthesis.trees.tight_cuts.closed_forms.relayed_stars import _proportional, fitted_table
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_assignment import UnitPool
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.topologies.catalogue.platforms import add_box
 from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.unsupported import Unsupported
 from treadle.verification.schedules import verify
 
 
@@ -148,7 +148,7 @@ def test_irregular_boxes(sizes: list[int], planes: list[list[int]], kind: Collec
     topology = irregular(sizes, planes)
     collective = on_all_ranks(topology, kind)
     found = decompose(topology, collective)
-    assert not isinstance(found, Refusal)
+    assert not isinstance(found, Unsupported)
     assert "by relayed stars" in found.summary
     best = optimum(topology, collective).algbw
     for form in (found.schedule, found.schedule.explicit()):
@@ -161,7 +161,7 @@ def test_closed_forms_watch_the_clock() -> None:
     late = Context(deadline=time.monotonic() - 1)
     sums = np.array([[3, 1], [1, 3], [2, 2]])
     with pytest.raises(TimeLimitError), under(late):
-        plane_shares(sums, sums, np.full(3, 2))
+        plane_allocation(sums, sums, np.full(3, 2))
     topology = irregular(*CASES[0])
     with pytest.raises(TimeLimitError), under(Context(deadline=time.monotonic() - 1)):
         decompose(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER))
@@ -171,7 +171,7 @@ def test_ranks_with_trees_that_neither_supply_nor_are_entered() -> None:
     """Here the last rank of a box has trees of its own, but no link to the outside serves it."""
     asked = case(200218)
     found = decompose(asked.topology, asked.collective, budget=asked.budget)
-    assert not isinstance(found, Refusal)
+    assert not isinstance(found, Unsupported)
     for form in (found.schedule, found.schedule.explicit()):
         assert verify(asked.topology, asked.collective, form, claimed_algbw=found.algbw).is_ok
 

@@ -14,9 +14,9 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis import trees as forestcoll
 from treadle.synthesis.trees.allreduce import allreduce_bound
 from treadle.synthesis.trees.instance import Instance, instance_of
-from treadle.synthesis.trees.tight_cuts import root_shares as module
+from treadle.synthesis.trees.tight_cuts import root_weights as module
 from treadle.synthesis.trees.tight_cuts.family import Family
-from treadle.synthesis.trees.tight_cuts.root_shares import RootShares, root_shares
+from treadle.synthesis.trees.tight_cuts.root_weights import RootWeights, root_weights
 from treadle.synthesis.trees.tight_cuts.sets.detection import detect
 from treadle.topologies import parse, without_failures
 from treadle.topologies.topology import Topology, TopologyBuilder
@@ -39,9 +39,9 @@ def posed(expression: str, failed: str | None) -> tuple[Topology, Collective]:
     return fabric, Collective(CollectiveKind.ALLREDUCE, tuple(fabric.compute_nodes.tolist()))
 
 
-def choices(fabric: Topology, collective: Collective) -> tuple[RootShares, ...]:
+def choices(fabric: Topology, collective: Collective) -> tuple[RootWeights, ...]:
     problem = instance_of(fabric, replace(collective, kind=CollectiveKind.ALLGATHER))
-    return root_shares(problem, detect(problem))
+    return root_weights(problem, detect(problem))
 
 
 def in_turn(fabric: Topology, collective: Collective, weights: tuple[int, ...]) -> Fraction:
@@ -232,6 +232,6 @@ def test_sets_that_differ_too_much_have_no_shares(monkeypatch: pytest.MonkeyPatc
     """Eight cuts, whether ranks are told by their links or by their sets and links."""
     problem = odd_fabric()
     monkeypatch.setattr(module, "_MOST_CUTS", 8)
-    assert root_shares(problem, FAMILY)
+    assert root_weights(problem, FAMILY)
     monkeypatch.setattr(module, "_MOST_CUTS", 7)
-    assert root_shares(problem, FAMILY) == ()
+    assert root_weights(problem, FAMILY) == ()

@@ -13,11 +13,10 @@ import pytest
 
 from shortcuts.switched_ranks import in_boxes
 from treadle.errors import ScheduleError
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.trees.instance import instance_of
 from treadle.synthesis.trees.tight_cuts import decompose as module
-from treadle.synthesis.trees.tight_cuts import root_shares as shares_module
+from treadle.synthesis.trees.tight_cuts import root_weights as shares_module
 from treadle.synthesis.trees.tight_cuts.decompose import (
     FactoredSynthesis,
     UnequalShards,
@@ -28,12 +27,13 @@ from treadle.synthesis.trees.tight_cuts.tight_cuts import Decomposition, decompo
 from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
+from treadle.unsupported import Unsupported
 
 K = CollectiveKind
 F = Fraction
 BOXES = in_boxes(2, 2)
 RANKS = tuple(BOXES.compute_nodes.tolist())
-NONE = Refusal("none")
+NONE = Unsupported("none")
 ONE = F(1)
 LOSS = F(1, 100)
 Asked = tuple[int, int, int, Fraction | None]
@@ -54,7 +54,7 @@ def made(trees: int, *, of: Fraction = ONE, exact: int = 0) -> Decomposition:
 
 
 def answering(
-    monkeypatch: pytest.MonkeyPatch, answers: Sequence[Decomposition | Refusal]
+    monkeypatch: pytest.MonkeyPatch, answers: Sequence[Decomposition | Unsupported]
 ) -> tuple[list[Asked], list[str]]:
     """Give the search these answers in turn; what it is asked, and the directions, come in the lists."""
     asked: list[Asked] = []
@@ -63,11 +63,11 @@ def answering(
 
     def search(
         problem: Any, trees: Sequence[int], *, share: Fraction | None = None, **_: Any
-    ) -> Decomposition | Refusal:
+    ) -> Decomposition | Unsupported:
         asked.append((trees[0], trees[-1], len(trees), share))
         ways.append(problem.direction.name)
         answer = left.pop(0)
-        if isinstance(answer, Refusal):
+        if isinstance(answer, Unsupported):
             return answer
         return replace(answer, forest=replace(answer.forest, direction=problem.direction))
 
@@ -134,7 +134,7 @@ def test_numbers_that_are_searched(
     monkeypatch: pytest.MonkeyPatch,
     budget: TreeBudget,
     weights: tuple[int, ...] | None,
-    answers: list[Decomposition | Refusal],
+    answers: list[Decomposition | Unsupported],
     asked: list[Asked],
     taken: int,
 ) -> None:
@@ -142,7 +142,7 @@ def test_numbers_that_are_searched(
     found = decompose(BOXES, Collective(K.ALLGATHER, RANKS, weights=weights), budget=budget, lower=False)
     assert seen == asked
     wanted = answers[taken]
-    if isinstance(wanted, Refusal):
+    if isinstance(wanted, Unsupported):
         assert found is wanted
         return
     assert isinstance(found, FactoredSynthesis)
@@ -172,7 +172,7 @@ def test_sets_that_miss_an_optimum_of_few_trees(
     monkeypatch: pytest.MonkeyPatch, needed: int, weights: tuple[int, ...] | None, is_refused: bool
 ) -> None:
     """The pipeline attains it by 64 trees a rank, so a forest that does not is none."""
-    answering(monkeypatch, [Refusal("no luck"), made(5, of=F(9, 10))])
+    answering(monkeypatch, [Unsupported("no luck"), made(5, of=F(9, 10))])
     monkeypatch.setattr(module, "exact_number", lambda *_: needed)
     found = decompose(BOXES, Collective(K.ALLGATHER, RANKS, weights=weights), lower=False)
     if is_refused:
@@ -200,7 +200,7 @@ def test_sets_that_miss_an_optimum_of_few_trees(
 )
 def test_both_directions_take_as_many_trees(
     monkeypatch: pytest.MonkeyPatch,
-    answers: list[Decomposition | Refusal],
+    answers: list[Decomposition | Unsupported],
     asked: int,
     result: str | tuple[Fraction, int, int],
 ) -> None:
@@ -221,7 +221,7 @@ def test_both_directions_take_as_many_trees(
 
 
 UNEQUAL, OTHER, EVEN = (2, 1, 1, 1), (5, 3, 3, 3), (1, 1, 1, 1)
-Phases = Mapping[tuple[int, ...] | None, Fraction | Refusal]
+Phases = Mapping[tuple[int, ...] | None, Fraction | Unsupported]
 
 
 def shared(
@@ -230,17 +230,17 @@ def shared(
     phases: Phases,
     bound: Callable[[Topology, Collective], Fraction] = lambda *_: F(99),
     budget: TreeBudget | None = None,
-) -> tuple[UnequalShards | Refusal, list[tuple[tuple[int, ...] | None, TreeBudget]]]:
+) -> tuple[UnequalShards | Unsupported, list[tuple[tuple[int, ...] | None, TreeBudget]]]:
     """Allreduce where these shards would have these rates, and two phases of shards attain those."""
     witness = SimpleNamespace(bound=bound)
     offered = tuple(SimpleNamespace(weights=w, rate=F(rate), witness=witness) for w, rate in choices)
-    monkeypatch.setattr(shares_module, "root_shares", lambda *_, **__: offered)
+    monkeypatch.setattr(shares_module, "root_weights", lambda *_, **__: offered)
     asked = []
 
     def two_phases(_: Topology, __: Collective, weights: Any, given: TreeBudget, *rest: Any) -> Any:
         asked.append((weights, given))
         rate = phases[weights]
-        return rate if isinstance(rate, Refusal) else SimpleNamespace(algbw=rate)
+        return rate if isinstance(rate, Unsupported) else SimpleNamespace(algbw=rate)
 
     monkeypatch.setattr(module, "_two_phases", two_phases)
     found = decompose_allreduce(BOXES, Collective(K.ALLREDUCE, RANKS), budget=budget, lower=False)
@@ -308,7 +308,7 @@ def test_limits_are_per_rank(
     asked: tuple[tuple[int, ...] | None, TreeBudget] | str,
 ) -> None:
     """What is asked of both phases for shards; in turn for equal ones, where these are refused."""
-    refused = Refusal("slow")
+    refused = Unsupported("slow")
     found, seen = shared(monkeypatch, [(weights, 10)], {weights: F(10), None: refused}, budget=budget)
     if isinstance(asked, str):
         assert found is refused

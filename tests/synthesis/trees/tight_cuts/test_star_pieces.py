@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from treadle.synthesis.trees.tight_cuts.closed_forms.star import star_trees
-from treadle.synthesis.trees.tight_cuts.piece_tables import solve_table
-from treadle.synthesis.trees.tight_cuts.pieces import LocalPiece
+from treadle.synthesis.trees.tight_cuts.subproblem_tables import solve_table
+from treadle.synthesis.trees.tight_cuts.subproblems import LocalSubproblem
 
 
-def box(out: tuple[int, int, int] = (10, 6, 2), into: tuple[int, int, int] = (4, 6, 8)) -> LocalPiece:
+def box(out: tuple[int, int, int] = (10, 6, 2), into: tuple[int, int, int] = (4, 6, 8)) -> LocalSubproblem:
     """Three children of 5, 3 and 1 unit trees, entering ones included: node 3 is the relay, 4 the outside."""
     links = [(y, 3, out[y]) for y in range(3)] + [(3, y, into[y]) for y in range(3)]
     links += [(4, 0, 4), (4, 1, 2), (0, 4, 6)]
     tails, heads, capacity = (np.array(column) for column in zip(*links, strict=True))
-    return LocalPiece(
+    return LocalSubproblem(
         n_children=3,
         n_relays=1,
         has_outside=True,
@@ -75,7 +75,7 @@ def test_children_help_those_that_lack_units(out: tuple[int, int, int]) -> None:
         *(box(into=into) for into in ((3, 6, 8), (4, 5, 8), (4, 6, 7))),
     ],
 )
-def test_one_unit_less_is_no_star(piece: LocalPiece) -> None:
+def test_one_unit_less_is_no_star(piece: LocalSubproblem) -> None:
     assert star_trees(piece) is None
 
 
@@ -95,13 +95,13 @@ def test_other_shapes_are_no_stars() -> None:
     assert star_trees(kept) is None  # a child that cannot send
 
 
-def pod(exits: list[list[int]], up: int, down: int, native: tuple[int, ...]) -> LocalPiece:
+def pod(exits: list[list[int]], up: int, down: int, native: tuple[int, ...]) -> LocalSubproblem:
     """Children below a switch that alone joins them to the outside; a child's links are as wide each way."""
     n = len(exits)
     links = [(y, n, units) for y, row in enumerate(exits) for units in row]
     links += [(n, y, units) for y, _, units in links] + [(n, n + 1, up), (n + 1, n, down)]
     tails, heads, capacity = (np.array(column) for column in zip(*links, strict=True))
-    return LocalPiece(
+    return LocalSubproblem(
         n_children=n,
         n_relays=1,
         has_outside=True,

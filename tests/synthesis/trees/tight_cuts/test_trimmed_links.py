@@ -9,8 +9,8 @@ import pytest
 
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.trees.instance import Instance, instance_of
+from treadle.synthesis.trees.tight_cuts.balancing import balance_capacities
 from treadle.synthesis.trees.tight_cuts.family import Family
-from treadle.synthesis.trees.tight_cuts.trimming import trim
 from treadle.topologies.topology import TopologyBuilder
 
 Link = tuple[str, str, int]
@@ -60,7 +60,7 @@ def lowered(
     problem = problem_of(links)
     held = np.array([inside, inside, onward, 9, 9, 9, *(width for _, _, width in entering)])
     before = held.copy()
-    found = trim(problem, family_of(4, (0, 1)), held, np.array(trees))
+    found = balance_capacities(problem, family_of(4, (0, 1)), held, np.array(trees))
     assert held.tolist() == before.tolist()
     assert found.capacities[:6].tolist() == before[:6].tolist()
     assert not found.failed[0]
@@ -102,14 +102,14 @@ def test_what_ranks_send_and_take_is_kept() -> None:
     held = problem.bandwidths.copy()
     trees = np.array([1, 1, 1, 2])
     family = family_of(4, (0, 1))
-    assert trim(problem, family, held, trees).capacities.tolist() == [9, 9, 9, 9, 9, 1, 2]
+    assert balance_capacities(problem, family, held, trees).capacities.tolist() == [9, 9, 9, 9, 9, 1, 2]
     # a takes in four: with two from b no less than two come from c, so that four enter in all
     held[1] = 2
-    found = trim(problem, family, held, trees)
+    found = balance_capacities(problem, family, held, trees)
     assert found.failed.tolist() == [False, True]
     assert found.capacities.tolist() == held.tolist()
     held[1] = 3
-    assert trim(problem, family, held, trees).capacities.tolist() == [9, 3, 9, 9, 9, 1, 2]
+    assert balance_capacities(problem, family, held, trees).capacities.tolist() == [9, 3, 9, 9, 9, 1, 2]
 
 
 def relayed(*widths: int, loss: int = 0) -> Instance:
@@ -122,13 +122,13 @@ def relayed(*widths: int, loss: int = 0) -> Instance:
 
 def test_both_ways_at_a_relay() -> None:
     problem, trees = relayed(6, 2, 4, 4), np.ones(4, dtype=np.int64)
-    found = trim(problem, family_of(5, (0, 1)), problem.bandwidths, trees)
+    found = balance_capacities(problem, family_of(5, (0, 1)), problem.bandwidths, trees)
     assert found.capacities.tolist() == [20] * 4 + [2, 2, 0, 0, 4, 4, 4, 4]
-    both = trim(problem, family_of(5, (0, 1), (2, 3)), problem.bandwidths, trees)
+    both = balance_capacities(problem, family_of(5, (0, 1), (2, 3)), problem.bandwidths, trees)
     assert both.capacities.tolist() == [20] * 4 + [2, 2, 0, 0, 1, 1, 1, 1]
     assert not both.failed.any()
     # the set sends six trees out: no less may leave it, and with it enter
-    many = trim(problem, family_of(5, (0, 1)), problem.bandwidths, np.array([3, 3, 1, 1]))
+    many = balance_capacities(problem, family_of(5, (0, 1)), problem.bandwidths, np.array([3, 3, 1, 1]))
     assert many.failed.tolist() == [False, True]
     assert many.capacities.tolist() == problem.bandwidths.tolist()
 
@@ -136,10 +136,10 @@ def test_both_ways_at_a_relay() -> None:
 def test_links_at_a_relay_without_a_mate_stay() -> None:
     """a's two links are unequal, so b's have to give all: two of them at most."""
     problem, trees = relayed(6, 2, 4, 4, loss=1), np.ones(4, dtype=np.int64)
-    found = trim(problem, family_of(5, (0, 1)), problem.bandwidths, trees)
+    found = balance_capacities(problem, family_of(5, (0, 1)), problem.bandwidths, trees)
     assert found.failed.tolist() == [False, True]
     narrow = relayed(2, 6, 4, 4, loss=1)
-    found = trim(narrow, family_of(5, (0, 1)), narrow.bandwidths, np.array([1, 0, 1, 1]))
+    found = balance_capacities(narrow, family_of(5, (0, 1)), narrow.bandwidths, np.array([1, 0, 1, 1]))
     assert found.failed.tolist() == [False, False]
     assert found.capacities.tolist() == [20] * 4 + [1, 2, 0, 0, 4, 4, 4, 4]
 
@@ -165,7 +165,7 @@ def test_parallel_links_go_with_those_of_their_width() -> None:
     ]
     problem = problem_of(links, switches="p")
     # 20 enter, 5 are to: 9 * 5 // 20, 5 * 5 // 20 and 3 * 5 // 20 are 2, 1, 0 and 0, and two are left over
-    found = trim(problem, family_of(4, (0, 1)), problem.bandwidths, np.array([1, 1, 5]))
+    found = balance_capacities(problem, family_of(4, (0, 1)), problem.bandwidths, np.array([1, 1, 5]))
     assert not found.failed.any()
     assert found.capacities.tolist() == [20, 20, 3, 3, 50, 50, 0, 2, 0, 2, 0, 0, 4]
 
@@ -183,7 +183,7 @@ def test_nested_sets_from_the_inside_out() -> None:
     links += [("a", "d", 9), ("a", "c", 9)]
     problem = problem_of(links)
     family = Family(np.array([-1, 0, 1], dtype=np.int32), np.array([2, 2, 1, 0], dtype=np.int32))
-    found = trim(problem, family, problem.bandwidths, np.ones(4, dtype=np.int64))
+    found = balance_capacities(problem, family, problem.bandwidths, np.ones(4, dtype=np.int64))
     assert not found.failed.any()
     entering = found.capacities
     assert entering[2] + entering[3] + entering[4] == 2

@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.factored import RelayTrees, TableTrees
 from treadle.synthesis.trees import optimum
 from treadle.synthesis.trees.instance import instance_of
+from treadle.synthesis.trees.tight_cuts.components import Split, split_layers
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.synthesis.trees.tight_cuts.sets.detection import detect
-from treadle.synthesis.trees.tight_cuts.superposition import Split, split_layers
 from treadle.topologies.catalogue.platforms import gb200_nvl72
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.changes import with_failed_nodes
+from treadle.unsupported import Unsupported
 from treadle.verification.factored.height import forest_height
 from treadle.verification.schedules import verify
 
@@ -51,7 +51,7 @@ def test_the_optimum_of_racks_of_different_sizes(
     topology = racks(sizes, nvlink, 20)
     collective = on_all_ranks(topology, kind)
     found = decompose(topology, collective)
-    assert not isinstance(found, Refusal), str(found)
+    assert not isinstance(found, Unsupported), str(found)
     assert found.n_layers == layers
     best = optimum(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER)).algbw
     best /= 2 if kind is CollectiveKind.ALLREDUCE else 1
@@ -83,7 +83,7 @@ def test_many_failed_gpus_of_many_racks() -> None:
     topology = with_failed_nodes(gb200_nvl72(64), *failed)
     collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
     found = decompose(topology, collective)
-    assert not isinstance(found, Refusal), str(found)
+    assert not isinstance(found, Unsupported), str(found)
     report = verify(topology, collective, found.schedule, claimed_algbw=found.optimum.algbw)
     assert not report.violations
     assert report.algbw == found.optimum.algbw

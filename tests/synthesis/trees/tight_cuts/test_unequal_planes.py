@@ -18,20 +18,20 @@ from samples.factored.formula_stars import (
 )
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.factored import (
-    EvenShares,
+    EvenAllocation,
     PlaneTrees,
 )
 from treadle.synthesis.trees import optimum
-from treadle.synthesis.trees.tight_cuts.closed_forms.plane_shares import PlaneShares, plane_shares
+from treadle.synthesis.trees.tight_cuts.closed_forms.plane_allocation import PlaneAllocation, plane_allocation
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_tables import plane_tables
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.topologies.catalogue.clusters import rail_optimized
 from treadle.topologies.catalogue.platforms import dgx_a100
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.changes import with_failed_links
+from treadle.unsupported import Unsupported
 from treadle.verification.schedules import verify
 
 
@@ -48,10 +48,10 @@ def has_direct_forest(out: Int64Array, into: Int64Array, trees: int) -> bool:
     return bool(nx.maximum_flow_value(graph, "s", "t") == out[:, 0].sum())
 
 
-def check_shares(shares: PlaneShares, out: Int64Array, into: Int64Array, sent: Int64Array) -> None:
+def check_shares(shares: PlaneAllocation, out: Int64Array, into: Int64Array, sent: Int64Array) -> None:
     """The table has the sums asked for; `sent` is what children send each other in all."""
     every = np.arange(len(out))
-    table = EvenShares(shares.group, shares.group_units).shares(every[:, None], every)
+    table = EvenAllocation(shares.group, shares.group_units).allocation(every[:, None], every)
     table[:, shares.pair_root, shares.pair_child] = shares.pair_units.T
     assert table.min() >= 0
     np.testing.assert_array_equal(table.sum(axis=0), sent)
@@ -73,10 +73,10 @@ def test_two_planes_are_shared_just_when_a_flow_says_so() -> None:
         one = [rng.randint(0, total) for _ in range(n)]
         other = rng.sample(one, n)
         out, into = (np.array([[a, total - a] for a in side]) for side in (one, other))
-        found = plane_shares(out, into, np.full(n, trees))
+        found = plane_allocation(out, into, np.full(n, trees))
         answers.append(has_direct_forest(out, into, trees))
-        assert isinstance(found, PlaneShares) == answers[-1], (one, other, trees)
-        if isinstance(found, PlaneShares):
+        assert isinstance(found, PlaneAllocation) == answers[-1], (one, other, trees)
+        if isinstance(found, PlaneAllocation):
             check_shares(found, out, into, equally(n, trees))
         else:
             assert "no direct forest" in found.reason
@@ -91,10 +91,10 @@ def test_planes_spread_at_random_are_shared(planes: int) -> None:
         n, trees = rng.randint(3, 9), rng.choice([1, 2, 5, 12])
         table = spread_at_random(rng, n, planes, trees)
         out, into = table.sum(axis=2).T, table.sum(axis=1).T
-        found = plane_shares(out, into, np.full(n, trees))
+        found = plane_allocation(out, into, np.full(n, trees))
         if planes == 2:
-            assert isinstance(found, PlaneShares)
-        if isinstance(found, PlaneShares):
+            assert isinstance(found, PlaneAllocation)
+        if isinstance(found, PlaneAllocation):
             check_shares(found, out, into, equally(n, trees))
             built += 1
     assert built > 6
@@ -109,7 +109,7 @@ def test_planes_on_a_star_span_and_use_every_unit_once(planes: int) -> None:
         used = out.any(axis=0) | into.any(axis=0)
         out, into = out[:, used], into[:, used]
         topology, collective, found = shared_star(out, into, trees, block)
-        if planes == 3 and isinstance(found, Refusal):
+        if planes == 3 and isinstance(found, Unsupported):
             continue
         assert isinstance(found, PlaneTrees)
         schedule = one_piece(topology, found)
@@ -124,7 +124,7 @@ def test_planes_on_a_star_span_and_use_every_unit_once(planes: int) -> None:
 def test_condition_c_does_not_suffice_for_planes() -> None:
     # docs/algorithms/root-pieces.md, proposition 14 (d)
     sums = np.array([[3, 0], [3, 0], [1, 2], [1, 2]])
-    assert "no direct forest" in str(plane_shares(sums, sums, np.ones(4, dtype=np.int64)))
+    assert "no direct forest" in str(plane_allocation(sums, sums, np.ones(4, dtype=np.int64)))
 
 
 def test_searches_for_paths_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +132,7 @@ def test_searches_for_paths_are_limited(monkeypatch: pytest.MonkeyPatch) -> None
     sums = np.array([[a, 8 - a] for a in one])
     near = np.zeros((2, 5, 5), dtype=np.int64)
     tables = plane_tables(sums, sums, equally(5, 2), near)
-    assert not isinstance(tables, Refusal)
+    assert not isinstance(tables, Unsupported)
     np.testing.assert_array_equal(tables.sum(axis=2).T, sums)
     np.testing.assert_array_equal(tables.sum(axis=1).T, sums)
     monkeypatch.setattr("treadle.synthesis.trees.tight_cuts.closed_forms.plane_tables.MOST_VISITS", 0)
@@ -152,7 +152,7 @@ def test_boxes_with_failed_links_on_two_rails(
     topology = failed_nics(boxes, *nics)
     collective = on_all_ranks(topology, kind)
     found = decompose(topology, collective)
-    assert not isinstance(found, Refusal)
+    assert not isinstance(found, Unsupported)
     assert "by plane trees" in found.summary
     best = optimum(topology, collective).algbw
     for form in (found.schedule, found.schedule.explicit()):
@@ -165,7 +165,7 @@ def test_many_rails_of_which_boxes_lack_different_ones() -> None:
     topology = with_failed_links(rail_optimized(64), *(f"box{box}.gpu{i}--rail{i}" for box, i in lost))
     collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
     found = decompose(topology, collective)
-    assert not isinstance(found, Refusal)
+    assert not isinstance(found, Unsupported)
     assert "by plane trees" in found.summary
     report = verify(topology, collective, found.schedule, claimed_algbw=found.optimum.algbw)
     assert not report.violations
@@ -180,8 +180,8 @@ def test_pairs_take_all_that_is_left_on_their_last_plane() -> None:
         for unit in range(trees):
             table[here[(x + y + unit) % len(here)], x, y] += 1
     out, into = table.sum(axis=2).T, table.sum(axis=1).T
-    found = plane_shares(out, into, np.full(n, trees))
-    assert isinstance(found, PlaneShares)
+    found = plane_allocation(out, into, np.full(n, trees))
+    assert isinstance(found, PlaneAllocation)
     check_shares(found, out, into, equally(n, trees))
 
 
@@ -237,7 +237,7 @@ def test_spines_between_the_planes_are_left_alone(failures: tuple[str, ...]) -> 
     topology = with_failed_links(rail_optimized(6, spines=2, oversubscription=2), *failures)
     collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
     found = decompose(topology, collective)
-    assert not isinstance(found, Refusal)
+    assert not isinstance(found, Unsupported)
     assert "trees" in found.summary.split(":")[1].split(",")[0]
     report = verify(topology, collective, found.schedule.explicit(), claimed_algbw=found.algbw)
     assert not report.violations
@@ -274,7 +274,7 @@ def relayed_planes(
         others = max(sizes[a], sizes[b]) - (a == b)
         for plane in rng.choices(range(planes), k=int(others) * sorted(set(keys))[a][0] * block):
             group_units[a, b, plane] += 1
-    even = EvenShares(group, group_units).shares(np.arange(n)[:, None], np.arange(n))
+    even = EvenAllocation(group, group_units).allocation(np.arange(n)[:, None], np.arange(n))
     pairs = list(itertools.permutations(range(n), 2))
     changed = {(root, child) for root, child, _, _ in rows} | {(by, child) for _, child, _, by in rows}
     kept = [(x, y) for x, y in pairs if (x, y) in changed or rng.random() < 0.3]

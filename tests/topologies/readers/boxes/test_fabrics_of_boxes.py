@@ -27,11 +27,11 @@ from treadle.topologies.readers.imported import (
     ImportOptions,
     LinkSpeeds,
     PcieDetail,
-    SourceText,
+    SourceFile,
 )
 from treadle.topologies.topology import Topology
 
-SOURCE = SourceText("", "box.xml")
+SOURCE = SourceFile("", "box.xml")
 GB = 10**9
 HALF = GB // 2
 

@@ -45,10 +45,10 @@ from treadle.topologies.readers.imported import (
     ImportOptions,
     LinkSpeeds,
     PcieDetail,
-    SourceText,
+    SourceFile,
 )
 
-SOURCE = SourceText("", "box.xml")
+SOURCE = SourceFile("", "box.xml")
 NOMINAL, LIBRARY = LinkSpeeds.NOMINAL, LinkSpeeds.LIBRARY
 
 # word, nominal and the library's Mbyte/s of a link, links, GT/s of a lane, wiring by size, generation

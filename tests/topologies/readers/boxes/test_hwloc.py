@@ -14,7 +14,7 @@ from treadle import planning
 from treadle.errors import FormatError
 from treadle.topologies.readers.boxes import hwloc
 from treadle.topologies.readers.boxes.box import Box, BridgeKind
-from treadle.topologies.readers.imported import Imported, ImportOptions, SourceText
+from treadle.topologies.readers.imported import Imported, ImportOptions, SourceFile
 
 GB = 10**9
 
@@ -130,7 +130,7 @@ pci_link_speed="15.5">
 
 
 def read(text: str, **options: Any) -> Box:
-    return hwloc.read_box(SourceText(text, "h.xml"), ImportOptions(**options))
+    return hwloc.read_box(SourceFile(text, "h.xml"), ImportOptions(**options))
 
 
 def test_an_odd_box_object_by_object() -> None:

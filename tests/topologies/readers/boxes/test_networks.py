@@ -16,7 +16,7 @@ from treadle.errors import FormatError
 from treadle.topologies import Topology
 from treadle.topologies.readers.boxes import networks
 from treadle.topologies.readers.boxes.box import BridgeKind
-from treadle.topologies.readers.imported import Finding, ImportOptions, SourceText
+from treadle.topologies.readers.imported import Finding, ImportOptions, SourceFile
 
 GB = 10**9
 
@@ -114,7 +114,7 @@ def test_a_fabric_has_a_largest_size(box: Path) -> None:
         fabric(box, 10**6, "one-switch")
 
 
-SOURCE = SourceText("", "some/box.xml")
+SOURCE = SourceFile("", "some/box.xml")
 
 
 class Joined:

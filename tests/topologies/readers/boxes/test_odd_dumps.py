@@ -9,13 +9,13 @@ import pytest
 from treadle.errors import FormatError
 from treadle.topologies.readers.boxes import nccl_xml
 from treadle.topologies.readers.boxes.box import Box, BridgeKind, HostSpeed
-from treadle.topologies.readers.imported import ImportOptions, LinkSpeeds, SourceText
+from treadle.topologies.readers.imported import ImportOptions, LinkSpeeds, SourceFile
 
 GB = 10**9
 
 
 def read(text: str, **options: Any) -> Box:
-    return nccl_xml.read_box(SourceText(text, "d.xml"), ImportOptions(**options))
+    return nccl_xml.read_box(SourceFile(text, "d.xml"), ImportOptions(**options))
 
 
 AMD, INTEL = 'vendor="AuthenticAMD"', 'vendor="GenuineIntel" familyid="6" modelid="143"'

@@ -9,14 +9,14 @@ import pytest
 from treadle.errors import FormatError
 from treadle.topologies.readers.boxes import amd_tables, nvidia_smi
 from treadle.topologies.readers.boxes.box import Box, BridgeKind
-from treadle.topologies.readers.imported import Imported, ImportOptions, LinkSpeeds, SourceText
+from treadle.topologies.readers.imported import Imported, ImportOptions, LinkSpeeds, SourceFile
 
 GB = 10**9
 
 
 def smi(text: str, **options: Any) -> Box:
     given = {"gpu": "v100", **options}
-    return nvidia_smi.read_box(SourceText(text, "smi.txt"), ImportOptions(**given))
+    return nvidia_smi.read_box(SourceFile(text, "smi.txt"), ImportOptions(**given))
 
 
 ODD = """noise before
@@ -176,7 +176,7 @@ def amd(
 ) -> Imported:
     given = {"gpu": "mi300x", **options}
     text = f"{titles[0]} TABLE:\n{weights}\n{titles[1]} TABLE:\n{kinds}\n"
-    return amd_tables.read_amd_smi(SourceText(text, "amd.txt"), ImportOptions(**given))
+    return amd_tables.read_amd_smi(SourceFile(text, "amd.txt"), ImportOptions(**given))
 
 
 def cells(rows: list[list[str]], names: tuple[str, ...] = BUSES) -> str:
@@ -259,7 +259,7 @@ def test_rocms_gpus_are_in_the_order_of_the_file() -> None:
     weights = cells([["0", "15", "30"], ["15", "0", "15"], ["30", "15", "0"]], names)
     kinds = cells([["0", "XGMI", "XGMI"], ["XGMI", "0", "XGMI"], ["XGMI", "XGMI", "0"]], names)
     text = f"====== Weight between two GPUs =====\n{weights}\n=== Link Type between two GPUs ===\n{kinds}\n"
-    found = amd_tables.read_rocm_smi(SourceText(text, "r.txt"), ImportOptions(gpu="mi300x"))
+    found = amd_tables.read_rocm_smi(SourceFile(text, "r.txt"), ImportOptions(gpu="mi300x"))
     assert found.format == "rocm-smi"
     assert found.recognised["rank order"] == "as in the file: gpu0 = GPU1, gpu1 = GPU0, gpu2 = GPU2"
     assert [found.topology.link_name(e) for e in (0, 2)] == ["box0.gpu0->box0.gpu1", "box0.gpu1->box0.gpu2"]

@@ -12,7 +12,7 @@ from treadle.topologies.readers.boxes.box import Box, Bridge, BridgeKind, Gpu, N
 from treadle.topologies.readers.boxes.pcie_tree import (
     HALF_GB_PER_S,
     PcieLink,
-    Place,
+    PciePosition,
     full_tree,
     near_nics,
     near_tree,
@@ -164,8 +164,8 @@ def nic(number: int, above: int | None, speed: int = 5 * GB, bandwidth: int | No
     return Nic(name=f"n{number}", bandwidth=speed, slot=Slot(above=above, bandwidth=bandwidth))
 
 
-def spot(kind: str, number: int) -> Place:
-    return Place(kind, number)
+def spot(kind: str, number: int) -> PciePosition:
+    return PciePosition(kind, number)
 
 
 def test_near_trees_are_rounded_and_capped() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from treadle.errors import FormatError
 from treadle.topologies.readers.clusters import infra_endpoints, infragraph
-from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceText
+from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceFile
 from treadle.topologies.topology import Topology
 
 
@@ -69,7 +69,7 @@ FABRIC: dict[str, Any] = {
 
 def read(document: Any, *, name: str = "i.json", **options: Any) -> Imported:
     text = document if isinstance(document, str) else json.dumps(document)
-    return infragraph.read(SourceText(text, name), ImportOptions(**options))
+    return infragraph.read(SourceFile(text, name), ImportOptions(**options))
 
 
 def cables(topology: Topology) -> list[tuple[str, str, int, int]]:
@@ -182,7 +182,7 @@ def test_links_without_a_bandwidth_take_that_of_the_option() -> None:
     ],
 )
 def test_slices(text: str, picked: list[int]) -> None:
-    words = infra_endpoints._Words(SourceText("", "f"))
+    words = infra_endpoints._Words(SourceFile("", "f"))
     name, places = infra_endpoints._indices(words, text, "p", {"nic": 5})
     assert (name, list(places)) == ("nic", picked)
 
@@ -201,7 +201,7 @@ def test_slices(text: str, picked: list[int]) -> None:
     ],
 )
 def test_slices_that_are_refused(text: Any, message: str) -> None:
-    words = infra_endpoints._Words(SourceText("", "f"))
+    words = infra_endpoints._Words(SourceFile("", "f"))
     with pytest.raises(FormatError) as refused:
         infra_endpoints._indices(words, text, "p", {"nic": 5})
     assert str(refused.value) == f"f: {message}"

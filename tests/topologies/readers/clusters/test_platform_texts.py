@@ -9,7 +9,7 @@ import pytest
 
 from treadle.errors import FormatError
 from treadle.topologies.readers.clusters import simgrid_platform
-from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceText
+from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceFile
 from treadle.topologies.topology import Topology
 
 
@@ -21,7 +21,7 @@ PLAIN = 'id="c" prefix="h" suffix=".x" radical="{radical}" bw="10Bps" lat="3ns"'
 
 
 def read(text: str) -> Imported:
-    return simgrid_platform.read(SourceText(text, "p.xml"), ImportOptions())
+    return simgrid_platform.read(SourceFile(text, "p.xml"), ImportOptions())
 
 
 def made(shape: str, parameters: str, radical: str, more: str = "") -> Imported:

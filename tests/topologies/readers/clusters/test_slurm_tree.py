@@ -9,20 +9,20 @@ import pytest
 
 from samples.readers.reader_texts import ib_text
 from treadle.errors import FormatError
-from treadle.topologies.readers import figures
+from treadle.topologies.readers import checked_values
 from treadle.topologies.readers.clusters import ibnetdiscover, slurm_tree
-from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceText
+from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceFile
 from treadle.topologies.topology import Topology
 
 
 def conf(text: str, **options: Any) -> Imported:
     given = {"nic_bandwidth": 12, "oversubscription": "2:1,3:1", **options}
-    return slurm_tree.read_conf(SourceText(text, "topology.conf"), ImportOptions(**given))
+    return slurm_tree.read_conf(SourceFile(text, "topology.conf"), ImportOptions(**given))
 
 
 def yaml(text: str, **options: Any) -> Imported:
     given = {"nic_bandwidth": 12, "oversubscription": "2:1,3:1", **options}
-    return slurm_tree.read_yaml(SourceText(text, "topology.yaml"), ImportOptions(**given))
+    return slurm_tree.read_yaml(SourceFile(text, "topology.yaml"), ImportOptions(**given))
 
 
 def cables(topology: Topology) -> list[tuple[str, str, int]]:
@@ -243,7 +243,7 @@ def test_sizes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def discovered(text: str, **options: Any) -> Imported:
-    return ibnetdiscover.read(SourceText(text, "ib.out"), ImportOptions(**options))
+    return ibnetdiscover.read(SourceFile(text, "ib.out"), ImportOptions(**options))
 
 
 IB = """#
@@ -348,53 +348,56 @@ def test_a_fabric_needs_two_adapters_and_cables() -> None:
         discovered(IB)
 
 
-SOURCE = SourceText("", "f")
+SOURCE = SourceFile("", "f")
 
 
 def test_numbers_at_their_limits() -> None:
-    assert figures.number(SOURCE, "p", " +1.50 ") == Fraction(3, 2)
-    assert figures.number(SOURCE, "p", 3) == 3
-    assert figures.number(SOURCE, "p", 2.5) == Fraction(5, 2)
+    assert checked_values.number(SOURCE, "p", " +1.50 ") == Fraction(3, 2)
+    assert checked_values.number(SOURCE, "p", 3) == 3
+    assert checked_values.number(SOURCE, "p", 2.5) == Fraction(5, 2)
     for wrong in (True, None, "1e100", "0x3", "", "1" * 25):
         with pytest.raises(FormatError, match="f:7: p: expected a number, found"):
-            figures.number(SOURCE, "p", wrong, line=7)
-    assert [figures.whole(SOURCE, "p", text, 2, 5) for text in ("2", "5", "3.0")] == [2, 5, 3]
+            checked_values.number(SOURCE, "p", wrong, line=7)
+    assert [checked_values.integer(SOURCE, "p", text, 2, 5) for text in ("2", "5", "3.0")] == [2, 5, 3]
     for text in ("1", "6", "2.5"):
         with pytest.raises(FormatError) as refused:
-            figures.whole(SOURCE, "p", text, 2, 5, line=7)
+            checked_values.integer(SOURCE, "p", text, 2, 5, line=7)
         assert str(refused.value) == f"f:7: p: expected an integer from 2 to 5, found {text!r}"
 
 
 def test_bandwidths_and_latencies_at_their_limits() -> None:
-    assert figures.whole_bandwidth(SOURCE, "p", Fraction(1)) == 1
-    assert figures.whole_bandwidth(SOURCE, "p", Fraction(2**50)) == 2**50
-    assert figures.whole_bandwidth(SOURCE, "p", Fraction(19, 10)) == 1
+    assert checked_values.integer_bandwidth(SOURCE, "p", Fraction(1)) == 1
+    assert checked_values.integer_bandwidth(SOURCE, "p", Fraction(2**50)) == 2**50
+    assert checked_values.integer_bandwidth(SOURCE, "p", Fraction(19, 10)) == 1
     for value, words in (
         (Fraction(1, 2), "0.5"),
         (Fraction(2**50 + 1), "1.1259e+15"),
         (Fraction(2**1000), "far more"),
     ):
         with pytest.raises(FormatError) as refused:
-            figures.whole_bandwidth(SOURCE, "p", value, line=3)
+            checked_values.integer_bandwidth(SOURCE, "p", value, line=3)
         assert str(refused.value) == f"f:3: p: expected 1 to 2**50 bytes/s, found {words}"
-    assert figures.whole_latency(SOURCE, "p", Fraction(2**53)) == 2**53
-    assert figures.whole_latency(SOURCE, "p", Fraction(0)) == 0
+    assert checked_values.integer_latency(SOURCE, "p", Fraction(2**53)) == 2**53
+    assert checked_values.integer_latency(SOURCE, "p", Fraction(0)) == 0
     for value in (Fraction(-1), Fraction(2**53) + 1):
         with pytest.raises(FormatError, match=r"f:3: p: expected 0 to 2\*\*53 ns, found"):
-            figures.whole_latency(SOURCE, "p", value, line=3)
+            checked_values.integer_latency(SOURCE, "p", value, line=3)
 
 
 def test_speeds_keep_their_ratios_only_where_that_costs_next_to_nothing() -> None:
     """A common measure of a million bytes/s or more is rounded; of less, each speed by itself."""
     measure = 10**6 + Fraction(1, 2)
-    assert figures.whole_together([3 * measure, 5 * measure]) == [3 * 10**6, 5 * 10**6]
-    assert figures.whole_together([Fraction(3 * 10**6), Fraction(5 * 10**6)]) == [3 * 10**6, 5 * 10**6]
+    assert checked_values.integers_together([3 * measure, 5 * measure]) == [3 * 10**6, 5 * 10**6]
+    assert checked_values.integers_together([Fraction(3 * 10**6), Fraction(5 * 10**6)]) == [
+        3 * 10**6,
+        5 * 10**6,
+    ]
     small = 10**6 - Fraction(1, 2)
-    assert figures.whole_together([3 * small, 5 * small]) == [2999998, 4999997]
+    assert checked_values.integers_together([3 * small, 5 * small]) == [2999998, 4999997]
 
 
 def test_sizes_at_their_limits() -> None:
-    figures.check_import_size(SOURCE, nodes=2**16, links=2**18)
+    checked_values.check_import_size(SOURCE, nodes=2**16, links=2**18)
     for nodes, links, words in (
         (2**16 + 1, 0, "65537 nodes; at most 65536"),
         (0, 2**18 + 1, "262145 links; at most 262144"),
@@ -402,15 +405,15 @@ def test_sizes_at_their_limits() -> None:
         (2**64 - 1, 0, f"{2**64 - 1} nodes; at most 65536"),
     ):
         with pytest.raises(FormatError) as refused:
-            figures.check_import_size(SOURCE, nodes=nodes, links=links)
+            checked_values.check_import_size(SOURCE, nodes=nodes, links=links)
         assert str(refused.value) == f"f: describes {words} are read"
-    assert figures.shown("x" * 48) == f"'{'x' * 48}'"
-    assert figures.shown("x" * 49) == f"'{'x' * 49}..."
+    assert checked_values.format_value("x" * 48) == f"'{'x' * 48}'"
+    assert checked_values.format_value("x" * 49) == f"'{'x' * 49}..."
 
 
 def test_hostlists() -> None:
     def names(text: str) -> list[str]:
-        return figures.expanded_hosts(SOURCE, "p", text)
+        return checked_values.expanded_hosts(SOURCE, "p", text)
 
     assert names("a, b") == ["a", "b"]
     assert names("a[1,3]b[08-10]c") == [f"a{i}b{k}c" for i in (1, 3) for k in ("08", "09", "10")]

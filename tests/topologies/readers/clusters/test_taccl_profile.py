@@ -9,7 +9,7 @@ import pytest
 
 from treadle.errors import FormatError
 from treadle.topologies.readers.clusters import astrasim, taccl_profile
-from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceText
+from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceFile
 from treadle.topologies.topology import Topology
 
 PROFILE: dict[str, Any] = {
@@ -26,7 +26,7 @@ PROFILE: dict[str, Any] = {
 def read(document: object, **options: Any) -> Imported:
     text = document if isinstance(document, str) else json.dumps(document)
     given = {"chunk_size": 1000, **options}
-    return taccl_profile.read(SourceText(text, "t.json"), ImportOptions(**given))
+    return taccl_profile.read(SourceFile(text, "t.json"), ImportOptions(**given))
 
 
 def rows(topology: Topology) -> list[tuple[str, str, int, int]]:
@@ -295,7 +295,7 @@ def astra(topology: str, counts: str, speeds: str, waits: str, more: str = "") -
     text = (
         f"topology: [{topology}]\nnpus_count: [{counts}]\nbandwidth: [{speeds}]\nlatency: [{waits}]\n{more}"
     )
-    return astrasim.read(SourceText(text, "net.yml"), ImportOptions())
+    return astrasim.read(SourceFile(text, "net.yml"), ImportOptions())
 
 
 def pairs(topology: Topology) -> list[tuple[str, str, int, int]]:
@@ -373,15 +373,15 @@ def test_networks_without_a_key_are_refused(lost: str) -> None:
         "topology: 2", "topology: Ring"
     )
     with pytest.raises(FormatError) as refused:
-        astrasim.read(SourceText(text, "net.yml"), ImportOptions())
+        astrasim.read(SourceFile(text, "net.yml"), ImportOptions())
     assert str(refused.value) == f"net.yml: key {lost!r} is missing"
     with pytest.raises(FormatError, match="expected a mapping with the keys topology, npus_count, b"):
-        astrasim.read(SourceText("- 3\n", "net.yml"), ImportOptions())
+        astrasim.read(SourceFile("- 3\n", "net.yml"), ImportOptions())
 
 
 def test_single_values_stand_for_one_dimension() -> None:
     text = "topology: Ring\nnpus_count: 2\nbandwidth: 1\nlatency: 3\n"
-    found = astrasim.read(SourceText(text, "net.yml"), ImportOptions())
+    found = astrasim.read(SourceFile(text, "net.yml"), ImportOptions())
     assert pairs(found.topology) == [("npu0", "npu1", 10**9, 3)]
 
 

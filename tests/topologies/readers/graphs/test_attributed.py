@@ -11,7 +11,7 @@ import pytest
 from treadle.errors import FormatError, TopologyError, TreadleError
 from treadle.topologies.readers.graphs import attributed, edge_list, graphml, matrix
 from treadle.topologies.readers.graphs.attributed import AttributedGraph, GraphEdge
-from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceText
+from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceFile
 from treadle.topologies.topology import Topology
 
 
@@ -204,7 +204,7 @@ def test_nodes_with_all_that_they_may_have() -> None:
 
 
 def edges(text: str, bandwidth: int | None = None) -> Imported:
-    return edge_list.read(SourceText(text, "dir/e.edges"), ImportOptions(bandwidth=bandwidth))
+    return edge_list.read(SourceFile(text, "dir/e.edges"), ImportOptions(bandwidth=bandwidth))
 
 
 def test_an_edge_list_with_all_it_may_say() -> None:
@@ -283,11 +283,11 @@ def test_edge_lists_that_are_refused(text: str, message: str) -> None:
     ],
 )
 def test_what_is_told_as_an_edge_list(head: str, is_list: bool, has_commas: bool) -> None:
-    assert (edge_list.tells(head), edge_list.is_with_commas(head)) == (is_list, has_commas)
+    assert (edge_list.is_edge_list(head), edge_list.is_with_commas(head)) == (is_list, has_commas)
 
 
 def cells(text: str, bandwidth: int | None = None) -> Imported:
-    return matrix.read(SourceText(text, "dir/m.csv"), ImportOptions(bandwidth=bandwidth))
+    return matrix.read(SourceFile(text, "dir/m.csv"), ImportOptions(bandwidth=bandwidth))
 
 
 @pytest.mark.parametrize(
@@ -354,12 +354,12 @@ def test_matrices_that_are_refused(text: str, message: str) -> None:
     ],
 )
 def test_what_is_told_as_a_matrix(head: str, is_matrix: bool) -> None:
-    assert matrix.tells(head) is is_matrix
+    assert matrix.is_matrix(head) is is_matrix
 
 
 def xml(inner: str, *, keys: str = "", graph: str = 'id="g" edgedefault="directed"') -> Imported:
     text = f"<graphml>\n{keys}\n<graph {graph}>\n{inner}\n</graph>\n</graphml>"
-    return graphml.read(SourceText(text, "dir/x.graphml"), ImportOptions(bandwidth=6))
+    return graphml.read(SourceFile(text, "dir/x.graphml"), ImportOptions(bandwidth=6))
 
 
 NODES = '<node id="a"/><node id="b"/>'

@@ -20,16 +20,16 @@ from treadle.cli.main import main
 from treadle.errors import FormatError, MissingDependencyError, TopologyError, TreadleError
 from treadle.planning import bound, import_topology
 from treadle.topologies import Topology, dgx_h100, from_networkx, parse, ring
-from treadle.topologies.exports import edge_list_text, graphml_text
+from treadle.topologies.exports import to_edge_list, to_graphml
 from treadle.topologies.readers.graphs import matrix
-from treadle.topologies.readers.imported import Imported, ImportOptions, SourceText
+from treadle.topologies.readers.imported import Imported, ImportOptions, SourceFile
 from treadle.topologies.readers.reader import HEAD_CHARACTERS, topology_formats
 
 RECORDS = {record.name: record for record in topology_formats()}
 
 
 def read(name: str, text: str, **options: Any) -> Imported:
-    return RECORDS[name].imported(SourceText(text, "fabric"), ImportOptions(**options))
+    return RECORDS[name].imported(SourceFile(text, "fabric"), ImportOptions(**options))
 
 
 def refusal(name: str, text: str, **options: Any) -> str:
@@ -52,8 +52,8 @@ def same(one: Topology, other: Topology) -> bool:
 def test_what_is_written_is_read_back(topology: Topology) -> None:
     assert same(from_networkx(topology.to_networkx()), topology)
     if topology.name.strip():
-        assert same(read("graphml", graphml_text(topology)).topology, topology)
-    assert read("edge-list", edge_list_text(topology)).topology == topology
+        assert same(read("graphml", to_graphml(topology)).topology, topology)
+    assert read("edge-list", to_edge_list(topology)).topology == topology
 
 
 @pytest.mark.parametrize(
@@ -89,14 +89,14 @@ def test_matrices_are_no_edges_with_commas(text: str) -> None:
 
 
 def test_texts_of_ours_are_told() -> None:
-    for name, text in (("graphml", graphml_text(ring(5))), ("edge-list", edge_list_text(ring(5)))):
+    for name, text in (("graphml", to_graphml(ring(5))), ("edge-list", to_edge_list(ring(5)))):
         head = text[:HEAD_CHARACTERS]
         assert [record.name for record in RECORDS.values() if record.tells and record.tells(head)] == [name]
 
 
 def test_networkx_reads_our_graphml(tmp_path: Path) -> None:
     path = tmp_path / "fabric.graphml"
-    path.write_text(graphml_text(dgx_h100(2)))
+    path.write_text(to_graphml(dgx_h100(2)))
     found = networkx.read_graphml(path, force_multigraph=True)
     assert from_networkx(found, name="x").n_links == dgx_h100(2).n_links
     assert algbw(from_networkx(found)) == algbw(dgx_h100(2))
@@ -373,5 +373,5 @@ def test_export_by_name_and_by_extension(tmp_path: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize("text", ["0,1,1\n1,0\n", "a,b,c\n1,w,v\n", "0,1,1\n", "a,b\nc,d\n"])
 def test_what_is_no_matrix_is_not_taken_for_one(text: str) -> None:
     """Rows of different lengths, words among the cells, one row alone."""
-    assert not matrix.tells(text)
-    assert matrix.tells("0,1,1\n1,0,1\n")
+    assert not matrix.is_matrix(text)
+    assert matrix.is_matrix("0,1,1\n1,0,1\n")

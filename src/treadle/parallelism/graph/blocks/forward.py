@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from treadle.parallelism.graph.compute_graph import (
-    Atom,
+    BaseDim,
     Dims,
     Index,
     Node,
@@ -47,9 +47,9 @@ class Forward:
         self._numbers: dict[str, int] = {}
 
     @property
-    def atoms(self) -> tuple[Atom, ...]:
+    def base_dims(self) -> tuple[BaseDim, ...]:
         """Atoms in the order in which they appeared."""
-        return tuple(Atom(letter, self.sizes[letter]) for letter in self._numbers)
+        return tuple(BaseDim(letter, self.sizes[letter]) for letter in self._numbers)
 
     def dims(self, word: str) -> Dims:
         """Dimensions as a word spells them.

@@ -100,7 +100,9 @@ class _Backward:
                         self._parts.setdefault(operand.tensor, []).append(part)
         ordered = {tensor: owners[tensor] for tensor in sorted(owners)}
         self._forward.add(output_of(self._forward.nodes, [self._leaves, *ordered.values()]))
-        return ComputeGraph(self._forward.atoms, tuple(self._forward.nodes), ordered, {self._leaves: tangent})
+        return ComputeGraph(
+            self._forward.base_dims, tuple(self._forward.nodes), ordered, {self._leaves: tangent}
+        )
 
     def _gradient(self, tensor: TensorRef) -> TensorRef | None:
         """All of a tensor's gradient: the one part of it, or a sum."""
@@ -140,7 +142,7 @@ class _Backward:
         found: Gradients = [None] * len(node.operands)
         read, kind = [(gradients[0], node.results[0].roles)], OperatorKind.REDUCTION
         for at, operand in enumerate(node.operands):
-            if operand.tensor in self._wanted and set(factors(operand.roles)) == set(node.made):
+            if operand.tensor in self._wanted and set(factors(operand.roles)) == set(node.result_roles):
                 found[at] = gradients[0]
             elif operand.tensor in self._wanted:
                 found[at] = self._add(node, kind, read, [operand], operator="sum", linear=((0,),))[0]

@@ -17,7 +17,7 @@ from treadle.parallelism.graph.blocks.feed_forward_half import (
 from treadle.parallelism.graph.blocks.forward import Forward
 from treadle.parallelism.graph.blocks.gradients import joint_graph
 from treadle.parallelism.graph.compute_graph import OperatorKind, Source, TensorRef
-from treadle.parallelism.graph.folding.fold import shared_word
+from treadle.parallelism.graph.folding.fold import common_prefix
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart, Tie
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.models.transformer_shape import BlockKind, TransformerShape
@@ -112,7 +112,7 @@ def _places(places: list[int], kinds: list[BlockKind]) -> str:
     """Blocks of a kind among all, as a path has them: all, a slice, or one by one."""
     if len(places) == len(kinds) > 1:
         return "*"
-    return shared_word([str(place) for place in places], has_all=False)
+    return common_prefix([str(place) for place in places], has_all=False)
 
 
 def _norm(forward: Forward, shape: TransformerShape, name: str, x: TensorRef) -> TensorRef:

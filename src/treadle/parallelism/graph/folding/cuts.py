@@ -71,18 +71,18 @@ class Anatomy:
             if node.computes and node.phase is phase and not self.is_constant[number]:
                 yield number
 
-    def _pieces(self) -> dict[TensorRef, GradientPieces]:
+    def _pieces(self) -> dict[TensorRef, GradientSlices]:
         """Of parameters that are used in several places, the summands of their gradients."""
         found = {}
         for parameter, gradient in self.graph.gradients.items():
             node = self.graph.nodes[parameter.node]
             if node.source is Source.PARAMETER and len(self.parameter_users(parameter)) > 1:
-                pieces = GradientPieces([], [])
+                pieces = GradientSlices([], [])
                 self._unfold(gradient, pieces, is_root=True)
                 found[parameter] = pieces
         return found
 
-    def _unfold(self, tensor: TensorRef, pieces: GradientPieces, *, is_root: bool) -> None:
+    def _unfold(self, tensor: TensorRef, pieces: GradientSlices, *, is_root: bool) -> None:
         node = self.graph.nodes[tensor.node]
         users = [n for n in self.users.get(tensor, []) if self.graph.nodes[n].kind is not OperatorKind.OUTPUT]
         if node.operator == _ADD and len(node.operands) == 2 and len(users) == (0 if is_root else 1):
@@ -98,7 +98,7 @@ class Anatomy:
 
 
 @dataclass
-class GradientPieces:
+class GradientSlices:
     """A parameter's gradient as sums, and what they add."""
 
     sums: list[TensorRef]

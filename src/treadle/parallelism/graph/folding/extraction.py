@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from treadle.errors import TreadleError
 from treadle.parallelism.graph.compute_graph import (
-    Atom,
+    BaseDim,
     ComputeGraph,
     Dims,
     Index,
@@ -124,7 +124,7 @@ class _Extraction:
 
 
 def _compact(
-    atoms: tuple[Atom, ...],
+    atoms: tuple[BaseDim, ...],
     nodes: Iterable[Node],
     gradients: Mapping[TensorRef, TensorRef],
     tangents: Mapping[TensorRef, TensorRef],
@@ -138,23 +138,23 @@ def _compact(
     def many(dims: Dims) -> Dims:
         return tuple(tuple(one(index) for index in dim) for dim in dims)
 
-    def told(value: object) -> object:
+    def argument_key(value: object) -> object:
         """Arguments, which tell dimensions of operands."""
         if isinstance(value, Mapping):
             return {
                 key: [[list(one(Index(*pair))) for pair in dim] for dim in part]
                 if key == "dims" and "operand" in value
-                else told(part)
+                else argument_key(part)
                 for key, part in value.items()
             }
-        return [told(part) for part in value] if isinstance(value, list) else value
+        return [argument_key(part) for part in value] if isinstance(value, list) else value
 
     copied = []
     for node in nodes:
         operands = tuple(replace(o, dims=many(o.dims), roles=many(o.roles)) for o in node.operands)
         results = tuple(replace(r, dims=many(r.dims), roles=many(r.roles)) for r in node.results)
         whole = frozenset(one(index) for index in sorted(node.whole))
-        arguments = {key: told(value) for key, value in node.arguments.items()}
+        arguments = {key: argument_key(value) for key, value in node.arguments.items()}
         copied.append(replace(node, operands=operands, results=results, whole=whole, arguments=arguments))
     return ComputeGraph(tuple(atoms[number] for number in numbers), tuple(copied), gradients, tangents)
 

@@ -9,12 +9,12 @@ from math import prod
 
 from treadle.errors import TreadleError
 from treadle.parallelism.graph.compute_graph import (
-    Atom,
+    BaseDim,
     ComputeGraph,
     OperatorKind,
     Source,
     TensorRef,
-    letters,
+    dim_names,
 )
 from treadle.parallelism.graph.folding.cuts import Anatomy, PartCut, cuts_of
 from treadle.parallelism.graph.folding.extraction import extracted, signature
@@ -171,14 +171,14 @@ def _merged(instances: Sequence[ModelPart]) -> ModelPart:
     for number, node in enumerate(first.nodes):
         paths = [part.graph.nodes[number].path.split(".") for part in instances]
         if node.source in (Source.PARAMETER, Source.BUFFER) and len({len(path) for path in paths}) == 1:
-            words = [shared_word(found) for found in zip(*paths, strict=True)]
+            words = [common_prefix(found) for found in zip(*paths, strict=True)]
             node = replace(node, path=".".join(words))
         nodes.append(node)
     graph = replace(first, nodes=tuple(nodes))
     return replace(instances[0], graph=graph, repeats=len(instances))
 
 
-def shared_word(found: Sequence[str], *, has_all: bool = True) -> str:
+def common_prefix(found: Sequence[str], *, has_all: bool = True) -> str:
     """What paths of equal parts have at one place: a word, numbers as a slice, or ``*`` for 0, 1, 2, ...
 
     Parameters
@@ -211,14 +211,14 @@ def _finished(
 ) -> ModelGraph:
     """With letters of samples and tokens; several parts have letters in the order in which they need them."""
     new: dict[str, str] = {}
-    left = letters() if len(parts) > 1 else iter(atom.name for atom in graph.atoms)
+    left = dim_names() if len(parts) > 1 else iter(atom.name for atom in graph.atoms)
     for part in parts:
         for atom in part.graph.atoms:
             if atom.name not in new:
                 new[atom.name] = next(left)
     renamed = []
     for part in parts:
-        atoms = tuple(Atom(new[atom.name], atom.size) for atom in part.graph.atoms)
+        atoms = tuple(BaseDim(new[atom.name], atom.size) for atom in part.graph.atoms)
         renamed.append(replace(part, graph=replace(part.graph, atoms=atoms)))
     names, tokens = _first_dimensions(graph)
     batch, sequence = (new.get(one, "") for one in names)

@@ -45,7 +45,7 @@ class CuMemMemory(PeerMemory):
         self._open(lambda: self._begin(device))
 
     def _begin(self, device: int) -> None:
-        self._together(lambda: self._library.said("treadle_peer_device", device))
+        self._together(lambda: self._library.call("treadle_peer_device", device))
         problem = ""
         try:
             self._library.count("treadle_cumem_has_multicast")
@@ -87,7 +87,7 @@ class CuMemMemory(PeerMemory):
         addresses = [0] * self.n_ranks
         try:
             addresses[self.rank] = self._library.address("treadle_cumem_map", own)
-            self._library.said("treadle_peer_zero", addresses[self.rank], room)
+            self._library.call("treadle_peer_zero", addresses[self.rank], room)
             for peer, descriptor in found.items():
                 handle = self._kept(self._library.address("treadle_cumem_import", descriptor, room))
                 addresses[peer] = self._library.address("treadle_cumem_map", handle)
@@ -117,11 +117,11 @@ class CuMemMemory(PeerMemory):
                 finally:
                     os.close(descriptor)
             if is_in:
-                self._library.said("treadle_cumem_add", made[0])
+                self._library.call("treadle_cumem_add", made[0])
 
         def bind() -> None:
             if is_in:
-                self._library.said("treadle_cumem_bind", made[0], own)
+                self._library.call("treadle_cumem_bind", made[0], own)
 
         try:
             found = self._descriptors(leader)

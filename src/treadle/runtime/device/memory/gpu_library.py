@@ -84,7 +84,7 @@ class GpuLibrary:
             raise ScheduleError(words.value.decode(errors="replace"))
         return int(found)
 
-    def said(self, name: str, *arguments: object) -> None:
+    def call(self, name: str, *arguments: object) -> None:
         """Call a function; ScheduleError in its words where it fails."""
         words = ctypes.create_string_buffer(_ROOM)
         if getattr(self.c, name)(*arguments, words, _ROOM):

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from treadle.errors import ScheduleError
+from treadle.runtime.device.block_nodes import MOST_PUTS
+from treadle.runtime.device.block_program import BlockProgram, DeviceProtocol, FlagPurpose
 from treadle.runtime.device.kernel_build import build_for_nccl
-from treadle.runtime.device.lane_nodes import MOST_PUTS
-from treadle.runtime.device.lane_program import DeviceProtocol, FlagPurpose, LaneProgram
 from treadle.runtime.device.memory.gpu_library import GpuLibrary, library_at
 from treadle.runtime.device.memory.peer_memory import FLAGS_AT, Exchange, PeerBlock, PeerMemory
-from treadle.runtime.device.sized_lanes import SizedLanes
+from treadle.runtime.device.sized_blocks import SizedBlocks
 
 OUTBOX_BYTES = 2**25
 """Of a rank: slices on their way to other hosts."""
@@ -108,7 +108,7 @@ class NcclNetworkMemory(PeerMemory):
         """The library whose kernels reach this memory."""
         return self._library  # type: ignore[no-any-return]
 
-    def check(self, lanes: LaneProgram) -> None:
+    def check(self, lanes: BlockProgram) -> None:
         """Refuse lanes that the network cannot carry; ScheduleError."""
         if lanes.protocol is not DeviceProtocol.SIMPLE:
             raise ScheduleError(f"protocol {lanes.protocol} between hosts: lines go by loads and stores only")
@@ -120,7 +120,7 @@ class NcclNetworkMemory(PeerMemory):
                     raise ScheduleError("two operations raise a flag: a signal adds to what one has told")
                 raised.update(operation.raises)
 
-    def check_size(self, tables: SizedLanes, element_bytes: int) -> None:
+    def check_size(self, tables: SizedBlocks, element_bytes: int) -> None:
         """Refuse slices that the outbox has no room for; ScheduleError."""
         lanes = int((tables.lanes[:, 0] == self.rank).sum())
         slot = OUTBOX_BYTES // (max(1, lanes) * MOST_PUTS) // 256 * 256
@@ -139,7 +139,7 @@ class NcclNetworkMemory(PeerMemory):
         given = ctypes.byref(WindowNumbers(pairs(*numbers), pairs(*at), OUTBOX_BYTES))
         self._library.said("treadle_nccl_launch", self._comm, rank, tables, places, given, *codes)
 
-    def room(self, element: int, threads: int) -> int:
+    def max_blocks(self, element: int, threads: int) -> int:
         """How many blocks of a launch the GPU has room for at once."""
         return int(self._library.count("treadle_nccl_room", self.n_ranks, element, threads))
 

@@ -51,7 +51,7 @@ class NcclWindowMemory(PeerMemory):
         own_id = _UniqueId()
 
         def begin() -> None:
-            gpu_library().said("treadle_peer_device", device)
+            gpu_library().call("treadle_peer_device", device)
             self._nccl = loaded_nccl()
             if self.rank == 0:
                 self._call("ncclGetUniqueId", ctypes.byref(own_id))
@@ -81,7 +81,7 @@ class NcclWindowMemory(PeerMemory):
         bytes_ = ctypes.c_size_t(size)
         self._call("ncclMemAlloc", ctypes.byref(own), bytes_)
         self._own.append(own)
-        gpu_library().said("treadle_peer_zero", own, size)
+        gpu_library().call("treadle_peer_zero", own, size)
         self._call("ncclCommWindowRegister", self._comm, own, bytes_, ctypes.byref(window), _SYMMETRIC)
         self._windows.append(window)
         return window

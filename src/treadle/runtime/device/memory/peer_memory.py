@@ -16,9 +16,9 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from treadle.errors import MissingDependencyError, ScheduleError
-from treadle.runtime.device.lane_program import DeviceProtocol, LaneProgram
+from treadle.runtime.device.block_program import BlockProgram, DeviceProtocol
 from treadle.runtime.device.memory.gpu_library import GpuLibrary, gpu_library
-from treadle.runtime.device.sized_lanes import STAGING_BYTES, SizedLanes
+from treadle.runtime.device.sized_blocks import STAGING_BYTES, SizedBlocks
 
 Exchange = Callable[[bytes], list[bytes]]
 """Gives each rank what all ranks have given, in the order of ranks; all call it as often."""
@@ -64,10 +64,10 @@ class PeerNetwork(Protocol):
     def library(self) -> GpuLibrary:
         """Whose kernels do it."""
 
-    def check(self, lanes: LaneProgram) -> None:
+    def check(self, lanes: BlockProgram) -> None:
         """Refuse lanes that it cannot carry; ScheduleError."""
 
-    def check_size(self, tables: SizedLanes, element_bytes: int) -> None:
+    def check_size(self, tables: SizedBlocks, element_bytes: int) -> None:
         """Refuse slices that it has no room for; ScheduleError."""
 
     def launch(
@@ -79,14 +79,14 @@ class PeerNetwork(Protocol):
         ----------
         rank, tables : int
             Addresses.
-        places : pointer to LaunchPlaces
+        places : pointer to LaunchOffsets
         windows : sequence of (int, int)
             Of INPUT and OUTPUT: number of the block, or -1, and the place in it.
         *codes : int
             Of element and reduction, threads, stream.
         """
 
-    def room(self, element: int, threads: int) -> int:
+    def max_blocks(self, element: int, threads: int) -> int:
         """How many blocks of a launch the GPU has room for at once."""
 
 
@@ -203,7 +203,7 @@ class PeerMemory(ABC):
     def _write_entered(self) -> None:
         entered = np.full(self.n_ranks, _ENTERED_BEFORE, dtype=np.uint64)
         at = self.blocks[self.rank] + FLAGS_AT
-        gpu_library().said("treadle_peer_write", at, entered.ctypes.data, entered.nbytes)
+        gpu_library().call("treadle_peer_write", at, entered.ctypes.data, entered.nbytes)
 
 
 class IpcMemory(PeerMemory):
@@ -228,7 +228,7 @@ class IpcMemory(PeerMemory):
         self._library = gpu_library()
         self._own: list[int] = []
         self._opened: list[int] = []
-        self._open(lambda: self._together(lambda: self._library.said("treadle_peer_device", device)))
+        self._open(lambda: self._together(lambda: self._library.call("treadle_peer_device", device)))
 
     def _allocate(self, size: int, groups: Sequence[tuple[int, ...]]) -> PeerBlock:  # noqa: ARG002
         """See `PeerMemory`; no group has an address."""
@@ -246,7 +246,7 @@ class IpcMemory(PeerMemory):
     def _made(self, size: int) -> tuple[int, bytes]:
         self._own.append(self._library.address("treadle_peer_allocate", size))
         room = ctypes.create_string_buffer(int(self._library.c.treadle_peer_handle_bytes()))
-        self._library.said("treadle_peer_export", self._own[-1], room)
+        self._library.call("treadle_peer_export", self._own[-1], room)
         return self._own[-1], room.raw
 
     def _reached(self, handle: bytes) -> int:

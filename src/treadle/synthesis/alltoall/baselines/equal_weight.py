@@ -70,7 +70,7 @@ def equal_weight_shortest_paths(
     InfeasibleError
         If a rank cannot be reached.
     ScheduleError
-        If the paths have too many links; fewer chunks make fewer paths. `EqualShares.loads` has those of
+        If the paths have too many links; fewer chunks make fewer paths. `EqualSplit.loads` has those of
         exact shares without listing paths.
 
     Notes
@@ -89,7 +89,7 @@ def equal_weight_shortest_paths(
     """
     if max_chunks is not None and max_chunks < 1:
         raise ScheduleError(f"chunks: expected at least 1 per unit of demand, found {max_chunks}")
-    dag = EqualShares(topology, collective)
+    dag = EqualSplit(topology, collective)
     common = _common_multiple(dag.number, max_chunks or MAX_CHUNKS)
     chunks = _chunks(topology, dag, common, max_chunks)
     taken = np.minimum(dag.number, dag.demand * chunks).astype(np.int64)
@@ -117,7 +117,7 @@ def _common_multiple(number: Float64Array, limit: int) -> int | None:
     return common
 
 
-def _chunks(topology: Topology, dag: EqualShares, common: int | None, limit: int | None) -> int:
+def _chunks(topology: Topology, dag: EqualSplit, common: int | None, limit: int | None) -> int:
     """Chunks per unit of demand whose paths are not too long in all."""
     chunks = common or limit or MAX_CHUNKS
     hops = dag.hops(chunks)
@@ -132,7 +132,7 @@ def _chunks(topology: Topology, dag: EqualShares, common: int | None, limit: int
     return chunks
 
 
-class EqualShares:
+class EqualSplit:
     """The shortest paths to every rank as one acyclic graph per target, and how many there are.
 
     N m D operations; the number of paths does not matter.

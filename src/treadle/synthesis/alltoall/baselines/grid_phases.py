@@ -8,7 +8,6 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import ScheduleError
-from treadle.refusal import Refusal
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.schedules.steps.steps import steps_from_sends
@@ -18,8 +17,9 @@ from treadle.synthesis.alltoall.baselines.line_exchange import MAX_SIDE, LineExc
 from treadle.synthesis.alltoall.baselines.store_forward import check_size
 from treadle.synthesis.alltoall.routes.path_sets import demanded_pairs
 from treadle.synthesis.runs import joined, within
-from treadle.synthesis.scheduler import refusal_of
+from treadle.synthesis.scheduler import unsupported_reason
 from treadle.topologies.topology import Topology
+from treadle.unsupported import Unsupported
 
 _HYPERCUBE, _MESH, _TORUS = "hypercube-exchange", "mesh-exchange", "torus-exchange"
 
@@ -161,19 +161,19 @@ def _members(grid: GridFabric, axis: int, begin: Int64Array, end: Int64Array) ->
     return number
 
 
-def hypercube_in_order_of_addresses(topology: Topology, _: Collective) -> Refusal | None:
+def hypercube_in_order_of_addresses(topology: Topology, _: Collective) -> Unsupported | None:
     """Just the links of such a fabric."""
-    return refusal_of(_hypercube, topology)
+    return unsupported_reason(_hypercube, topology)
 
 
-def mesh_in_row_major_order(topology: Topology, _: Collective) -> Refusal | None:
+def mesh_in_row_major_order(topology: Topology, _: Collective) -> Unsupported | None:
     """Just the links of such a fabric."""
-    return refusal_of(_mesh, topology)
+    return unsupported_reason(_mesh, topology)
 
 
-def torus_in_row_major_order(topology: Topology, _: Collective) -> Refusal | None:
+def torus_in_row_major_order(topology: Topology, _: Collective) -> Unsupported | None:
     """Just the links of such a fabric."""
-    return refusal_of(_torus, topology)
+    return unsupported_reason(_torus, topology)
 
 
 def hypercube_exchange(topology: Topology, collective: Collective) -> ExchangeSchedule:

@@ -10,10 +10,10 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import ScheduleError
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective
-from treadle.synthesis.scheduler import refusal_of
+from treadle.synthesis.scheduler import unsupported_reason
 from treadle.topologies.topology import Topology
+from treadle.unsupported import Unsupported
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +44,9 @@ class GridFabric:
         return len(self.sides)
 
 
-def mesh_torus_or_hypercube(topology: Topology, _: Collective) -> Refusal | None:
+def mesh_torus_or_hypercube(topology: Topology, _: Collective) -> Unsupported | None:
     """Just the links of a grid, nodes in row-major order."""
-    return refusal_of(find_grid, topology, "grid")
+    return unsupported_reason(find_grid, topology, "grid")
 
 
 def find_grid(topology: Topology, name: str) -> GridFabric:

@@ -12,7 +12,7 @@ from treadle.arrays import Int64Array
 from treadle.context import context
 from treadle.errors import ScheduleError
 from treadle.math.lp import OPTIMAL, Program
-from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.schedules.link_times import slowest
@@ -177,7 +177,7 @@ def best_single_paths(
     choice = PathChoice(topology, paths, pair, demand)
     choice.improve(seed)
     # every unit of demand takes up as many links as its ranks are apart
-    hops = DistanceWitness(np.ones(topology.n_links, dtype=np.int64))
+    hops = FlowDualCertificate(np.ones(topology.n_links, dtype=np.int64))
     bound, is_late = float(1 / hops.pair_rate_bound(topology, collective)), True
     chosen, time = choice.chosen, _time(topology, paths, choice.chosen, demand)
     if len(paths.links) + paths.n_paths <= MAX_PROGRAM and time_limit_s > 0:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, mask_of
 from treadle.errors import ScheduleError
-from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
 from treadle.schedules.collective import Collective, check_membership
 from treadle.topologies.topology import Topology
 
@@ -47,11 +47,11 @@ class CutBound:
     pair_rate: Fraction
     is_exact: bool
 
-    def witness(self, topology: Topology) -> DistanceWitness:
+    def certificate(self, topology: Topology) -> FlowDualCertificate:
         """Length 1 for the links out of the set: proves the cut's bound, or less where paths cross twice."""
         inside = mask_of(topology.n_nodes, list(self.nodes))
         leaving = inside[topology.tails] & ~inside[topology.heads]
-        return DistanceWitness(leaving.astype(np.int64))
+        return FlowDualCertificate(leaving.astype(np.int64))
 
 
 def cut_rate(topology: Topology, collective: Collective, nodes: tuple[int, ...]) -> Fraction:

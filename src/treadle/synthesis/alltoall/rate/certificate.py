@@ -16,7 +16,7 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.brief import brief
-from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
 from treadle.synthesis.alltoall.rate.flow_instance import FloatArray
@@ -47,7 +47,7 @@ class RateResult:
         What each link carries in `flow`.
     stored_flow : ConcurrentFlow or callable
         `flow`, or a function of a module that computes it when it is wanted, since it may be large.
-    witness : DistanceWitness
+    witness : FlowDualCertificate
     method : str
         What found it.
     seconds : float
@@ -72,7 +72,7 @@ class RateResult:
     exact: Fraction | None
     loads: FloatArray
     stored_flow: ConcurrentFlow | Callable[[], FloatArray]
-    witness: DistanceWitness
+    witness: FlowDualCertificate
     method: str
     seconds: float
     is_late: bool = False
@@ -114,7 +114,7 @@ class RateResult:
         return 1e-6 * float(max(witness.lengths.max(initial=0), witness.hosts.max(initial=0)))
 
 
-def rounded_witness(lengths: FloatArray) -> DistanceWitness:
+def rounded_certificate(lengths: FloatArray) -> FlowDualCertificate:
     """Lengths as integers in proportion: small ones where that is true to 1e-6, else up to 2**30.
 
     Parameters
@@ -131,14 +131,14 @@ def rounded_witness(lengths: FloatArray) -> DistanceWitness:
     for top in _COARSE:
         whole = np.rint(shares * top)
         if np.abs(shares * top - whole).max() <= _NEAR:
-            return DistanceWitness(whole.astype(np.int64))
-    return DistanceWitness(np.rint(shares * _FINEST).astype(np.int64))
+            return FlowDualCertificate(whole.astype(np.int64))
+    return FlowDualCertificate(np.rint(shares * _FINEST).astype(np.int64))
 
 
 def certified(
     topology: Topology,
     collective: Collective,
-    sides: tuple[float, DistanceWitness],
+    sides: tuple[float, FlowDualCertificate],
     flow: ConcurrentFlow,
     method: str,
     seconds: float,

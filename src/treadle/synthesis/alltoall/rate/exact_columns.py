@@ -16,7 +16,7 @@ import numpy as np
 from treadle.arrays import Int64Array, sums_of
 from treadle.context import context
 from treadle.math.columns import RestrictedMaster
-from treadle.schedules.alltoall.alltoall_witness import MAX_LENGTH
+from treadle.schedules.alltoall.alltoall_certificate import MAX_LENGTH
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry
 from treadle.synthesis.alltoall.rate.path_trees import PathTreeFinder, PathTrees
@@ -62,7 +62,7 @@ class _Column:
     amounts: Int64Array
 
 
-class ColumnProgram:
+class RateMaster:
     """The growing linear program of one instance under one symmetry.
 
     Parameters

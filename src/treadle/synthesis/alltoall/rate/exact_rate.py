@@ -14,8 +14,8 @@ import numpy as np
 
 from treadle.context import TimeLimitError
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
-from treadle.synthesis.alltoall.rate.exact_columns import ColumnProgram
+from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
+from treadle.synthesis.alltoall.rate.exact_columns import RateMaster
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, check_reachable
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, find_symmetry, known_symmetry
 from treadle.topologies.distances import distance_distribution
@@ -41,7 +41,7 @@ class ExactRate:
     ----------
     rate : Fraction
         F, bytes/s per unit of demand.
-    witness : DistanceWitness
+    witness : FlowDualCertificate
         Lengths, alike on all links of an orbit, that bound F by exactly this rate.
     symmetry : FlowSymmetry
         The senders that stand for all, and the orbits of links.
@@ -52,7 +52,7 @@ class ExactRate:
     """
 
     rate: Fraction
-    witness: DistanceWitness
+    witness: FlowDualCertificate
     symmetry: FlowSymmetry
     units: tuple[dict[int, int], ...]
     denominator: int
@@ -125,7 +125,7 @@ def solve_exactly(instance: FlowInstance, symmetry: FlowSymmetry) -> ExactRate |
     if symmetry.n_orbits > MAX_ROWS or symmetry.n_sources > MAX_ROWS:
         return None
     by_pair = pairs <= min(_MAX_PAIR_ROWS, _PAIRS_PER_ORBIT * symmetry.n_orbits) and symmetry.n_sources > 1
-    program = ColumnProgram(instance, symmetry, by_pair=by_pair)
+    program = RateMaster(instance, symmetry, by_pair=by_pair)
     try:
         optimum = program.solve(max_columns=_MAX_COLUMNS)
     except (TimeLimitError, InfeasibleError):
@@ -138,7 +138,7 @@ def solve_exactly(instance: FlowInstance, symmetry: FlowSymmetry) -> ExactRate |
     units = tuple(
         {numbers[place]: amount for place, amount in sorted(flow.items())} for flow in optimum.units
     )
-    exact = ExactRate(optimum.rate, DistanceWitness(lengths), symmetry, units, optimum.denominator)
+    exact = ExactRate(optimum.rate, FlowDualCertificate(lengths), symmetry, units, optimum.denominator)
     check_exact_flow(instance, exact)
     return exact
 

@@ -14,7 +14,7 @@ import numpy as np
 from treadle.errors import ScheduleError
 from treadle.math.graphs import shortest_tree
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.rate.certificate import RateResult, certified, rounded_witness
+from treadle.synthesis.alltoall.rate.certificate import RateResult, certified, rounded_certificate
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow, FloatArray, check_flow
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, check_reachable, flow_instance
 from treadle.topologies.topology import Topology
@@ -101,7 +101,7 @@ class _Scheme:
         for link, (tail, head) in enumerate(self._ends):
             self._out[tail].append((link, head))
         check_reachable(instance)
-        self._witness = rounded_witness(np.ones(instance.topology.n_links))
+        self._witness = rounded_certificate(np.ones(instance.topology.n_links))
         self._upper = float(self._witness.pair_rate_bound(instance.topology, instance.collective))
         # demands that fill about one unit of time
         self._capacity = instance.bandwidths / self._upper
@@ -152,7 +152,7 @@ class _Scheme:
             self._rate, self._best = rate, self._flow / self._phases
         lengths = np.zeros(topology.n_links)
         lengths[self._instance.links] = self._length
-        witness = rounded_witness(lengths)
+        witness = rounded_certificate(lengths)
         upper = float(witness.pair_rate_bound(topology, self._instance.collective))
         if upper < self._upper:
             self._upper, self._witness = upper, witness

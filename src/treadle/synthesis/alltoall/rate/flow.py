@@ -91,12 +91,12 @@ def check_flow(
         raise ScheduleError(f"flow: expected shape {expected} on {topology.name}, found {by_source.shape}")
     if by_source[:, topology.tails == topology.heads].any():
         raise ScheduleError("flow: a self-loop carries data")
-    served = delivered_share(topology, collective, np.arange(n_ranks), by_source, tolerance=tolerance)
+    served = delivered_fraction(topology, collective, np.arange(n_ranks), by_source, tolerance=tolerance)
     # what rounding took from a demand is taken from the certified rate
     return float(served / (by_source.sum(axis=0) / topology.bandwidths).max())
 
 
-def delivered_share(
+def delivered_fraction(
     topology: Topology,
     collective: Collective,
     senders: NDArray[np.integer],

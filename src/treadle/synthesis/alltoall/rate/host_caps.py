@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from treadle.arrays import Int64Array, frozen
-from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.certificate import RateResult
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow, FloatArray
@@ -35,7 +35,7 @@ def folded(found: RateResult, topology: Topology) -> RateResult:
         topology=topology,
         loads=frozen(found.loads[:m], np.float64),
         stored_flow=partial(_flow_on_links, found, m),
-        witness=DistanceWitness(lengths[:m], lengths[m:].reshape(-1, 2)),
+        witness=FlowDualCertificate(lengths[:m], lengths[m:].reshape(-1, 2)),
     )
 
 
@@ -61,7 +61,7 @@ def unfolded(found: RateResult) -> RateResult | None:
         topology=with_host_bottleneck(topology),
         loads=by_source.loads,
         stored_flow=by_source,
-        witness=DistanceWitness(np.concatenate([witness.lengths, at_hosts])),
+        witness=FlowDualCertificate(np.concatenate([witness.lengths, at_hosts])),
     )
 
 
@@ -93,7 +93,7 @@ def limited_by_hosts(found: RateResult, topology: Topology) -> RateResult:
     )
 
 
-def tightest_host(topology: Topology, collective: Collective) -> tuple[Fraction | None, DistanceWitness]:
+def tightest_host(topology: Topology, collective: Collective) -> tuple[Fraction | None, FlowDualCertificate]:
     """The least rate at which a host's own data fills its cap, and the length of that way alone.
 
     None if no host has both a cap and something to send or get.
@@ -110,4 +110,4 @@ def tightest_host(topology: Topology, collective: Collective) -> tuple[Fraction 
     ways = np.zeros((len(hosts), 2), dtype=np.int64)
     if limit is not None:
         ways[place] = 1
-    return limit, DistanceWitness(np.zeros(topology.n_links, dtype=np.int64), ways, cards_forward=True)
+    return limit, FlowDualCertificate(np.zeros(topology.n_links, dtype=np.int64), ways, cards_forward=True)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import time
 from enum import StrEnum
 
-from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.bisection import best_cut
-from treadle.synthesis.alltoall.rate.certificate import RateResult, certified, rounded_witness
+from treadle.synthesis.alltoall.rate.certificate import RateResult, certified, rounded_certificate
 from treadle.synthesis.alltoall.rate.decomposed import master_mcf
 from treadle.synthesis.alltoall.rate.fleischer import fleischer_rate
 from treadle.synthesis.alltoall.rate.flow import check_flow
@@ -82,13 +82,13 @@ def rate_by(
     else:
         master = master_mcf(topology, collective, time_limit_s=time_limit_s)
         flow, lengths = master.flow, master.lengths
-    sides = check_flow(topology, collective, flow), rounded_witness(lengths)
+    sides = check_flow(topology, collective, flow), rounded_certificate(lengths)
     return certified(topology, collective, sides, flow, method.value, time.process_time() - began)
 
 
-def cut_witness(
+def cut_certificate(
     topology: Topology, collective: Collective, method: RateMethod, *, seed: int
-) -> DistanceWitness:
+) -> FlowDualCertificate:
     """The lengths of the best cut, or bisection, that is found.
 
     Raises
@@ -97,4 +97,4 @@ def cut_witness(
         If the fabric is too large, or no such cut has demand across it.
     """
     best = best_cut(topology, collective, is_balanced=method is RateMethod.BISECTION, seed=seed)
-    return best.witness(topology)
+    return best.certificate(topology)

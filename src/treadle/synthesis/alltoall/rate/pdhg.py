@@ -16,14 +16,14 @@ import numpy as np
 from treadle.arrays import Int32Array, frozen
 from treadle.engine import core, run_core
 from treadle.errors import ScheduleError
-from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_witness
-from treadle.synthesis.alltoall.rate.flow import delivered_share
+from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_certificate
+from treadle.synthesis.alltoall.rate.flow import delivered_fraction
 from treadle.synthesis.alltoall.rate.flow_instance import FloatArray, FlowInstance
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, symmetry_of
 from treadle.synthesis.alltoall.rate.spreading import even_loads, spread_flow
 from treadle.synthesis.alltoall.resolution import Resolution, resolution
 from treadle.synthesis.alltoall.routes.path_sets import ShortestPaths
-from treadle.synthesis.core_values.flow_values import FlowOptions, FlowProblem, FlowStart, FoundFlow
+from treadle.synthesis.core_values.flow_values import FlowOptions, FlowProblem, FlowResult, FlowStart
 from treadle.synthesis.parallel import core_threads
 
 _VIOLATED, _STUCK = 1, 3
@@ -121,15 +121,15 @@ def pdhg_rate(
     )
     if status == _VIOLATED:
         raise instance.unreachable(int(rows[failed[0]]), failed[1])
-    found = FoundFlow(*result)
+    found = FlowResult(*result)
     flows = np.zeros((len(rows), topology.n_links))
     flows[:, links] = unit * found.flow.reshape(len(rows), len(links))
     by_link = np.zeros(topology.n_links)
     by_link[links] = _useful(instance, found.length, resolved) if resolved.is_wide else found.length
     # both judged anew: loads and deliveries in double precision, distances in integers
-    served = delivered_share(topology, collective, instance.senders[rows], flows)
+    served = delivered_fraction(topology, collective, instance.senders[rows], flows)
     loads = even_loads(instance, symmetry, flows)
-    witness = rounded_witness(by_link)
+    witness = rounded_certificate(by_link)
     upper = witness.pair_rate_bound(topology, collective, automorphisms=symmetry.node_maps)
     return RateResult(
         topology=topology,

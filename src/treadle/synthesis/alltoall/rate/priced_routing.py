@@ -18,8 +18,8 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.engine import core, run_core
-from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_witness
-from treadle.synthesis.alltoall.rate.flow import delivered_share
+from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_certificate
+from treadle.synthesis.alltoall.rate.flow import delivered_fraction
 from treadle.synthesis.alltoall.rate.flow_instance import FloatArray, FlowInstance
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry
 from treadle.synthesis.alltoall.rate.spreading import even_in_orbits, spread_flow
@@ -128,12 +128,12 @@ def priced_rate(
     total, served = np.zeros(instance.topology.n_links), 1.0
     for part, flows in routings.flows(instance, symmetry):
         senders = instance.senders[symmetry.representatives[part]]
-        served = min(served, delivered_share(instance.topology, instance.collective, senders, flows))
+        served = min(served, delivered_fraction(instance.topology, instance.collective, senders, flows))
         total += symmetry.multiplicities[part] @ flows
     loads = even_in_orbits(instance, symmetry, total)
     lengths = np.zeros(instance.topology.n_links)
     lengths[instance.links] = search.best_lengths
-    witness = rounded_witness(lengths)
+    witness = rounded_certificate(lengths)
     upper = witness.pair_rate_bound(instance.topology, instance.collective, automorphisms=symmetry.node_maps)
     rate = served / float((loads / instance.topology.bandwidths).max())
     return RateResult(

@@ -20,7 +20,7 @@ from treadle.context import Context, context, under
 from treadle.errors import ScheduleError
 from treadle.math.graphs import components
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_witness
+from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_certificate
 from treadle.synthesis.alltoall.rate.exact_rate import ExactRate, solve_exactly, suitable_symmetry
 from treadle.synthesis.alltoall.rate.flow_instance import FloatArray, FlowInstance, flow_instance
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, known_symmetry
@@ -155,7 +155,7 @@ def _bounded_by_cut(instance: FlowInstance, result: RateResult) -> RateResult:
                 best = float(rates[place])
                 crossing = np.zeros(instance.topology.n_links)
                 crossing[instance.links[crosses & (ends == place)]] = 1
-                witness = rounded_witness(crossing)
+                witness = rounded_certificate(crossing)
     if witness is None:
         return result
     upper = witness.pair_rate_bound(instance.topology, instance.collective)

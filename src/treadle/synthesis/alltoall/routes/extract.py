@@ -8,7 +8,6 @@ from treadle.arrays import Int64Array, mask_of, sums_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.cycles import DUST, cancel_cycles
-from treadle.synthesis.alltoall.routes.path_master import weighted
 from treadle.synthesis.alltoall.routes.path_sets import (
     Float64Array,
     WeightedPaths,
@@ -21,8 +20,9 @@ from treadle.synthesis.alltoall.routes.path_sets import (
     shortest_path_set,
     turned,
 )
+from treadle.synthesis.alltoall.routes.restricted_master import weighted
 from treadle.synthesis.parallel import map_blocks, spans
-from treadle.synthesis.runs import places_in_runs
+from treadle.synthesis.runs import positions_in_runs
 from treadle.topologies.topology import Topology
 
 _Part = tuple[Int64Array, Int64Array, Int64Array, Float64Array]
@@ -129,7 +129,7 @@ def _peeled(
     width = int(np.bincount(topology.heads, minlength=topology.n_nodes).max())
     ways: Int64Array = np.full((topology.n_nodes, width), topology.n_links, dtype=np.int64)
     order = np.argsort(topology.heads, kind="stable")
-    ways[topology.heads[order], places_in_runs(topology.heads[order])] = order
+    ways[topology.heads[order], positions_in_runs(topology.heads[order])] = order
     remaining = demand.astype(np.float64)
     found: list[_Part] = []
     todo = [np.flatnonzero(row).tolist()[::-1] for row in demand]

@@ -10,7 +10,6 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.math.exact import LinearProgram, optimality_gap, vertex_of
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.routes.path_master import PathMaster, weighted
 from treadle.synthesis.alltoall.routes.path_sets import (
     Float64Array,
     PathSet,
@@ -18,6 +17,7 @@ from treadle.synthesis.alltoall.routes.path_sets import (
     check_paths,
     demanded_pairs,
 )
+from treadle.synthesis.alltoall.routes.restricted_master import PathRestrictedMaster, weighted
 from treadle.topologies.topology import Topology
 
 _EXACT_ROWS = 1500
@@ -78,7 +78,7 @@ def path_mcf(topology: Topology, collective: Collective, paths: PathSet) -> Path
     """
     pair = check_paths(collective, paths)
     _, _, demand = demanded_pairs(collective)
-    master = PathMaster(topology, collective)
+    master = PathRestrictedMaster(topology, collective)
     master.add(paths, pair)
     by_hops = np.lexsort((paths.hops, pair))
     master.start_from(by_hops[np.searchsorted(pair[by_hops], np.arange(master.n_pairs))])
@@ -97,7 +97,7 @@ def path_mcf(topology: Topology, collective: Collective, paths: PathSet) -> Path
 
 
 def _exact_vertex(
-    topology: Topology, master: PathMaster, paths: PathSet, demand: Int64Array
+    topology: Topology, master: PathRestrictedMaster, paths: PathSet, demand: Int64Array
 ) -> tuple[Fraction, list[Fraction]] | None:
     """F and every path's share, from the basis in rationals; None unless primal and dual prove each other."""
     n = master.n_pairs

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from treadle.arrays import Int64Array, sums_of
 from treadle.context import TimeLimitError, context
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.routes.path_master import MasterSolution, PathMaster, weighted
 from treadle.synthesis.alltoall.routes.path_sets import (
     Float64Array,
     PathFinder,
@@ -30,7 +29,8 @@ from treadle.synthesis.alltoall.routes.path_sets import (
     path_rows,
     path_set,
 )
-from treadle.synthesis.runs import places_in_runs
+from treadle.synthesis.alltoall.routes.restricted_master import MasterSolution, PathRestrictedMaster, weighted
+from treadle.synthesis.runs import positions_in_runs
 from treadle.topologies.topology import Topology
 
 _POWERS = (4.0, 12.0, 30.0)
@@ -178,7 +178,7 @@ class _PathColumns:
         self.topology, self.collective, self.finder = topology, collective, finder
         self.source, self.target, self.demand = demanded_pairs(collective)
         self.target_node = finder.ranks[self.target]
-        self.master = PathMaster(topology, collective)
+        self.master = PathRestrictedMaster(topology, collective)
         self.sets: list[PathSet] = []
         self.known: NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
 
@@ -286,7 +286,7 @@ def _shortest_few(paths: PathSet, lengths: Float64Array, most: int) -> PathSet:
     length = np.bincount(paths.owner, weights=lengths[paths.links], minlength=paths.n_paths)
     pair = paths.source.astype(np.int64) << 32 | paths.target
     order = np.lexsort((length, pair))
-    return paths.take(np.sort(order[places_in_runs(pair[order]) < most]))
+    return paths.take(np.sort(order[positions_in_runs(pair[order]) < most]))
 
 
 def single_paths(

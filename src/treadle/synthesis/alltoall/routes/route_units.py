@@ -15,6 +15,7 @@ from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.host_caps import tightest_host
 from treadle.synthesis.alltoall.routes.chunk_moves import move_chunks
+from treadle.synthesis.alltoall.routes.integral_units import least_integral, rounded_units
 from treadle.synthesis.alltoall.routes.path_sets import (
     Float64Array,
     PathSet,
@@ -24,8 +25,7 @@ from treadle.synthesis.alltoall.routes.path_sets import (
     demanded_pairs,
     routes_of,
 )
-from treadle.synthesis.alltoall.routes.whole_units import least_whole, rounded_units
-from treadle.synthesis.runs import places_in_runs
+from treadle.synthesis.runs import positions_in_runs
 from treadle.topologies.topology import Topology
 
 
@@ -105,7 +105,7 @@ def route_schedule(
     paths, pair, weights, number = paths.take(kept), pair[kept], weights[kept], number[kept]
     shares = weights / np.bincount(pair, weights=weights)[pair]
     if chunks is None:
-        chunks = least_whole(shares * demand[pair])
+        chunks = least_integral(shares * demand[pair])
     units = rounded_units(pair, shares * demand[pair] * chunks, demand * chunks)
     units = move_chunks(paths, pair, units, topology.bandwidths)
     used = units > 0
@@ -126,4 +126,4 @@ def _heaviest(pair: Int64Array, weights: Float64Array, most: int | None) -> NDAr
     if most is None:
         return np.arange(len(pair))
     order = np.lexsort((-weights, pair))
-    return np.sort(order[places_in_runs(pair[order]) < most])
+    return np.sort(order[positions_in_runs(pair[order]) < most])

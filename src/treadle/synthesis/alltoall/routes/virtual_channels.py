@@ -39,7 +39,7 @@ class LashOrder(StrEnum):
     SHORT = "short"
 
 
-class AcyclicWaits:
+class ChannelDependencies:
     """Waits between links that never have a cycle: a digraph with a topological order, grown wait by wait.
 
     Parameters
@@ -163,9 +163,9 @@ def lash_layers(
 
 def fill_layers(
     waits: list[Waits], sequence: Iterable[int], n_links: int, max_layers: int | None
-) -> tuple[Int32Array, list[AcyclicWaits]]:
+) -> tuple[Int32Array, list[ChannelDependencies]]:
     """First fit in the given sequence; -1 for paths that fit no layer; the layers' waits."""
-    layers: list[AcyclicWaits] = []
+    layers: list[ChannelDependencies] = []
     chosen = np.full(len(waits), -1, dtype=np.int32)
     for done, path in enumerate(sequence):
         if done % _BEAT_PATHS == 0:
@@ -176,7 +176,7 @@ def fill_layers(
                 break
         else:
             if max_layers is None or len(layers) < max_layers:
-                layers.append(AcyclicWaits(n_links))
+                layers.append(ChannelDependencies(n_links))
                 if layers[-1].add(waits[path]):
                     chosen[path] = len(layers) - 1
     return chosen, layers

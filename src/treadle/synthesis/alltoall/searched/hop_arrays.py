@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int32Array, Int64Array
-from treadle.synthesis.alltoall.searched.demand_pieces import DemandPieces
+from treadle.synthesis.alltoall.searched.subflows import Subflows
 
 _BLOCK = 1 << 16
 
@@ -21,11 +21,11 @@ def looked_up(table: Int32Array, row: Int32Array, column: Int32Array) -> Int32Ar
     return found
 
 
-def busiest(pieces: DemandPieces, offset: Int64Array, links: Int32Array) -> float:
+def busiest(pieces: Subflows, offset: Int64Array, links: Int32Array) -> float:
     """Largest load over width, of piece i on links[offset[i]:offset[i + 1]]."""
     table = pieces.table
     load: NDArray[np.float64] = np.zeros(len(table.tail))
-    for part in _blocks(pieces.n_pieces):
+    for part in _blocks(pieces.n_subflows):
         ends = offset[part.start : part.stop + 1]
         amount = np.repeat(table.amount[part], np.diff(ends))
         load += np.bincount(links[ends[0] : ends[-1]], weights=amount, minlength=len(load))

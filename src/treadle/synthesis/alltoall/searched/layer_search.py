@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, offsets_of
 from treadle.context import context, under
 from treadle.engine import core, run_core, run_until
-from treadle.synthesis.alltoall.searched.demand_pieces import DemandPieces
 from treadle.synthesis.alltoall.searched.hop_arrays import looked_up
 from treadle.synthesis.alltoall.searched.path_search import search_paths
-from treadle.synthesis.core_values.lane_values import LanePaths, OrderPace, WaitPaths
+from treadle.synthesis.alltoall.searched.subflows import Subflows
+from treadle.synthesis.core_values.column_values import ColumnPaths, DependencyPaths, OrderPace
 
 _TRIES = 12
 """Rounds in which orders are bent until every piece has a way."""
@@ -33,7 +33,7 @@ _SWEEPS = 24
 
 
 @dataclass(frozen=True, eq=False)
-class LayeredPieces:
+class LayeredSubflows:
     """Paths of pieces, with layers.
 
     Parameters
@@ -57,19 +57,19 @@ class LayeredPieces:
 
 
 def first_fit(
-    pieces: DemandPieces,
-    paths: LanePaths,
+    pieces: Subflows,
+    paths: ColumnPaths,
     *,
     max_layers: int = 0,
     may_rise: bool = False,
     short_first: bool = False,
-) -> LayeredPieces:
+) -> LayeredSubflows:
     """Put free paths into layers one by one; those that fit none are lost.
 
     Parameters
     ----------
-    pieces : DemandPieces
-    paths : LanePaths
+    pieces : Subflows
+    paths : ColumnPaths
         Free ones.
     max_layers : int
         0: as many as it takes.
@@ -84,7 +84,7 @@ def first_fit(
         If the deadline passes.
     """
     table, hops = pieces.table, np.diff(paths.offset)
-    given = WaitPaths(
+    given = DependencyPaths(
         table.n_nodes,
         table.tail,
         table.head,
@@ -102,8 +102,8 @@ def first_fit(
 
 
 def improved_layers(
-    pieces: DemandPieces, paths: LanePaths, orders: Int32Array, *, seed: int = 0
-) -> LayeredPieces:
+    pieces: Subflows, paths: ColumnPaths, orders: Int32Array, *, seed: int = 0
+) -> LayeredSubflows:
     """The paths in layers whose orders serve more pieces in few hops.
 
     Each layer in turn is filled anew: with the paths that it alone has, then with those of pieces that no
@@ -111,8 +111,8 @@ def improved_layers(
 
     Parameters
     ----------
-    pieces : DemandPieces
-    paths : LanePaths
+    pieces : Subflows
+    paths : ColumnPaths
         Free ones; those that climb no order in the end are lost.
     orders : array of int32, shape (L, m)
         To start from.
@@ -129,17 +129,17 @@ def improved_layers(
     return _kept(paths, np.repeat(layer, np.diff(paths.offset)), order.reshape(orders.shape))
 
 
-def _kept(paths: LanePaths, layer: Int32Array, order: Int32Array) -> LayeredPieces:
+def _kept(paths: ColumnPaths, layer: Int32Array, order: Int32Array) -> LayeredSubflows:
     """The paths with a layer for every hop, those of layer -1 lost."""
     hops, kept = np.diff(paths.offset), layer >= 0
     lost = np.flatnonzero(~kept[paths.offset[:-1]])
     hops[lost] = 0
-    return LayeredPieces(offsets_of(hops), paths.place[kept], layer[kept], order, lost)
+    return LayeredSubflows(offsets_of(hops), paths.place[kept], layer[kept], order, lost)
 
 
 def layered_search(
-    pieces: DemandPieces,
-    paths: LanePaths,
+    pieces: Subflows,
+    paths: ColumnPaths,
     max_layers: int,
     *,
     may_rise: bool = False,
@@ -147,13 +147,13 @@ def layered_search(
     sweeps: int | None = None,
     tries: int = _TRIES,
     seed: int = 0,
-) -> LayeredPieces:
+) -> LayeredSubflows:
     """Paths in at most so many layers, at a low largest load; those that no order has a way for are lost.
 
     Parameters
     ----------
-    pieces : DemandPieces
-    paths : LanePaths
+    pieces : Subflows
+    paths : ColumnPaths
         Free ones, to start from.
     max_layers : int
     may_rise : bool
@@ -177,8 +177,8 @@ def layered_search(
             sweeps = _SWEEPS if sweeps is None else sweeps
     else:
         none = np.zeros(0, dtype=np.int32)
-        filled = LayeredPieces(
-            np.zeros(pieces.n_pieces + 1, np.int64), none, none, orders, np.arange(pieces.n_pieces)
+        filled = LayeredSubflows(
+            np.zeros(pieces.n_subflows + 1, np.int64), none, none, orders, np.arange(pieces.n_subflows)
         )
     for number in range(tries + 1):
         order, given = filled.order, _in_lanes(pieces, filled, may_rise)
@@ -195,22 +195,22 @@ def layered_search(
     return _searched(pieces, order, given, may_rise, sweeps, seed)
 
 
-def _in_lanes(pieces: DemandPieces, start: LayeredPieces, may_rise: bool) -> LanePaths:
+def _in_lanes(pieces: Subflows, start: LayeredSubflows, may_rise: bool) -> ColumnPaths:
     """The paths as places in the lanes of their orders: one lane a layer, or one of all if paths may rise."""
     m = start.order.shape[1]
     at = looked_up(_places(start.order), start.layer, start.links)
-    lane = np.zeros(pieces.n_pieces, dtype=np.int32)
+    lane = np.zeros(pieces.n_subflows, dtype=np.int32)
     if may_rise:
         at += start.layer * np.int32(m)
     else:
         is_there = start.offset[1:] > start.offset[:-1]
         lane[is_there] = start.layer[start.offset[:-1][is_there]]
-    return LanePaths(lane, start.offset, at)
+    return ColumnPaths(lane, start.offset, at)
 
 
 def _searched(
-    pieces: DemandPieces, order: Int32Array, given: LanePaths, may_rise: bool, sweeps: int | None, seed: int
-) -> LayeredPieces:
+    pieces: Subflows, order: Int32Array, given: ColumnPaths, may_rise: bool, sweeps: int | None, seed: int
+) -> LayeredSubflows:
     """The search in the lanes of these orders, from these paths."""
     n_layers, m = order.shape
     lanes = order.reshape(1, -1) if may_rise else order
@@ -219,7 +219,7 @@ def _searched(
     of_hop = found.place // np.int32(m) if may_rise else np.repeat(found.lane, hops)
     links = looked_up(lanes, np.repeat(found.lane, hops), found.place)
     assert n_layers > int(of_hop.max(initial=0))
-    return LayeredPieces(found.offset, links, of_hop, order, np.flatnonzero(hops == 0))
+    return LayeredSubflows(found.offset, links, of_hop, order, np.flatnonzero(hops == 0))
 
 
 def _places(order: Int32Array) -> Int32Array:
@@ -228,7 +228,7 @@ def _places(order: Int32Array) -> Int32Array:
     return place
 
 
-def _bent(pieces: DemandPieces, paths: LanePaths, filled: LayeredPieces) -> LayeredPieces:
+def _bent(pieces: Subflows, paths: ColumnPaths, filled: LayeredSubflows) -> LayeredSubflows:
     """Orders in which the lost pieces' free paths climb; what climbs no longer is lost instead."""
     order, place = filled.order.copy(), _places(filled.order)
     for piece in filled.lost.tolist():
@@ -240,11 +240,11 @@ def _bent(pieces: DemandPieces, paths: LanePaths, filled: LayeredPieces) -> Laye
     inner = ~mask_of(len(at), filled.offset[:-1][np.diff(filled.offset) > 0])
     falls_back: BoolArray = np.zeros(len(at), dtype=np.bool_)
     falls_back[1:] = inner[1:] & (at[1:] < at[:-1])
-    owner = np.repeat(np.arange(pieces.n_pieces), np.diff(filled.offset))
-    broken = mask_of(pieces.n_pieces, owner[falls_back])
+    owner = np.repeat(np.arange(pieces.n_subflows), np.diff(filled.offset))
+    broken = mask_of(pieces.n_subflows, owner[falls_back])
     hops = np.where(broken, 0, np.diff(filled.offset))
     kept = ~broken[owner]
-    return LayeredPieces(
+    return LayeredSubflows(
         offsets_of(hops), filled.links[kept], filled.layer[kept], order, np.flatnonzero(hops == 0)
     )
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from treadle.arrays import Int32Array
 from treadle.engine import core, run_until
-from treadle.synthesis.alltoall.searched.demand_pieces import DemandPieces
-from treadle.synthesis.core_values.lane_values import LanePaths, SearchPace
+from treadle.synthesis.alltoall.searched.subflows import Subflows
+from treadle.synthesis.core_values.column_values import ColumnPaths, SearchPace
 
 _SWEEPS, _FEW_SWEEPS, _UNEQUAL_SWEEPS = 60, 30, 240
 """Over all sources, the exponents growing 8% or 17% from one to the next: few where there are many pieces.
@@ -28,28 +28,28 @@ _FLAT, _STEEP = 15.0, 1500.0
 _SHARE = 0.3
 """Of a source's pieces that are looked at in one visit, with the same shortest paths."""
 
-_NONE = LanePaths(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int32))
+_NONE = ColumnPaths(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int32))
 _FREE = np.zeros((0, 0), dtype=np.int32)
 
 _STUCK = 3
 
 
 def search_paths(
-    pieces: DemandPieces,
+    pieces: Subflows,
     *,
     lanes: Int32Array | None = None,
-    start: LanePaths | None = None,
+    start: ColumnPaths | None = None,
     sweeps: int | None = None,
     seed: int = 0,
-) -> tuple[LanePaths, bool]:
+) -> tuple[ColumnPaths, bool]:
     """A path for each piece, at a low largest load over bandwidth.
 
     Parameters
     ----------
-    pieces : DemandPieces
+    pieces : Subflows
     lanes : array of int32, shape (lanes, length), optional
         Sequences of links that paths are to climb. Default: paths are free, and their places links.
-    start : LanePaths, optional
+    start : ColumnPaths, optional
         Paths in these lanes to begin with, some of them empty.
     sweeps : int, optional
         0: only the pieces without a path get one. Default: as many as gain anything.
@@ -58,14 +58,14 @@ def search_paths(
 
     Returns
     -------
-    paths : LanePaths
+    paths : ColumnPaths
         Simple paths of at most `pieces.most_hops` links; empty where no lane has one.
     is_whole : bool
         No path is empty.
     """
     if sweeps is None:
         few = _SWEEPS if np.ptp(pieces.table.amount) == 0 else _UNEQUAL_SWEEPS
-        sweeps = few if pieces.n_pieces < _MANY else _FEW_SWEEPS
+        sweeps = few if pieces.n_subflows < _MANY else _FEW_SWEEPS
     pace = SearchPace(pieces.most_hops, sweeps, _FLAT, _STEEP, _SHARE, seed)
     status, found = run_until(
         "searching routes",
@@ -74,4 +74,4 @@ def search_paths(
         ),
     )
     core.release_memory()  # of its paths source by source
-    return LanePaths(*found), status != _STUCK
+    return ColumnPaths(*found), status != _STUCK

@@ -24,11 +24,11 @@ from treadle.synthesis.alltoall.routes.link_orders import (
     grid_sides,
     up_down_orders,
 )
-from treadle.synthesis.alltoall.searched.demand_pieces import DemandPieces, cut_demands
 from treadle.synthesis.alltoall.searched.hop_arrays import busiest, looked_up
-from treadle.synthesis.alltoall.searched.layer_search import LayeredPieces, first_fit, layered_search
+from treadle.synthesis.alltoall.searched.layer_search import LayeredSubflows, first_fit, layered_search
 from treadle.synthesis.alltoall.searched.path_search import search_paths
-from treadle.synthesis.core_values.lane_values import LanePaths
+from treadle.synthesis.alltoall.searched.subflows import Subflows, cut_demands
+from treadle.synthesis.core_values.column_values import ColumnPaths
 from treadle.synthesis.runs import run_starts, within
 from treadle.topologies.topology import Topology
 
@@ -122,7 +122,7 @@ def searched_routes(
     assert is_whole
     is_late = by_then.is_late
     flat = np.zeros(len(free.place), dtype=np.int32)
-    unlayered = route_algbw(topology, collective, piece_routes(pieces, free.offset, free.place, flat))
+    unlayered = route_algbw(topology, collective, subflow_routes(pieces, free.offset, free.place, flat))
     layer_rates = dict[int, float]()
     if max_layers is None:
         with under(at_last):
@@ -132,14 +132,14 @@ def searched_routes(
         with under(at_last):
             found = _in_layers(topology, pieces, free, max_layers, starts, layer_changes)
         is_late = is_late or at_last.is_late
-    schedule = piece_routes(pieces, found.offset, found.links, found.layer)
+    schedule = subflow_routes(pieces, found.offset, found.links, found.layer)
     layer_rates.pop(schedule.n_layers, None)
     return SearchedRoutes(schedule, unlayered, is_late, layer_rates)
 
 
 def _fewest_layers(
-    pieces: DemandPieces, free: LanePaths, may_rise: bool, seed: int
-) -> tuple[LayeredPieces, dict[int, float]]:
+    pieces: Subflows, free: ColumnPaths, may_rise: bool, seed: int
+) -> tuple[LayeredSubflows, dict[int, float]]:
     """The fewest layers that cost little, and the share of the rate that each number tried keeps.
 
     First fit costs nothing, but may take many layers; a deadline leaves it as it is.
@@ -148,9 +148,9 @@ def _fewest_layers(
         whole = first_fit(pieces, free, may_rise=may_rise)
     in_layer = np.bincount(whole.layer[whole.offset[:-1]])
     first = 1
-    if pieces.n_pieces > _MANY:
-        later = pieces.n_pieces - np.cumsum(in_layer)
-        first = int(np.argmax(later <= _MISFITS * pieces.n_pieces)) + 1
+    if pieces.n_subflows > _MANY:
+        later = pieces.n_subflows - np.cumsum(in_layer)
+        first = int(np.argmax(later <= _MISFITS * pieces.n_subflows)) + 1
     n_layers = int(whole.layer.max()) + 1
     load = busiest(pieces, free.offset, free.place)
     rates = {n_layers: 1.0}
@@ -174,12 +174,12 @@ def until(part: float) -> Context:
 
 def _in_layers(
     topology: Topology,
-    pieces: DemandPieces,
-    free: LanePaths,
+    pieces: Subflows,
+    free: ColumnPaths,
     max_layers: int,
     starts: Iterator[Int32Array | None],
     may_rise: bool,
-) -> LayeredPieces:
+) -> LayeredSubflows:
     """The free paths if they fit, else the best of what the orders to start from give."""
     with under(context().unlimited):
         filled = first_fit(pieces, free, max_layers=max_layers, may_rise=may_rise)
@@ -233,7 +233,7 @@ def _grid_start(
 
 
 def _refusal(
-    topology: Topology, pieces: DemandPieces, free: LanePaths, found: LayeredPieces, may_rise: bool
+    topology: Topology, pieces: Subflows, free: ColumnPaths, found: LayeredSubflows, may_rise: bool
 ) -> InfeasibleError:
     """The error for too few layers: pairs without a way, and a number of layers that do."""
     pairs = dict.fromkeys(
@@ -254,14 +254,14 @@ def _refusal(
     )
 
 
-def piece_routes(
-    pieces: DemandPieces, offset: Int64Array, links: Int32Array, layer: Int32Array
+def subflow_routes(
+    pieces: Subflows, offset: Int64Array, links: Int32Array, layer: Int32Array
 ) -> RouteSchedule:
     """The pieces' paths as routes; those of a pair on the same path in the same layers are one.
 
     Parameters
     ----------
-    pieces : DemandPieces
+    pieces : Subflows
     offset : array of int64, shape (k + 1,)
     links, layer : arrays of int32
         Piece i takes links[offset[i]:offset[i + 1]], in these layers.
@@ -274,7 +274,7 @@ def piece_routes(
         number = np.cumsum(is_used, dtype=np.int32)[None] - np.int32(1)
         layer = looked_up(number, np.zeros_like(layer), layer)
     kept, units = _distinct(pieces, offset, links, layer)
-    if len(kept) < pieces.n_pieces:
+    if len(kept) < pieces.n_subflows:
         place = np.repeat(offset[kept], hops[kept]) + within(hops[kept])
         offset, links, layer = offsets_of(hops[kept]), links[place], layer[place]
     for array in (offset, links):
@@ -293,7 +293,7 @@ def piece_routes(
 
 
 def _distinct(
-    pieces: DemandPieces, offset: Int64Array, links: Int32Array, layer: Int32Array
+    pieces: Subflows, offset: Int64Array, links: Int32Array, layer: Int32Array
 ) -> tuple[Int64Array, Int64Array]:
     """Pieces of which no earlier one of their pair is on the same path, and the chunks of all that are."""
     pair = pieces.source.astype(np.int64) * int(pieces.table.node.size) + pieces.target

@@ -12,10 +12,10 @@ import numpy as np
 from treadle.arrays import Int64Array, mask_of
 from treadle.errors import ScheduleError
 from treadle.math.lp import Program
-from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.rate.certificate import rounded_witness
+from treadle.synthesis.alltoall.rate.certificate import rounded_certificate
 from treadle.synthesis.alltoall.rate.flow_instance import flow_instance
 from treadle.synthesis.alltoall.rate.flow_symmetry import find_symmetry
 from treadle.synthesis.alltoall.routes.path_sets import (
@@ -27,7 +27,7 @@ from treadle.synthesis.alltoall.routes.path_sets import (
 )
 from treadle.synthesis.alltoall.routes.route_units import route_schedule
 from treadle.synthesis.alltoall.routes.virtual_channels import lash_layers
-from treadle.synthesis.alltoall.steps.relays import Candidates, Way, Ways, candidates
+from treadle.synthesis.alltoall.steps.relays import Candidates, RelayPath, RelayPaths, candidates
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.topologies.topology import Topology
 
@@ -50,7 +50,7 @@ class HierarchicalRoutes:
         Before rounding to whole chunks.
     upper : Fraction
         algbw that no routing exceeds, proved by `witness`.
-    witness : DistanceWitness
+    witness : FlowDualCertificate
         Lengths from the duals of the split.
     boxes : tuple of tuples of int
         Ranks of each box, in the order of lanes.
@@ -62,7 +62,7 @@ class HierarchicalRoutes:
     algbw: Fraction
     fractional_algbw: float
     upper: Fraction
-    witness: DistanceWitness
+    witness: FlowDualCertificate
     boxes: tuple[tuple[int, ...], ...]
     relayed: float
 
@@ -76,7 +76,7 @@ def hierarchical_routes(
     topology: Topology,
     collective: Collective,
     *,
-    ways: Sequence[Way] = tuple(Way),
+    ways: Sequence[RelayPath] = tuple(RelayPath),
     boxes: Sequence[Sequence[int]] | None = None,
     chunks: int | None = None,
     max_routes: int | None = None,
@@ -122,7 +122,7 @@ def hierarchical_routes(
     if not ways:
         raise ScheduleError("hierarchical: no way is allowed; expected at least one, such as direct")
     check_linked(topology, collective)
-    layout = Ways(topology, collective, find_boxes(topology, collective) if boxes is None else boxes)
+    layout = RelayPaths(topology, collective, find_boxes(topology, collective) if boxes is None else boxes)
     found, split, upper, witness = _closest(topology, collective, layout, ways)
     weights = split.weights * layout.demand[found.pair]
     paths, merged = _merged(found.paths, weights)
@@ -151,13 +151,13 @@ class _Split:
 
 
 def _closest(
-    topology: Topology, collective: Collective, layout: Ways, ways: Sequence[Way]
-) -> tuple[Candidates, _Split, Fraction, DistanceWitness]:
+    topology: Topology, collective: Collective, layout: RelayPaths, ways: Sequence[RelayPath]
+) -> tuple[Candidates, _Split, Fraction, FlowDualCertificate]:
     """The best split by the least work: go on to more ways and finer splits until a bound is met."""
     instance, orbit = flow_instance(topology, collective), np.arange(topology.n_links)
     orbit[instance.links] = topology.n_links + find_symmetry(instance).link_orbit
     classes, pairs = _alike(layout), np.arange(len(layout.demand))
-    simple: list[Way] = [way for way in ways if way is not Way.SPREAD]
+    simple: list[RelayPath] = [way for way in ways if way is not RelayPath.SPREAD]
     attempts = [(simple, classes), (list(ways), classes), (list(ways), pairs)]
     # hops prove a bound even where bandwidths are so far apart that fast links have no length
     proofs = [np.ones(topology.n_links), layout.length]
@@ -169,7 +169,7 @@ def _closest(
         found = candidates(layout, chosen)
         column = np.arange(found.paths.n_paths)
         if not is_fine:
-            number = classes[found.pair] * len(Way) + found.way
+            number = classes[found.pair] * len(RelayPath) + found.way
             column = np.unique(number, return_inverse=True)[1].reshape(-1)
         split = _best_split(topology, layout, found, rows, column)
         if best is None or split.time_s < best[1].time_s * (1 - _CLOSED):
@@ -191,11 +191,11 @@ def _averaged(lengths: Float64Array, orbit: Int64Array) -> Float64Array:
 
 def _tightest(
     topology: Topology, collective: Collective, lengths: Sequence[Float64Array]
-) -> tuple[Fraction, DistanceWitness]:
+) -> tuple[Fraction, FlowDualCertificate]:
     """The least bound on algbw that some of the lengths prove, and its witness; the first prove one."""
-    best: tuple[Fraction, DistanceWitness] | None = None
+    best: tuple[Fraction, FlowDualCertificate] | None = None
     for row in lengths:
-        witness = rounded_witness(row)
+        witness = rounded_certificate(row)
         # lengths of a split that lacks a way may leave all ranks at distance 0
         with suppress(ScheduleError):
             bound = witness.bound(topology, collective)
@@ -205,7 +205,7 @@ def _tightest(
     return best
 
 
-def _alike(layout: Ways) -> Int64Array:
+def _alike(layout: RelayPaths) -> Int64Array:
     """A number for each pair, the same for pairs of the same lanes and distance."""
     source, target = layout.source, layout.target
     keys = np.column_stack(
@@ -221,7 +221,7 @@ def _alike(layout: Ways) -> Int64Array:
 
 
 def _best_split(
-    topology: Topology, layout: Ways, found: Candidates, rows: Int64Array, column: Int64Array
+    topology: Topology, layout: RelayPaths, found: Candidates, rows: Int64Array, column: Int64Array
 ) -> _Split:
     """Least largest load; `rows` numbers the split of each pair, `column` the variable of each path."""
     n_columns, m = int(column.max()) + 1, topology.n_links
@@ -272,7 +272,7 @@ def _merged(paths: PathSet, weights: Float64Array) -> tuple[PathSet, Float64Arra
     return paths.take(first[order]), total[order]
 
 
-def _relayed(topology: Topology, layout: Ways, paths: PathSet, weights: Float64Array) -> float:
+def _relayed(topology: Topology, layout: RelayPaths, paths: PathSet, weights: Float64Array) -> float:
     """Part of the data between boxes that passes a compute node on its way."""
     between = layout.box[paths.source] != layout.box[paths.target]
     first = mask_of(len(paths.links), paths.offset[:-1])

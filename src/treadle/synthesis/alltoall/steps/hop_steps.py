@@ -21,7 +21,7 @@ from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.schedules.steps.steps import steps_from_sends
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.core_values.lane_values import HopPaths, StepPace
+from treadle.synthesis.core_values.column_values import HopPaths, StepPace
 from treadle.synthesis.runs import within
 from treadle.topologies.topology import Topology
 

@@ -14,7 +14,7 @@ from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.steps.route_runs import RouteRuns, exchange_of, route_runs
-from treadle.synthesis.runs import places_in_runs
+from treadle.synthesis.runs import positions_in_runs
 from treadle.topologies.topology import Topology
 
 MAX_CHUNKS = 2**16
@@ -247,5 +247,5 @@ def _places(parts: RouteRuns) -> Int64Array:
     turn = (parts.target - parts.source)[parts.shard[parts.path]] % parts.n_ranks
     order = np.lexsort((turn, -to_go, parts.link))
     place = np.empty(len(order), dtype=np.int64)
-    place[order] = places_in_runs(parts.link[order])
+    place[order] = positions_in_runs(parts.link[order])
     return place

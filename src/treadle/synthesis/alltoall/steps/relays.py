@@ -33,7 +33,7 @@ _PENALTY = 2.0**40
 _MAX_PATHS = 2**20
 
 
-class Way(StrEnum):
+class RelayPath(StrEnum):
     """How data gets from a rank to another."""
 
     DIRECT = "direct"
@@ -49,7 +49,7 @@ class Way(StrEnum):
     """Evenly over the lanes: inside the box to lane l, to lane l of the other box, inside that box."""
 
 
-class Ways:
+class RelayPaths:
     """Paths of every demanded pair by each way, with the share of the way's data on each.
 
     Parameters
@@ -144,25 +144,25 @@ class Ways:
     def _nearest(self, box: Int64Array, far: Float64Array, other: int) -> int:
         return int(box[np.lexsort((self.lane[box] != self.lane[other], far))[0]])
 
-    def _stops(self, way: Way, source: int, target: int) -> list[tuple[int, ...]]:
+    def _stops(self, way: RelayPath, source: int, target: int) -> list[tuple[int, ...]]:
         """Ranks at which data stops on each branch of a way; none where it makes no sense."""
         same = self.box[source] == self.box[target]
-        if way is Way.DIRECT:
+        if way is RelayPath.DIRECT:
             return [(source, target)]
-        if same and way is Way.SPREAD:
+        if same and way is RelayPath.SPREAD:
             own = self.boxes[self.box[source]]
             return [(source, own[lane], target) for lane in _lanes(len(own), source + target)]
         if same:
             return []
-        if way is Way.RELAY_BEFORE:
+        if way is RelayPath.RELAY_BEFORE:
             return [(source, self.relay_before(source, target), target)]
-        if way is Way.RELAY_AFTER:
+        if way is RelayPath.RELAY_AFTER:
             return [(source, self.relay_after(source, target), target)]
         own, other = self.boxes[self.box[source]], self.boxes[self.box[target]]
         lanes = _lanes(max(len(own), len(other)), source + target)
         return [(source, own[lane % len(own)], other[lane % len(other)], target) for lane in lanes]
 
-    def paths(self, way: Way, source: int, target: int) -> list[tuple[float, tuple[int, ...]]]:
+    def paths(self, way: RelayPath, source: int, target: int) -> list[tuple[float, tuple[int, ...]]]:
         """(share, links) of each path of a way; shares add up to 1. Empty where the way makes no sense."""
         found: list[tuple[float, tuple[int, ...]]] = []
         # each rank reaches the next: those without data for one another need not
@@ -178,7 +178,7 @@ class Ways:
                     continue
                 # the fastest way may shun the slow link of a lane, which is there to be used
                 between = self.box[one] != self.box[other]
-                ways = self._legs(one, other, bool(between) and way is Way.SPREAD)
+                ways = self._legs(one, other, bool(between) and way is RelayPath.SPREAD)
                 if len(partial) * len(ways) <= MOST_PATHS:
                     partial = [(share / len(ways), path + more) for share, path in partial for more in ways]
                 else:
@@ -222,7 +222,7 @@ class Candidates:
     pair : array of int64, shape (k,)
         Number of each path's pair among the demanded ones.
     way : array of int64, shape (k,)
-        Place of its way in `Way`.
+        Place of its way in `RelayPath`.
     share : array of float64, shape (k,)
         Of the way's data; a pair's and way's add up to 1.
     """
@@ -233,7 +233,7 @@ class Candidates:
     share: Float64Array
 
 
-def candidates(ways: Ways, wanted: Sequence[Way]) -> Candidates:
+def candidates(ways: RelayPaths, wanted: Sequence[RelayPath]) -> Candidates:
     """The paths of every pair by each of the wanted ways, or direct ones if none of them serves it.
 
     Raises
@@ -241,12 +241,12 @@ def candidates(ways: Ways, wanted: Sequence[Way]) -> Candidates:
     ScheduleError
         If they are too many.
     """
-    order = {way: place for place, way in enumerate(Way)}
+    order = {way: place for place, way in enumerate(RelayPath)}
     rows: list[tuple[int, int, float, tuple[int, ...]]] = []
     for pair, (source, target) in enumerate(zip(ways.source.tolist(), ways.target.tolist(), strict=True)):
         options = [(way, ways.paths(way, source, target)) for way in wanted]
         if not any(option for _, option in options):
-            options = [(Way.DIRECT, ways.paths(Way.DIRECT, source, target))]
+            options = [(RelayPath.DIRECT, ways.paths(RelayPath.DIRECT, source, target))]
         rows.extend((pair, order[way], share, links) for way, option in options for share, links in option)
         if len(rows) > _MAX_PATHS:
             raise ScheduleError(

@@ -18,7 +18,7 @@ from treadle.schedules.alltoall.exchange_cost import step_times
 from treadle.schedules.collective import Collective
 from treadle.schedules.steps.steps import MAX_CHUNKS, steps_from_sends
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.alltoall.routes.whole_units import least_whole, rounded_units
+from treadle.synthesis.alltoall.routes.integral_units import least_integral, rounded_units
 from treadle.synthesis.alltoall.steps.time_stepped import TimeSteppedFlow
 from treadle.topologies.topology import Topology
 
@@ -91,7 +91,7 @@ def chunked_exchange(
     numbers = np.array([pair for pair, _, _ in found], dtype=np.int64)
     weights = np.array([weight for _, _, weight in found])
     shares = weights / np.bincount(numbers, weights=weights)[numbers]
-    n_chunks = least_whole(shares) if chunks is None else chunks
+    n_chunks = least_integral(shares) if chunks is None else chunks
     units = rounded_units(numbers, shares * n_chunks, np.full(len(ends), n_chunks))
     high = np.cumsum(units) - numbers * n_chunks  # the paths of a pair follow each other
     ways = [path if count else [] for (_, path, _), count in zip(found, units.tolist(), strict=True)]

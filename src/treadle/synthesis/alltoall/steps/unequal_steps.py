@@ -13,11 +13,11 @@ from treadle.schedules.alltoall.route_cost import route_algbw
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.schedules.steps.steps import MAX_CHUNKS
+from treadle.synthesis.alltoall.routes.integral_units import rounded_routes
 from treadle.synthesis.alltoall.routes.path_sets import WeightedPaths
-from treadle.synthesis.alltoall.routes.whole_units import rounded_routes
-from treadle.synthesis.alltoall.searched.demand_pieces import cut_demands
 from treadle.synthesis.alltoall.searched.path_search import search_paths
-from treadle.synthesis.alltoall.searched.searched_routes import piece_routes
+from treadle.synthesis.alltoall.searched.searched_routes import subflow_routes
+from treadle.synthesis.alltoall.searched.subflows import cut_demands
 from treadle.synthesis.alltoall.steps.hop_steps import routes_in_steps
 from treadle.synthesis.alltoall.steps.staggered import rounds_within, staggered
 from treadle.topologies.topology import Topology
@@ -87,7 +87,7 @@ def placed_hops(
     for most in powers:
         pieces = cut_demands(topology, collective, max_routes=most, max_hops=max_steps)
         found, _ = search_paths(pieces)
-        routes = piece_routes(pieces, found.offset, found.place, np.zeros(len(found.place), np.int32))
+        routes = subflow_routes(pieces, found.offset, found.place, np.zeros(len(found.place), np.int32))
         steps = _STEPS * int(routes.hops.max()) if max_steps is None else max_steps
         for is_tight in (False, True) if most > powers[0] or len(powers) == 1 else (False,):
             yield routes_in_steps(

@@ -7,25 +7,25 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.steps import MAX_CHUNKS, Steps, StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.scheduler import refusal_of
-from treadle.synthesis.steps.baselines.both_ways import (
+from treadle.synthesis.scheduler import unsupported_reason
+from treadle.synthesis.steps.baselines.bidirectional import (
     MAX_SENDS,
     check_collective,
     gathered,
 )
 from treadle.topologies.catalogue.rings import two_trees
 from treadle.topologies.topology import Topology
+from treadle.unsupported import Unsupported
 
 DEFAULT_CHUNKS = 16
 
 
-def links_of_two_binary_trees(topology: Topology, _: Collective) -> Refusal | None:
+def links_of_two_binary_trees(topology: Topology, _: Collective) -> Unsupported | None:
     """Both trees have links of their own."""
-    return refusal_of(_links, topology, two_trees(topology.n_nodes))
+    return unsupported_reason(_links, topology, two_trees(topology.n_nodes))
 
 
 def double_binary_tree_steps(

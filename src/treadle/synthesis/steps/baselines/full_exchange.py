@@ -20,8 +20,8 @@ from treadle.schedules.steps.steps import Steps, StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.alltoall.baselines.first_paths import next_links
 from treadle.synthesis.alltoall.baselines.store_forward import parallel_links
-from treadle.synthesis.steps.baselines.both_ways import (
-    both_ways,
+from treadle.synthesis.steps.baselines.bidirectional import (
+    both_directions,
     check_connected,
     check_sends,
 )
@@ -148,7 +148,7 @@ def _exchanging(
         check_connected(topology)
         return _routed(fabric, homes, exchanges(), next_links(fabric, collective).T)
 
-    return both_ways(name, topology, collective, spread)
+    return both_directions(name, topology, collective, spread)
 
 
 def _routed(

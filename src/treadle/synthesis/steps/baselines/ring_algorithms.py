@@ -10,16 +10,16 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective
 from treadle.schedules.steps.step_transforms import combine
 from treadle.schedules.steps.steps import Steps, StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.scheduler import refusal_of
-from treadle.synthesis.steps.baselines.both_ways import both_ways, check_sends
+from treadle.synthesis.scheduler import unsupported_reason
+from treadle.synthesis.steps.baselines.bidirectional import both_directions, check_sends
 from treadle.synthesis.steps.bfb import bfb_allgather
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology
+from treadle.unsupported import Unsupported
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class _Ring:
     bandwidth: int
 
 
-def links_of_hamiltonian_rings(topology: Topology, _: Collective) -> Refusal | None:
+def links_of_hamiltonian_rings(topology: Topology, _: Collective) -> Unsupported | None:
     """Rings x -> x + a that together are all links."""
-    return refusal_of(_rings, "rings", topology)
+    return unsupported_reason(_rings, "rings", topology)
 
 
 def ring_steps(topology: Topology, collective: Collective) -> StepSchedule:
@@ -65,7 +65,7 @@ def ring_steps(topology: Topology, collective: Collective) -> StepSchedule:
     >>> ring_steps(fabric, on_all_ranks(fabric, CollectiveKind.ALLREDUCE)).n_steps
     12
     """
-    return both_ways("ring-steps", topology, collective, _ring_allgather)
+    return both_directions("ring-steps", topology, collective, _ring_allgather)
 
 
 def _ring_allgather(topology: Topology) -> Steps:
@@ -141,7 +141,7 @@ def shifted_bfb_ring(topology: Topology, collective: Collective) -> StepSchedule
     on the same cables. Breadth-first broadcast on the whole graph ("bfb") takes fewer steps still, as it
     does not keep the rings apart.
     """
-    return both_ways("shifted-bfb-ring", topology, collective, _bfb_ring_allgather)
+    return both_directions("shifted-bfb-ring", topology, collective, _bfb_ring_allgather)
 
 
 def _bfb_ring_allgather(topology: Topology) -> Steps:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.errors import ScheduleError
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.steps import StepSchedule
-from treadle.synthesis.steps.baselines.both_ways import (
+from treadle.synthesis.steps.baselines.bidirectional import (
     check_collective,
     check_connected,
     check_sends,
@@ -16,14 +15,15 @@ from treadle.synthesis.steps.baselines.both_ways import (
 from treadle.synthesis.steps.bfb import bfb_broadcast, bfb_reduce_scatter, bfb_schedule
 from treadle.topologies.distances import eccentricities
 from treadle.topologies.topology import Topology
+from treadle.unsupported import Unsupported
 
 
-def links_of_one_bandwidth(topology: Topology, _: Collective) -> Refusal | None:
+def links_of_one_bandwidth(topology: Topology, _: Collective) -> Unsupported | None:
     """All links but self-loops are equally fast."""
     carries = topology.bandwidths[topology.tails != topology.heads]
     if not carries.size or carries.min() == carries.max():
         return None
-    return Refusal(f"{topology.name} has links of different bandwidths; use bfb")
+    return Unsupported(f"{topology.name} has links of different bandwidths; use bfb")
 
 
 def one_diameter(topology: Topology, collective: Collective) -> StepSchedule:

@@ -8,22 +8,22 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective
 from treadle.schedules.steps.step_transforms import combine
 from treadle.schedules.steps.steps import Steps, StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.alltoall.baselines.grids import GridFabric, find_grid
-from treadle.synthesis.scheduler import refusal_of
-from treadle.synthesis.steps.baselines.both_ways import both_ways, check_sends
+from treadle.synthesis.scheduler import unsupported_reason
+from treadle.synthesis.steps.baselines.bidirectional import both_directions, check_sends
 from treadle.topologies.topology import Topology
+from treadle.unsupported import Unsupported
 
 _NAME = "traditional-torus"
 
 
-def torus_in_row_major_order(topology: Topology, _: Collective) -> Refusal | None:
+def torus_in_row_major_order(topology: Topology, _: Collective) -> Unsupported | None:
     """Just the links of a torus."""
-    return refusal_of(_grid, topology)
+    return unsupported_reason(_grid, topology)
 
 
 def traditional_torus(topology: Topology, collective: Collective) -> StepSchedule:
@@ -56,7 +56,7 @@ def traditional_torus(topology: Topology, collective: Collective) -> StepSchedul
     >>> traditional_torus(fabric, on_all_ranks(fabric, CollectiveKind.ALLGATHER)).n_steps
     5
     """
-    return both_ways(_NAME, topology, collective, _allgather)
+    return both_directions(_NAME, topology, collective, _allgather)
 
 
 def _allgather(topology: Topology) -> Steps:

@@ -21,18 +21,19 @@ from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.forest_cost import algbw as algbw_of
 from treadle.synthesis.trees.allreduce.bound import AllreduceBound, Analysis, analyse
 from treadle.synthesis.trees.allreduce.capacities import (
+    IntegralAllocation,
     Packer,
-    WholeShares,
     halves,
-    pack_shares,
-    whole_shares,
+    integral_allocation,
+    pack_allocation,
 )
 from treadle.synthesis.trees.allreduce.cutting_planes import CutFamily, maximise_over_cuts
+from treadle.synthesis.trees.allreduce.integral_trees import Goal, find_integral_trees
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.switch_terminals import (
     prune_to_ranks,
+    terminal_allocation,
     terminal_fabric,
-    terminal_shares,
 )
 from treadle.synthesis.trees.allreduce.tree_schedule import (
     MAX_UNITS,
@@ -41,7 +42,6 @@ from treadle.synthesis.trees.allreduce.tree_schedule import (
     unit_trees,
 )
 from treadle.synthesis.trees.allreduce.undirected_packing import pack_fabric_trees
-from treadle.synthesis.trees.allreduce.whole_trees import Goal, find_whole_trees
 from treadle.synthesis.trees.allreduce.work_budget import work_of
 from treadle.topologies.topology import Topology
 
@@ -194,7 +194,7 @@ def _preferred(builder: _Builder, phases: _Made | None, limits: UnitLimits) -> _
     def is_good(made: _Made | None) -> bool:
         return made is not None and limits.prefers(made.schedule.total_units) and made.algbw > least
 
-    def whole(most: int, above: Fraction) -> _Made | None:
+    def integral(most: int, above: Fraction) -> _Made | None:
         # with fewer trees than ranks, roots are uneven, and trees higher
         least_exponent = (builder.collective.n_ranks - 1).bit_length()
         numbers = [2**exponent for exponent in range(least_exponent, 1 + (most - 1).bit_length())]
@@ -203,10 +203,10 @@ def _preferred(builder: _Builder, phases: _Made | None, limits: UnitLimits) -> _
 
     if is_good(phases):
         return phases
-    made = whole(limits.most, builder.reachable * _ALL)
+    made = integral(limits.most, builder.reachable * _ALL)
     if made is None and (phases is None or phases.algbw < builder.bound):
         made = next(filter(is_good, builder.exact(limits.prefers, limits.most)), None)
-    return made or whole(limits.dyadic, least)
+    return made or integral(limits.dyadic, least)
 
 
 def _best(builder: _Builder, phases: _Made | None, limits: UnitLimits | None) -> _Made | None:
@@ -290,7 +290,7 @@ class _Builder:
         topology, _, network = self._with_terminals()
         found = None
         with self._limited(Construction.WHOLE_TREES):
-            found = find_whole_trees(
+            found = find_integral_trees(
                 topology,
                 network,
                 replace(goal, least=goal.least / network.unit),
@@ -323,14 +323,18 @@ class _Builder:
         setting, network = self.analysis.setting, self.analysis.setting_network
         if construction is Construction.FREE_ROOTS:
             # halves of the links say nothing of operations
-            free = None if network.groups else solve_free_roots(network, len(self.analysis.network.ranks))
+            free = (
+                None
+                if network.groups
+                else solve_unrestricted_roots(network, len(self.analysis.network.ranks))
+            )
             if free is None or free.rate * network.unit != self.bound:
                 return None
             shares = halves(network, free.root_rates)
         else:
-            shares = terminal_shares(self.topology, network, setting)
+            shares = terminal_allocation(self.topology, network, setting)
         topology, _, network = self._with_terminals()
-        whole = whole_shares(topology, network, shares)
+        whole = integral_allocation(topology, network, shares)
         if setting.rate * self.analysis.network.unit == self.bound:
             self.exact_units = self.exact_units or whole.n_trees
         return self._packed(whole) if allows(whole.n_trees) else None
@@ -357,11 +361,11 @@ class _Builder:
             return self.topology, self.collective, self.analysis.setting_network
         return terminal_fabric(self.topology, self.collective, self.analysis.setting_network)
 
-    def _packed(self, shares: WholeShares) -> ForestSchedule | None:
+    def _packed(self, shares: IntegralAllocation) -> ForestSchedule | None:
         assert self.pack is not None
         try:
             topology, collective, _ = self._with_terminals()
-            schedule = pack_shares(topology, collective, shares, self.pack)
+            schedule = pack_allocation(topology, collective, shares, self.pack)
         except ScheduleError:  # a huge common denominator; another construction may do
             return None
         if not self.analysis.has_switch_terminals:
@@ -371,7 +375,7 @@ class _Builder:
 
 
 @dataclass(frozen=True)
-class FreeRoots:
+class UnrestrictedRoots:
     """The best root rates x(v) for in-trees in one half of every link and out-trees in the other.
 
     Parameters
@@ -386,7 +390,7 @@ class FreeRoots:
     root_rates: tuple[Fraction, ...]
 
 
-def solve_free_roots(network: PairNetwork, n_roots: int | None = None) -> FreeRoots | None:
+def solve_unrestricted_roots(network: PairNetwork, n_roots: int | None = None) -> UnrestrictedRoots | None:
     """Maximise x(Vc) where x(S) is at most half the bandwidth out of S and into S, if S leaves out a rank.
 
     Parameters
@@ -398,7 +402,7 @@ def solve_free_roots(network: PairNetwork, n_roots: int | None = None) -> FreeRo
 
     Returns
     -------
-    FreeRoots or None
+    UnrestrictedRoots or None
         None where halves cannot be packed as they are: some switch or forwarder is not balanced; or where the
         solver's basis is not exactly feasible.
     """
@@ -419,4 +423,4 @@ def solve_free_roots(network: PairNetwork, n_roots: int | None = None) -> FreeRo
         return None
     # the program had all of every link, and each family gets half
     rates = tuple(vertex.primal[roots[rank]] / 2 if rank in roots else Fraction(0) for rank in network.ranks)
-    return FreeRoots(sum(rates, Fraction(0)), rates)
+    return UnrestrictedRoots(sum(rates, Fraction(0)), rates)

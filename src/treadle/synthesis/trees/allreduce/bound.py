@@ -17,7 +17,7 @@ from treadle.context import context, under
 from treadle.errors import InfeasibleError
 from treadle.math.graphs import reached
 from treadle.schedules.collective import Collective
-from treadle.schedules.trees.allreduce_witness import CutCombinationWitness, LengthWitness
+from treadle.schedules.trees.allreduce_certificate import CutCombinationCertificate, DualCertificate
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork, network_of
 from treadle.synthesis.trees.allreduce.rooted_packing import (
     RootedPacking,
@@ -39,14 +39,14 @@ class AllreduceBound:
     ----------
     algbw : Fraction
         Bytes/s, recomputed from the witness.
-    witness : LengthWitness or CutCombinationWitness
+    witness : DualCertificate or CutCombinationCertificate
     is_attained : bool or None
         True: the bound is the optimum, schedules attain it. None: not known (in-network capabilities,
         injection caps, or a solver's basis that is not exactly feasible).
     """
 
     algbw: Fraction
-    witness: LengthWitness | CutCombinationWitness
+    witness: DualCertificate | CutCombinationCertificate
     is_attained: bool | None
 
 
@@ -57,7 +57,7 @@ def allreduce_bound(topology: Topology, collective: Collective) -> AllreduceBoun
     ----------
     topology : Topology
         Its capabilities are part of the model: switches that multicast and aggregate may copy and combine,
-        by themselves or in operations of ranks that ask (`treadle.schedules.switch_operations`).
+        by themselves or in operations of ranks that ask (`treadle.schedules.in_network`).
         For the optimum without that, pass `without_capabilities(topology)`. Injection caps are not modelled.
     collective : Collective
         An allreduce.
@@ -117,7 +117,7 @@ def analyse(topology: Topology, collective: Collective) -> Analysis:
     network = network_of(topology, collective)
     _check_reachable(topology, network)
     relaxed = solve_two_family_lp(network)
-    witness: LengthWitness | CutCombinationWitness = relaxed.witness
+    witness: DualCertificate | CutCombinationCertificate = relaxed.witness
     if not (network.multicast or network.aggregation or network.groups):
         if network.is_symmetric:
             witness = _length_witness(topology, network, relaxed.prices)
@@ -185,7 +185,7 @@ def _concluded(
     topology: Topology,
     collective: Collective,
     network: PairNetwork,
-    witness: LengthWitness | CutCombinationWitness,
+    witness: DualCertificate | CutCombinationCertificate,
     rate: Fraction,
 ) -> AllreduceBound:
     """The bound that the witness proves, held against a rate that is known to be feasible."""
@@ -194,6 +194,8 @@ def _concluded(
     return AllreduceBound(value, witness, True if not capped and rate * network.unit == value else None)
 
 
-def _length_witness(topology: Topology, network: PairNetwork, lengths: tuple[Fraction, ...]) -> LengthWitness:
+def _length_witness(
+    topology: Topology, network: PairNetwork, lengths: tuple[Fraction, ...]
+) -> DualCertificate:
     of_link = {e: length for es, length in zip(network.links, lengths, strict=True) for e in es}
-    return LengthWitness(tuple(of_link.get(e, Fraction(0)) for e in range(topology.n_links)))
+    return DualCertificate(tuple(of_link.get(e, Fraction(0)) for e in range(topology.n_links)))

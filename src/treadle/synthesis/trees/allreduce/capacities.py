@@ -22,7 +22,7 @@ for an allgather, in-trees for a reduce-scatter. `treadle.synthesis.trees.pack_f
 
 
 @dataclass(frozen=True)
-class LinkShares:
+class LinkAllocation:
     """What in-trees and out-trees may use.
 
     Parameters
@@ -40,14 +40,14 @@ class LinkShares:
     parts: Sequence[Fraction] = ()
 
 
-def halves(network: PairNetwork, root_rates: Sequence[Fraction]) -> LinkShares:
+def halves(network: PairNetwork, root_rates: Sequence[Fraction]) -> LinkAllocation:
     """Half of every link for each direction of data."""
     half = tuple(Fraction(b, 2) for b in network.capacity)
-    return LinkShares(root_rates, half, half)
+    return LinkAllocation(root_rates, half, half)
 
 
 @dataclass(frozen=True)
-class WholeShares:
+class IntegralAllocation:
     """Shares in unit trees, per physical link.
 
     Parameters
@@ -68,7 +68,9 @@ class WholeShares:
         return sum(self.roots)
 
 
-def whole_shares(topology: Topology, network: PairNetwork, shares: LinkShares) -> WholeShares:
+def integral_allocation(
+    topology: Topology, network: PairNetwork, shares: LinkAllocation
+) -> IntegralAllocation:
     """The fewest unit trees of one size in which shares are whole numbers on every link.
 
     Parameters
@@ -76,7 +78,7 @@ def whole_shares(topology: Topology, network: PairNetwork, shares: LinkShares) -
     topology : Topology
     network : PairNetwork
         Of `topology`.
-    shares : LinkShares
+    shares : LinkAllocation
     """
     divide = _in_proportion if shares.parts else _by_width
     links = divide(topology, network, (shares.broadcast, shares.reduce))
@@ -87,11 +89,11 @@ def whole_shares(topology: Topology, network: PairNetwork, shares: LinkShares) -
     roots, broadcast, reduce = (
         [int(value * scale) // divisor for value in part] for part in (shares.root_rates, *links)
     )
-    return WholeShares(roots, broadcast, reduce)
+    return IntegralAllocation(roots, broadcast, reduce)
 
 
-def pack_shares(
-    topology: Topology, collective: Collective, shares: WholeShares, pack: Packer
+def pack_allocation(
+    topology: Topology, collective: Collective, shares: IntegralAllocation, pack: Packer
 ) -> ForestSchedule:
     """Pack in-trees and out-trees into their shares of the links.
 
@@ -100,7 +102,7 @@ def pack_shares(
     topology : Topology
     collective : Collective
         The allreduce.
-    shares : WholeShares
+    shares : IntegralAllocation
         Balanced at switches and forwarders.
     pack : Packer
 

@@ -42,7 +42,7 @@ class CutFamily:
         Per member the column of the operations that it asks for, of the groups whose operations the family
         may use. They cross a cut that parts the asker from another member.
     rows : dict of node set to row number
-        The cuts added so far, closed by `PairNetwork.with_whole_groups`.
+        The cuts added so far, closed by `PairNetwork.with_full_groups`.
     """
 
     leaving: bool
@@ -53,7 +53,7 @@ class CutFamily:
     def add(self, lp: CutProgram, network: PairNetwork, roots: Roots, nodes: frozenset[int]) -> bool:
         """Add the row of S = `nodes`; False if it is there already."""
         # a group counts as inside just when all of its members are: then its operations are no way out of S
-        nodes = network.with_whole_groups(nodes)
+        nodes = network.with_full_groups(nodes)
         if nodes in self.rows:
             return False
         coefficients = {column: 1 for root, column in roots.items() if root in nodes}

@@ -10,7 +10,7 @@ from math import gcd
 
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
-from treadle.schedules.switch_operations import lanes_of
+from treadle.schedules.in_network import inputs_of
 from treadle.topologies.topology import Topology
 
 
@@ -125,7 +125,7 @@ class PairNetwork:
         numbered = (replace(group, node=self.n_nodes + i) for i, group in enumerate(groups))
         return replace(self, groups=tuple(numbered))
 
-    def with_whole_groups(self, nodes: Iterable[int]) -> frozenset[int]:
+    def with_full_groups(self, nodes: Iterable[int]) -> frozenset[int]:
         """Nodes, and the groups all of whose members are among them, unless they are among the ranks.
 
         Of all ways to put operations on one side of a cut, the one that is crossed least.
@@ -149,7 +149,7 @@ def network_of(topology: Topology, collective: Collective) -> PairNetwork:
     if collective.kind is not CollectiveKind.ALLREDUCE:
         raise ScheduleError(f"expected an allreduce, found {collective.kind}")
     check_membership(topology, collective)
-    links = {ends: members for ends, members in lanes_of(topology).items() if ends[0] != ends[1]}
+    links = {ends: members for ends, members in inputs_of(topology).items() if ends[0] != ends[1]}
     bandwidths: Sequence[int] = topology.bandwidths.tolist()
     unit = gcd(*(bandwidths[e] for members in links.values() for e in members)) or 1
     capable = [

@@ -14,7 +14,7 @@ from itertools import combinations
 
 from treadle.context import TimeLimitError, context, under
 from treadle.math.columns import RestrictedMaster
-from treadle.synthesis.trees.allreduce.operating_trees import OperatingTreeFinder
+from treadle.synthesis.trees.allreduce.in_network_trees import InNetworkTreeFinder
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork, SwitchGroup
 from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree
 from treadle.synthesis.trees.allreduce.undirected_packing import MAX_ENUMERATED_SWITCHES, TREE_WORK
@@ -105,7 +105,7 @@ class _Side:
         if not stores:  # every pair turned round; pairs keep their numbers
             turned = tuple(replace(g, up=g.down, down=g.up) for g in network.groups)
             network = replace(network, tails=network.heads, heads=network.tails, groups=turned)
-        self._finder = OperatingTreeFinder(network)
+        self._finder = InNetworkTreeFinder(network)
         self._network = network
         self._optional = (*sorted(able), *(g.node for g in groups))
         self._groups: Mapping[int, SwitchGroup] = {g.node: g for g in network.groups}

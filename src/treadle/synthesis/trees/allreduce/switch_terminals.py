@@ -24,7 +24,7 @@ from treadle.schedules.trees.forest import (
     TreeSpec,
     forest_from_trees,
 )
-from treadle.synthesis.trees.allreduce.capacities import LinkShares
+from treadle.synthesis.trees.allreduce.capacities import LinkAllocation
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.two_family_lp import LpOptimum
 from treadle.topologies.topology import Topology
@@ -85,7 +85,7 @@ def terminal_fabric(
     return fabric, replace(collective, ranks=(*collective.ranks, *terminals)), network
 
 
-def terminal_shares(topology: Topology, visiting: PairNetwork, found: LpOptimum) -> LinkShares:
+def terminal_allocation(topology: Topology, visiting: PairNetwork, found: LpOptimum) -> LinkAllocation:
     """What trees that visit terminals may use of the network of `terminal_fabric`.
 
     Every tree visits every group once, and then its data cross the links from the group to all members, or
@@ -107,7 +107,7 @@ def terminal_shares(topology: Topology, visiting: PairNetwork, found: LpOptimum)
             shares += [*calls, *everyone] if stores else [*everyone, *calls]
         families.append(tuple(shares))
     rates = [found.root_rates.get(node, Fraction(0)) for node in visiting.ranks]
-    return LinkShares(rates, families[0], families[1], parts)
+    return LinkAllocation(rates, families[0], families[1], parts)
 
 
 def _new_names(topology: Topology, count: int) -> list[str]:

@@ -15,7 +15,7 @@ from fractions import Fraction
 from itertools import product
 
 from treadle.math.columns import RestrictedMaster
-from treadle.schedules.trees.allreduce_witness import CutCombinationWitness, Potential, WeightedCut
+from treadle.schedules.trees.allreduce_certificate import CutCombinationCertificate, Potential, WeightedCut
 from treadle.synthesis.trees.allreduce.cutting_planes import CutFamily, balance_of, maximise_over_cuts
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 
@@ -36,7 +36,7 @@ class LpOptimum:
         Per member the rate of stores that it asks for in out-trees, and of loads that sum in in-trees.
     prices : tuple of Fraction, length m
         The dual of each pair's bandwidth; as lengths they make every pair of trees at least 1 long.
-    witness : CutCombinationWitness
+    witness : CutCombinationCertificate
         The rest of the dual solution.
     is_exact : bool
         The primal side holds exactly, so `rate` is not above what the program allows.
@@ -48,7 +48,7 @@ class LpOptimum:
     reduce: tuple[Fraction, ...]
     asked: tuple[Mapping[int, tuple[Fraction, ...]], Mapping[int, tuple[Fraction, ...]]]
     prices: tuple[Fraction, ...]
-    witness: CutCombinationWitness
+    witness: CutCombinationCertificate
     is_exact: bool
 
 
@@ -139,7 +139,7 @@ def solve_two_family_lp(network: PairNetwork, *, roots: Sequence[int] | None = N
         reduce=capacities[1],
         asked=(asked[0], asked[1]),
         prices=prices,
-        witness=CutCombinationWitness(
+        witness=CutCombinationCertificate(
             tuple(cuts[0]),
             tuple(cuts[1]),
             tuple(potentials[0]),

@@ -20,7 +20,7 @@ from treadle.context import TimeLimitError, context
 from treadle.errors import InfeasibleError
 from treadle.math.columns import RestrictedMaster
 from treadle.math.exact import Vertex
-from treadle.synthesis.trees.allreduce.operating_trees import OperatingTreeFinder
+from treadle.synthesis.trees.allreduce.in_network_trees import InNetworkTreeFinder
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.separation import Number
 from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree, SteinerTreeFinder
@@ -160,7 +160,7 @@ class _TreeMaster:
     def __init__(self, network: PairNetwork, seed: int) -> None:
         self.network = network
         self._finder = SteinerTreeFinder(network)
-        self._operating = OperatingTreeFinder(network)
+        self._operating = InNetworkTreeFinder(network)
         self._groups = {group.node: group for group in network.full_groups}
         self._branching = (*network.branching, *self._groups)
         self._random = np.random.default_rng(seed)

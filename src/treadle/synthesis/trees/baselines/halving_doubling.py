@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.synthesis.trees.baselines.embedding import GATHERING, check_supported, embedded
 from treadle.topologies.topology import Topology
+from treadle.unsupported import Unsupported
 
 
-def power_of_two_ranks(_: Topology, collective: Collective) -> Refusal | None:
+def power_of_two_ranks(_: Topology, collective: Collective) -> Unsupported | None:
     """Ranks swap in pairs at every power of two."""
     n = collective.n_ranks
-    return Refusal(f"expected a power of two ranks, found {n}; use ring instead") if n & (n - 1) else None
+    return Unsupported(f"expected a power of two ranks, found {n}; use ring instead") if n & (n - 1) else None
 
 
 def halving_doubling(topology: Topology, collective: Collective) -> ForestSchedule:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.synthesis.trees.baselines.boxes import direct_arcs, find_boxes
 from treadle.synthesis.trees.baselines.embedding import GATHERING, ForestBuilder, check_supported, compose
 from treadle.synthesis.trees.baselines.ring import Order, box_cycles, ring
 from treadle.topologies.topology import Topology
+from treadle.unsupported import Unsupported
 
 
-def boxes_of_one_size(topology: Topology, collective: Collective) -> Refusal | None:
+def boxes_of_one_size(topology: Topology, collective: Collective) -> Unsupported | None:
     """A ring across boxes has a rank of the same place in each."""
     sizes = sorted({len(box) for box in find_boxes(topology, collective)})
     if len(sizes) == 1:
         return None
-    return Refusal(f"expected boxes of one size, found {sizes}; use ring instead")
+    return Unsupported(f"expected boxes of one size, found {sizes}; use ring instead")
 
 
 def hierarchical_ring(topology: Topology, collective: Collective) -> ForestSchedule:

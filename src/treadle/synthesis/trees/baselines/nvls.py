@@ -13,12 +13,12 @@ from math import gcd
 import numpy as np
 
 from treadle.arrays import BoolArray
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.switch_operations import lanes_of
+from treadle.schedules.in_network import inputs_of
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, TreeSpec, forest_from_trees
 from treadle.synthesis.trees.baselines.embedding import GATHERING, check_supported
 from treadle.topologies.topology import Topology
+from treadle.unsupported import Unsupported
 
 _LEAST = 3
 """Ranks."""
@@ -26,7 +26,9 @@ _Lane = tuple[int, tuple[int, ...], tuple[int, ...]]
 """Bandwidth of a lane through a switch, its link up from each rank, and its link down to each."""
 
 
-def a_switch_of_all_ranks_that_copies_and_adds(topology: Topology, collective: Collective) -> Refusal | None:
+def a_switch_of_all_ranks_that_copies_and_adds(
+    topology: Topology, collective: Collective
+) -> Unsupported | None:
     """One switch that works for ranks that ask has all of them around it."""
     if _lanes(topology, collective, _able(topology, collective.kind)):
         return None
@@ -35,13 +37,13 @@ def a_switch_of_all_ranks_that_copies_and_adds(topology: Topology, collective: C
         CollectiveKind.REDUCE_SCATTER: "adds up",
     }.get(collective.kind, "copies and adds up")
     example = "as in 'dgx_h100(1, nvls=True)'"
-    return Refusal(f"expected a switch that {what} for ranks that ask and joins all of them, {example}")
+    return Unsupported(f"expected a switch that {what} for ranks that ask and joins all of them, {example}")
 
 
-def three_ranks(_: Topology, collective: Collective) -> Refusal | None:
+def three_ranks(_: Topology, collective: Collective) -> Unsupported | None:
     """Of two ranks a switch has nothing to copy, and what it sums is one path."""
     n = collective.n_ranks
-    return Refusal(f"expected at least 3 ranks, found {n}; use ring instead") if n < _LEAST else None
+    return Unsupported(f"expected at least 3 ranks, found {n}; use ring instead") if n < _LEAST else None
 
 
 def nvls(topology: Topology, collective: Collective) -> ForestSchedule:
@@ -88,7 +90,7 @@ def _able(topology: Topology, kind: CollectiveKind) -> BoolArray:
 
 def _lanes(topology: Topology, collective: Collective, able: BoolArray) -> list[_Lane]:
     """Ways through switches around all ranks; the i-th parallel links of all ranks make lane i."""
-    links, found = lanes_of(topology), []
+    links, found = inputs_of(topology), []
     for switch in np.flatnonzero(able).tolist():
         up = [links.get((node, switch), ()) for node in collective.ranks]
         down = [links.get((switch, node), ()) for node in collective.ranks]

@@ -5,8 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.synthesis.trees.few.bounded_height_lp import (
+    BoundedHeightLp,
+    BoundedHeightTree,
+    BoundedHeightTrees,
+)
 from treadle.synthesis.trees.few.hop_prices import Floats
-from treadle.synthesis.trees.few.low_program import LowProgram, LowTree, LowTrees
 
 _POWER = 24
 """Of relative loads, whose sum stands for the largest: at 176 links they differ by a quarter at most."""
@@ -19,12 +23,12 @@ _RENEWALS = 8
 """Times that trees are made at the prices of what is loaded, and tried too."""
 
 
-def choose_trees(found: LowTrees, trees_per_root: int) -> list[tuple[LowTree, int]]:
+def choose_trees(found: BoundedHeightTrees, trees_per_root: int) -> list[tuple[BoundedHeightTree, int]]:
     """So many trees for each unit of a root's weight, with their multiplicities.
 
     Parameters
     ----------
-    found : LowTrees
+    found : BoundedHeightTrees
     trees_per_root : int
         k, at least 1.
 
@@ -49,8 +53,8 @@ def choose_trees(found: LowTrees, trees_per_root: int) -> list[tuple[LowTree, in
 class _Choice:
     """Which tree each unit takes, and how full links are."""
 
-    def __init__(self, found: LowTrees, trees_per_root: int) -> None:
-        self.program: LowProgram = found.program
+    def __init__(self, found: BoundedHeightTrees, trees_per_root: int) -> None:
+        self.program: BoundedHeightLp = found.program
         self._units = trees_per_root * self.program.problem.weights
         self._pools: dict[int, tuple[Int64Array, Floats]] = {}
         self._begin(found.prices)

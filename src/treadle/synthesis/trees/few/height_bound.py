@@ -17,8 +17,8 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.context import context
 from treadle.math.lp import Program
+from treadle.synthesis.trees.few.bounded_height_lp import BoundedHeightLp, BoundedHeightTrees
 from treadle.synthesis.trees.few.hop_prices import Floats
-from treadle.synthesis.trees.few.low_program import LowProgram, LowTrees
 
 MOST_PLACES = 2048
 """Pairs of ranks times heights up to which cheapest trees are sought: a second for each root."""
@@ -35,21 +35,21 @@ class BoundedTrees:
 
     Parameters
     ----------
-    found : LowTrees
+    found : BoundedHeightTrees
     rate : Fraction
         Bytes/s of a unit of weight of every root.
     """
 
-    found: LowTrees
+    found: BoundedHeightTrees
     rate: Fraction
 
 
-def bounded(found: LowTrees, *, rounds: int = 30) -> BoundedTrees | None:
+def bounded(found: BoundedHeightTrees, *, rounds: int = 30) -> BoundedTrees | None:
     """The trees with those that branch and bound finds cheaper, until they meet the bound.
 
     Parameters
     ----------
-    found : LowTrees
+    found : BoundedHeightTrees
         Of local search.
     rounds : int
         At most.
@@ -74,7 +74,7 @@ def bounded(found: LowTrees, *, rounds: int = 30) -> BoundedTrees | None:
         rate, added = _priced(program, prices)
         best = rate if best is None or (rate is not None and rate < best) else best
         values, duals, _ = program.solve()
-        found = LowTrees(program, values[1:], float(values[0]), duals)
+        found = BoundedHeightTrees(program, values[1:], float(values[0]), duals)
         attained = float(program.problem.bandwidths.max()) / found.time
         # at mixed prices, which settle sooner, no tree may be missing although one is at the duals
         if not (added or is_mixed) or (best is not None and float(best) <= attained * (1 + _NEAR)):
@@ -84,7 +84,7 @@ def bounded(found: LowTrees, *, rounds: int = 30) -> BoundedTrees | None:
     return None if best is None else BoundedTrees(found, best)
 
 
-def _priced(program: LowProgram, duals: Floats) -> tuple[Fraction | None, int]:
+def _priced(program: BoundedHeightLp, duals: Floats) -> tuple[Fraction | None, int]:
     """The bound at prices near these, and how many of the cheapest trees were new."""
     problem = program.problem
     prices = np.floor(duals / duals.max() * _SCALE)

@@ -34,7 +34,7 @@ def shortest_trees(cost: Floats, roots: Int64Array) -> Int64Array:
     return parent
 
 
-def grown_trees(cost: Floats, roots: Int64Array, height: int) -> tuple[Int64Array, BoolArray]:
+def extended_trees(cost: Floats, roots: Int64Array, height: int) -> tuple[Int64Array, BoolArray]:
     """Trees grown by the cheapest hop within the height; parents, and which of them span."""
     n_roots, n = len(roots), len(cost)
     rows = np.arange(n_roots)

@@ -13,8 +13,8 @@ from treadle.schedules.collective import Collective, CollectiveKind, on_all_rank
 from treadle.schedules.trees.forest import TreeSpec
 from treadle.synthesis.trees.baselines.boxes import fabric_of_box
 from treadle.synthesis.trees.baselines.logical_hops import Route, Router
+from treadle.synthesis.trees.few.bounded_height_lp import BoundedHeightTree, bounded_height_trees
 from treadle.synthesis.trees.few.chosen_trees import choose_trees
-from treadle.synthesis.trees.few.low_program import LowTree, low_trees
 from treadle.synthesis.trees.instance import instance_of
 from treadle.topologies.named_boxes import find_boxes as boxes_of_nodes
 from treadle.topologies.topology import Topology
@@ -30,13 +30,13 @@ class _BoxTrees:
         Of the collective, by place.
     numbers : array of int64
         Links of the fabric that the box's links are.
-    units : sequence of sequences of LowTree
+    units : sequence of sequences of BoundedHeightTree
         By root, then by unit of its shard.
     """
 
     ranks: tuple[int, ...]
     numbers: Int64Array
-    units: Sequence[Sequence[LowTree]]
+    units: Sequence[Sequence[BoundedHeightTree]]
 
 
 def trees_across(
@@ -84,11 +84,11 @@ def trees_across(
         for i, box in enumerate(boxes)
     ]
     # the trees of each root of a box, one for each unit; of equal boxes they are made once
-    known: dict[Topology, list[list[LowTree]]] = {}
+    known: dict[Topology, list[list[BoundedHeightTree]]] = {}
     for inside in dict.fromkeys(inside for inside, _ in insides):
         problem = instance_of(inside, on_all_ranks(inside, CollectiveKind.ALLGATHER))
         known[inside] = [[] for _ in problem.terminals]
-        for tree, times in choose_trees(low_trees(problem, height - 1), trees_per_root):
+        for tree, times in choose_trees(bounded_height_trees(problem, height - 1), trees_per_root):
             known[inside][tree.root] += [tree] * times
     parts = [
         _BoxTrees(box, numbers, known[inside]) for (inside, numbers), box in zip(insides, boxes, strict=True)

@@ -58,7 +58,7 @@ class PricedTree:
     starts: Int64Array
 
 
-class TreePricer:
+class TreePricing:
     """A group whose cheapest trees are asked for again and again.
 
     Parameters

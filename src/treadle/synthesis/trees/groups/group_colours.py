@@ -72,7 +72,7 @@ def refined(union: GroupUnion) -> Colours:
     return _stable(union, _roles(union), links, scramble(union.is_own.astype(np.uint64)))
 
 
-def told_apart(union: GroupUnion, colours: Colours, chosen: BoolArray) -> Colours:
+def separate_nodes(union: GroupUnion, colours: Colours, chosen: BoolArray) -> Colours:
     """Stable colours with some places told apart.
 
     Raises
@@ -150,7 +150,7 @@ def _stable(union: GroupUnion, places: Hashes, links: Hashes, marks: Hashes) -> 
         context().report("refinement of groups", rounds, 0)
         context().spend(_ROUND_WORK + _PAIR_WORK * len(union.tails))
         pairs = graph.pairs(places, links[union.links] + marks)
-        finer = graph.places(places, pairs)
+        finer = graph.refine_positions(places, pairs)
         finer_links = scramble(links * LINK + on_link(pairs if times is None else pairs * times))
         found = len(np.unique(finer)), len(np.unique(finer_links[used]))
         rounds += 1

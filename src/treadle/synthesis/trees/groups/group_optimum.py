@@ -19,7 +19,7 @@ from treadle.arrays import Int64Array, sums_of
 from treadle.brief import brief
 from treadle.context import context, under
 from treadle.schedules.collective import Collective
-from treadle.schedules.group_witness import GroupLengthWitness
+from treadle.schedules.group_certificate import GroupDualCertificate
 from treadle.synthesis.trees.groups.capacity import capacity_rows
 from treadle.synthesis.trees.groups.every_group import EveryGroup, every_group
 from treadle.synthesis.trees.groups.group_colours import (
@@ -28,14 +28,14 @@ from treadle.synthesis.trees.groups.group_colours import (
     refined,
     sharpened,
 )
+from treadle.synthesis.trees.groups.integral_allocation import integral_group_allocation, units_of
+from treadle.synthesis.trees.groups.rational_allocation import RationalAllocation
 from treadle.synthesis.trees.groups.rational_program import RationalProgram
 from treadle.synthesis.trees.groups.representative import representatives
-from treadle.synthesis.trees.groups.shares import RationalShares
 from treadle.synthesis.trees.groups.symmetries import Symmetry, orbit_colours, symmetries
 from treadle.synthesis.trees.groups.tree_optimum import TreeOptimum, TreeParts
 from treadle.synthesis.trees.groups.tree_program import TreeProgram
 from treadle.synthesis.trees.groups.union import GroupUnion, union_of
-from treadle.synthesis.trees.groups.whole_shares import units_of, whole_shares
 from treadle.topologies.topology import Topology
 
 _MOSTLY_SINGLE = 2
@@ -50,7 +50,7 @@ _MOST_UNITS = 2**40
 
 
 @dataclass(frozen=True, eq=False)
-class GroupShares:
+class GroupAllocation:
     """What trees of one group may use, in one direction of data.
 
     Parameters
@@ -105,7 +105,7 @@ class GroupOptimum:
         algbw of every group that the shares attain, bytes/s.
     upper : Fraction
         Bound on it that the witness proves.
-    witness : GroupLengthWitness
+    witness : GroupDualCertificate
     families : tuple of bool
         Shares for out-trees (False) and in-trees (True); both for an allreduce.
     n_classes : int
@@ -120,13 +120,13 @@ class GroupOptimum:
     collective: Collective
     lower: Fraction
     upper: Fraction
-    witness: GroupLengthWitness
+    witness: GroupDualCertificate
     families: tuple[bool, ...]
     n_classes: int
     n_columns: int
     rounds: int
     _every: EveryGroup = field(repr=False)
-    _shares: RationalShares = field(repr=False)
+    _shares: RationalAllocation = field(repr=False)
     _parts: TreeParts = field(default=(), repr=False)
     _symmetries: tuple[Symmetry, ...] = field(default=(), repr=False)
 
@@ -146,7 +146,7 @@ class GroupOptimum:
         colour = self._every.colour_of(int(union.type_of[group]))
         return int(union.first[self._every.groups[colour].kind])
 
-    def shares(self, group: int, *, reducing: bool | None = None) -> GroupShares:
+    def allocation(self, group: int, *, reducing: bool | None = None) -> GroupAllocation:
         """The links that a group may use, and how much of each.
 
         Parameters
@@ -162,7 +162,7 @@ class GroupOptimum:
         colour = self._every.colour_of(kind)
         found = np.array(self._shares.shares[family][colour], dtype=object)[one.pair_class]
         used = np.flatnonzero(found)
-        return GroupShares(
+        return GroupAllocation(
             links=union.links_of(group)[used],
             bandwidths=found[used],
             roots=tuple(self._every.in_order_of(kind, self._shares.roots[colour])),
@@ -176,7 +176,7 @@ class GroupOptimum:
         with under(context().unlimited):
             rational = RationalProgram(self._every, self.families)
         units = units_of(self._shares)
-        found = whole_shares(rational, self.lower, self.witness, units=units)
+        found = integral_group_allocation(rational, self.lower, self.witness, units=units)
         return None if found is None else replace(self, _shares=found, _parts=())
 
     @property
@@ -266,7 +266,7 @@ def group_optimum(topology: Topology, collective: Collective) -> GroupOptimum:
         if not (found.is_exact or context().is_late or found.n_classes > _MOST_FLOW_CLASSES):
             # perhaps flows to all sinks find shares in few units that attain what the lengths prove
             rational = RationalProgram(found._every, found.families)
-            shares = whole_shares(rational, found.upper, found.witness, units=_MOST_UNITS)
+            shares = integral_group_allocation(rational, found.upper, found.witness, units=_MOST_UNITS)
             if shares is not None:
                 found = replace(found, lower=found.upper, _shares=shares, _parts=())
     if found is None or not (found.is_exact or context().is_late):

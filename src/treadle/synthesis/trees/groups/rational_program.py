@@ -1,6 +1,6 @@
 """The program of shares with the sinks that it is asked for, and what its shares are in rationals.
 
-Its optimum is known from trees; it is there for other shares at that rate (`whole_shares`).
+Its optimum is known from trees; it is there for other shares at that rate (`integral_group_allocation`).
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from fractions import Fraction
 
 import numpy as np
 
+from treadle.synthesis.trees.groups.allocation_lp import AllocationLp
 from treadle.synthesis.trees.groups.capacity import capacity_rows
 from treadle.synthesis.trees.groups.every_group import EveryGroup
-from treadle.synthesis.trees.groups.served_sinks import (
+from treadle.synthesis.trees.groups.rational_allocation import RationalAllocation, over_one_denominator
+from treadle.synthesis.trees.groups.supplied_sinks import (
     Sink,
     missed_sinks,
-    serve_others,
+    supply_others,
 )
-from treadle.synthesis.trees.groups.share_program import ShareProgram
-from treadle.synthesis.trees.groups.shares import RationalShares, over_one_denominator
 
 _FIRST_SINKS = 3
 """Of each representative, of different colours."""
@@ -43,7 +43,7 @@ class RationalProgram:
         self.every, self.union = every, every.union
         capacity = capacity_rows(every.union, every.colours, every.groups)
         unit = int(every.union.topology.bandwidths.max())
-        self.program = ShareProgram(every.groups, capacity, families, len(families) > 1, unit)
+        self.program = AllocationLp(every.groups, capacity, families, len(families) > 1, unit)
         self.total = 1 if self.program.free_roots else sum(every.groups[0].weights)
         self._known: set[Sink] = set()
         for family in range(len(families)):
@@ -53,9 +53,9 @@ class RationalProgram:
                 if not self.program.free_roots:  # what only one member feeds need not come to it
                     able = [place for place in able if group.weights[place] != sum(group.weights)]
                 for place in able[:_FIRST_SINKS]:
-                    self.ask((family, number, int(group.members[place])))
+                    self.add_sink((family, number, int(group.members[place])))
 
-    def ask(self, sink: Sink) -> bool:
+    def add_sink(self, sink: Sink) -> bool:
         """Ask for a sink, by family, representative and place; whether it was not yet asked for."""
         if sink in self._known:
             return False
@@ -63,13 +63,13 @@ class RationalProgram:
         self.program.add_sink(*sink)
         return True
 
-    def served(self, found: RationalShares) -> tuple[bool, Sink | None]:
+    def find_unmet(self, found: RationalAllocation) -> tuple[bool, Sink | None]:
         """Whether shares serve all members of all groups; and a sink of a representative that they miss."""
         families = self.program.families
         missed = next(missed_sinks(self.every, families, found), None)
-        return missed is None and serve_others(self.every, families, found), missed
+        return missed is None and supply_others(self.every, families, found), missed
 
-    def as_shares(self, columns: Sequence[Fraction], rate: Fraction) -> RationalShares:
+    def as_allocation(self, columns: Sequence[Fraction], rate: Fraction) -> RationalAllocation:
         """What the program's own columns say, in bytes/s, at a rate of so many bytes/s for each weight."""
         shares, roots = self.program.split(columns)
         if not self.program.free_roots:

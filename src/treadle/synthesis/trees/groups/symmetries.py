@@ -16,7 +16,7 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.errors import TopologyError
 from treadle.math.symmetry import Hashes, scramble
-from treadle.synthesis.trees.groups.group_colours import TOLD_APART, Colours, told_apart
+from treadle.synthesis.trees.groups.group_colours import TOLD_APART, Colours, separate_nodes
 from treadle.synthesis.trees.groups.union import GroupUnion
 from treadle.topologies.isomorphism import link_map
 
@@ -84,7 +84,7 @@ def _base(union: GroupUnion, colours: Colours) -> tuple[Hashes, Int64Array] | No
 
 
 def _told(union: GroupUnion, colours: Colours, node: int) -> Colours:
-    return told_apart(union, colours, union.node == node)
+    return separate_nodes(union, colours, union.node == node)
 
 
 def _of_nodes(union: GroupUnion, colours: Colours) -> Hashes:

@@ -9,13 +9,13 @@ import numpy as np
 
 from treadle.context import TimeLimitError, context, under
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.schedules.group_witness import GroupLengthWitness
+from treadle.schedules.group_certificate import GroupDualCertificate
 from treadle.synthesis.trees.groups.cheapest_trees import Floats
 from treadle.synthesis.trees.groups.every_group import EveryGroup
 from treadle.synthesis.trees.groups.exact_basis import BasisSystem, Integers, simplest
-from treadle.synthesis.trees.groups.rounded_shares import rounded_shares
-from treadle.synthesis.trees.groups.served_sinks import missed_sinks, serve_others
-from treadle.synthesis.trees.groups.shares import RationalShares, fits, over_one_denominator
+from treadle.synthesis.trees.groups.rational_allocation import RationalAllocation, fits, over_one_denominator
+from treadle.synthesis.trees.groups.rounded_allocation import rounded_allocation
+from treadle.synthesis.trees.groups.supplied_sinks import missed_sinks, supply_others
 from treadle.synthesis.trees.groups.tree_program import TreeColumn, TreeProgram
 
 _SIMPLE = (1000, 10**6)
@@ -43,10 +43,10 @@ class TreeOptimum:
 
     Attributes
     ----------
-    shares : RationalShares
+    shares : RationalAllocation
     upper : Fraction
         That `witness` proves, bytes/s.
-    witness : GroupLengthWitness
+    witness : GroupDualCertificate
     parts : TreeParts
         Of proven classes, the trees that make up the shares; none where time ran out.
     """
@@ -64,20 +64,20 @@ class TreeOptimum:
             with under(context().unlimited):  # what is left to do is short
                 self.shares = self._rounded()
 
-    def _first_bound(self) -> tuple[GroupLengthWitness, Fraction]:
+    def _first_bound(self) -> tuple[GroupDualCertificate, Fraction]:
         """What links that are as long as they are narrow prove."""
         bandwidths = self.program.capacity.bandwidths.tolist()
-        witness = GroupLengthWitness(self.program.capacity.spread([Fraction(1, b) for b in bandwidths]))
+        witness = GroupDualCertificate(self.program.capacity.spread([Fraction(1, b) for b in bandwidths]))
         try:
             return witness, self._bound(witness)
         except ScheduleError:  # too many digits
-            witness = GroupLengthWitness(self.program.capacity.spread([Fraction(1)] * len(bandwidths)))
+            witness = GroupDualCertificate(self.program.capacity.spread([Fraction(1)] * len(bandwidths)))
             return witness, self._bound(witness)
 
-    def _bound(self, witness: GroupLengthWitness) -> Fraction:
+    def _bound(self, witness: GroupDualCertificate) -> Fraction:
         return witness.bound(self._topology, self.every.union.collective)
 
-    def _optimised(self) -> RationalShares | None:
+    def _optimised(self) -> RationalAllocation | None:
         """Shares that attain the optimum, with the least load if that is confirmed; None if none are.
 
         Raises
@@ -110,7 +110,7 @@ class TreeOptimum:
             while True:
                 self._values, duals = self.program.solve()
                 mean += self.program.prices(duals)
-                if not self.program.grow(duals):
+                if not self.program.add_columns(duals):
                     return duals
         except TimeLimitError:
             # prices go to and fro while trees are few: their mean proves more than the last
@@ -126,7 +126,7 @@ class TreeOptimum:
 
     def _take(self, prices: list[Fraction]) -> Fraction:
         """The bound that lengths of classes prove, or what is known if that is less."""
-        witness = GroupLengthWitness(self.program.capacity.spread(prices))
+        witness = GroupDualCertificate(self.program.capacity.spread(prices))
         try:
             bound = self._bound(witness)
         except ScheduleError:  # too many digits, or nothing proved
@@ -148,7 +148,7 @@ class TreeOptimum:
             if found is not None:
                 yield [max(v, Fraction(0)) for v in found]
 
-    def _confirmed(self, rate: Fraction | None) -> RationalShares | None:
+    def _confirmed(self, rate: Fraction | None) -> RationalAllocation | None:
         """The basis's shares if they pass all checks; at a rate that is given or the basis's."""
         for values in self._rational_values(rate):
             if min(values) < 0 or not self._add_up(values):
@@ -192,8 +192,8 @@ class TreeOptimum:
             for one in self.program.root_classes
         )
 
-    def _as_shares(self, values: list[Fraction]) -> RationalShares:
-        shares, roots = self.program.shares_of(np.array(values, dtype=object))
+    def _as_shares(self, values: list[Fraction]) -> RationalAllocation:
+        shares, roots = self.program.allocation_of(np.array(values, dtype=object))
         sent = [list(one) for one in roots]
         if not self.program.free_roots:
             sent = [[w * values[0] for w in group.weights] for group in self.program.groups]
@@ -201,21 +201,21 @@ class TreeOptimum:
             values[0] * self.total, [[list(one) for one in family] for family in shares], sent
         )
 
-    def _serve(self, found: RationalShares) -> bool:
+    def _serve(self, found: RationalAllocation) -> bool:
         """Whether every member of every group is served."""
         families = self.program.families
         try:
             is_missed = any(True for _ in missed_sinks(self.every, families, found))
-            return not is_missed and serve_others(self.every, families, found)
+            return not is_missed and supply_others(self.every, families, found)
         except InfeasibleError:  # too many digits
             return False
 
-    def _rounded(self) -> RationalShares:
+    def _rounded(self) -> RationalAllocation:
         """Shares near the solver's, at the rate that they are sure to attain."""
         values = self._values
         if not len(values) or not values[0]:
             values = self.program.even_values()
-        return rounded_shares(self.every, self.program, *self.program.shares_of(values))
+        return rounded_allocation(self.every, self.program, *self.program.allocation_of(values))
 
 
 def _simple(prices: Floats, limit: int) -> list[Fraction]:

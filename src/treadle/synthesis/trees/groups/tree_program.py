@@ -21,7 +21,7 @@ from treadle.arrays import Int64Array, sums_of
 from treadle.context import context
 from treadle.math.lp import PRIMAL, Program
 from treadle.synthesis.trees.groups.capacity import CapacityRows
-from treadle.synthesis.trees.groups.cheapest_trees import Floats, PricedTree, TreePricer
+from treadle.synthesis.trees.groups.cheapest_trees import Floats, PricedTree, TreePricing
 from treadle.synthesis.trees.groups.representative import Representative
 
 _CHEAPER = 1e-9
@@ -84,7 +84,7 @@ class _Ways:
 
     family: int
     group: int
-    pricer: TreePricer
+    pricer: TreePricing
     rows: tuple[int, ...]  # of each root that it prices
     at: Int64Array  # capacity row of each pair
 
@@ -156,7 +156,7 @@ class TreeProgram:
                 rows.append(self.lp.row(0.0, 0.0, carried[:1], carried[1:]))
                 self.root_rows[rows[-1]] = carried
             roots = classes.first[sending]
-            pricer = TreePricer(
+            pricer = TreePricing(
                 group, turned=turned, roots=roots, is_centre=is_rooted, joins_twins=joins_twins
             )
             found.append(_Ways(family, number, pricer, tuple(rows), self.capacity.class_of[group.links]))
@@ -194,7 +194,7 @@ class TreeProgram:
             for row, tree in zip(way.rows, way.pricer.cheapest(self._even[way.at]), strict=True):
                 self._add(way, row, tree)
 
-    def grow(self, duals: Floats) -> int:
+    def add_columns(self, duals: Floats) -> int:
         """Add the trees that are cheaper than their data are worth; returns how many.
 
         Parameters
@@ -251,7 +251,7 @@ class TreeProgram:
         for number, column in enumerate(self.columns):
             self.lp.solver.changeColCost(self.first_tree + number, self._cost_of(column))
 
-    def shares_of(self, values: NDArray[Any]) -> tuple[list[list[NDArray[Any]]], list[NDArray[Any]]]:
+    def allocation_of(self, values: NDArray[Any]) -> tuple[list[list[NDArray[Any]]], list[NDArray[Any]]]:
         """Shares by family and representative, and free root rates by representative, of all columns.
 
         Parameters

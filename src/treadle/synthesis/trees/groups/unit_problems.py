@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from treadle.arrays import Int64Array, positions_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.math.symmetry import hashed
-from treadle.synthesis.trees.groups.group_optimum import GroupShares
+from treadle.synthesis.trees.groups.group_optimum import GroupAllocation
 from treadle.synthesis.trees.instance import UNIT_LIMIT
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 
@@ -45,7 +45,7 @@ class LinkUnits:
 
 
 @dataclass(frozen=True, eq=False)
-class UnitShares:
+class UnitAllocation:
     """Shares of one group in whole unit trees, as few as make every number whole.
 
     Parameters
@@ -60,14 +60,14 @@ class UnitShares:
     families: tuple[LinkUnits, ...]
 
 
-def unit_shares(name: str, shares: Sequence[GroupShares]) -> UnitShares:
+def unit_allocation(name: str, shares: Sequence[GroupAllocation]) -> UnitAllocation:
     """Shares in the fewest unit trees.
 
     Parameters
     ----------
     name : str
         Of the group, for messages.
-    shares : sequence of GroupShares
+    shares : sequence of GroupAllocation
         Of each direction of data, with equal roots over one denominator.
 
     Raises
@@ -90,7 +90,7 @@ def unit_shares(name: str, shares: Sequence[GroupShares]) -> UnitShares:
             f"{name}: its exact optimum takes {trees} unit trees, too many to count; round the bandwidths of "
             f"the fabric, say to whole GB/s"
         )
-    return UnitShares(
+    return UnitAllocation(
         np.array([rate // divisor for rate in roots], dtype=np.int64),
         tuple(
             LinkUnits(one.links, np.array([held // divisor for held in one.bandwidths], dtype=np.int64))
@@ -99,12 +99,12 @@ def unit_shares(name: str, shares: Sequence[GroupShares]) -> UnitShares:
     )
 
 
-def count_units(shares: Sequence[GroupShares]) -> int:
+def count_units(shares: Sequence[GroupAllocation]) -> int:
     """Unit trees that a group's shares of each direction take."""
     return sum(shares[0].roots) // _unit(shares)
 
 
-def _unit(shares: Sequence[GroupShares]) -> int:
+def _unit(shares: Sequence[GroupAllocation]) -> int:
     """The greatest bandwidth that all shares are multiples of."""
     return gcd(*shares[0].roots, *chain.from_iterable(set(one.bandwidths) for one in shares))
 

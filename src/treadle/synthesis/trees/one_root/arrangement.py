@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, sums_of
-from treadle.refusal import Refusal
+from treadle.unsupported import Unsupported
 
 
 @dataclass(frozen=True, eq=False)
-class Exits:
+class Egress:
     """Units that leave boxes, in x groups of equal ones; the boxes are in order, that of the root first.
 
     Parameters
@@ -70,8 +70,8 @@ class Parts:
 
 
 def arrange(
-    exits: Exits, parts: Parts, favourite: Int32Array, n_switches: int
-) -> tuple[Int64Array, int] | Refusal:
+    exits: Egress, parts: Parts, favourite: Int32Array, n_switches: int
+) -> tuple[Int64Array, int] | Unsupported:
     """The group of exits that feeds each part (-1: it holds the root), and the height of the trees.
 
     Parameters
@@ -119,12 +119,12 @@ def arrange(
                     if units > 1:
                         heapq.heappush(queue, (hops, number, units - 1))
         if any(waiting):
-            return Refusal(f"tree {tree} does not come to all boxes")
+            return Unsupported(f"tree {tree} does not come to all boxes")
     return feeder, height
 
 
 def _given(
-    exits: Exits, parts: Parts, favourite: Int32Array, n_switches: int
+    exits: Egress, parts: Parts, favourite: Int32Array, n_switches: int
 ) -> Iterator[tuple[int, int, int]]:
     """Groups of exits, trees that they are given to, units: as many to a switch as are entered from it."""
     n_trees = exits.part.shape[1]

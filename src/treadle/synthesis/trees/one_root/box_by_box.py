@@ -17,24 +17,24 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int32Array, Int64Array, exact_sum, offsets_of, sums_of
 from treadle.context import context, under
-from treadle.refusal import Refusal
-from treadle.schedules.factored.piece_trees import ragged
+from treadle.schedules.factored.subproblem_trees import ragged
 from treadle.schedules.trees.forest import Direction, Forest
 from treadle.schedules.trees.forest_transforms import reverse
 from treadle.synthesis.trees.fixed_trees import FixedTreesOptimum, exact_choices
 from treadle.synthesis.trees.instance import UNIT_LIMIT, Instance
-from treadle.synthesis.trees.one_root.arrangement import Exits, Parts, arrange
+from treadle.synthesis.trees.one_root.arrangement import Egress, Parts, arrange
 from treadle.synthesis.trees.one_root.switch_boxes import switch_boxes
 from treadle.synthesis.trees.one_root.trees_in_box import BoxTrees, trees_of_box, trees_of_rank
 from treadle.synthesis.trees.optimality import Optimum, instance_optimum
 from treadle.synthesis.trees.tight_cuts.family import Family
-from treadle.synthesis.trees.tight_cuts.piece_tables import violated_cut
-from treadle.synthesis.trees.tight_cuts.pieces import Cutting, cut
 from treadle.synthesis.trees.tight_cuts.scales import cut_classes
 from treadle.synthesis.trees.tight_cuts.sets.detection import detect
+from treadle.synthesis.trees.tight_cuts.subproblem_tables import violated_cut
+from treadle.synthesis.trees.tight_cuts.subproblems import Cutting, cut
 from treadle.synthesis.trees.tight_cuts.tight_cuts import optimum_of_cut
 from treadle.synthesis.trees.tree_budget import MAX_TREES, TreeBudget, is_dyadic, lower_number
 from treadle.synthesis.trees.tree_units import TreeUnits, first_possible, tree_choices
+from treadle.unsupported import Unsupported
 
 _MOST_CELLS = 2**24
 """Trees times ranks that are written out."""
@@ -107,7 +107,7 @@ class _Box:
         return (np.arange(n_trees) - self.shift) % n_trees
 
 
-def grow_box_by_box(problem: Instance, budget: TreeBudget) -> BoxForest | Refusal:
+def pack_box_by_box(problem: Instance, budget: TreeBudget) -> BoxForest | Unsupported:
     """A forest of the best number of trees of the one root, or why it is not made so.
 
     Parameters
@@ -128,8 +128,8 @@ def grow_box_by_box(problem: Instance, budget: TreeBudget) -> BoxForest | Refusa
     box has no such trees, the optimum is computed.
     """
     if np.count_nonzero(problem.weights) != 1:
-        return Refusal("there is more than one root")
-    found: BoxForest | Refusal | None = Refusal("no boxes are joined by one layer of switches")
+        return Unsupported("there is more than one root")
+    found: BoxForest | Unsupported | None = Unsupported("no boxes are joined by one layer of switches")
     for family in _families(problem):
         tightest, found = min(cut_classes(problem, family), key=lambda one: one.rate), None
         if tightest.rate:
@@ -139,12 +139,12 @@ def grow_box_by_box(problem: Instance, budget: TreeBudget) -> BoxForest | Refusa
                 found = _within(problem, family, instance_optimum(problem), budget)
         if isinstance(found, BoxForest):
             break
-    return found or Refusal("a box has no such trees")
+    return found or Unsupported("a box has no such trees")
 
 
 def _within(
     problem: Instance, family: Family, best: Optimum, budget: TreeBudget
-) -> BoxForest | Refusal | None:
+) -> BoxForest | Unsupported | None:
     """The forest if that is the optimum; None if some box cannot have its trees."""
     with under(context().unlimited):
         units = first_possible(problem, _choices(problem, best, budget))
@@ -159,7 +159,7 @@ def _within(
     ranks = len(multiplicities)
     # unit trees are written one by one here; other packers write equal ones once
     if trees > MAX_TREES * ranks or trees * ranks > _MOST_CELLS:
-        return Refusal(f"{trees} trees of {ranks} ranks are too many")
+        return Unsupported(f"{trees} trees of {ranks} ranks are too many")
     entering = sums_of(problem.n_nodes, problem.heads, units.capacities)
     if np.any(entering[problem.terminals] < trees - multiplicities):
         return None
@@ -167,12 +167,12 @@ def _within(
     pieces = [kind for kind in cutting.kinds if kind.has_outside]
     largest = max((piece.n_children for piece in pieces), default=1)
     if largest * trees > _MOST_BOX:
-        return Refusal(f"{trees} trees of a box of {largest} ranks are too many")
+        return Unsupported(f"{trees} trees of a box of {largest} ranks are too many")
     if any(violated_cut(piece) is not None for piece in pieces):
         return None
     root = int(np.flatnonzero(multiplicities)[0])
     arranged = _arranged(problem, cutting, root, trees)
-    if isinstance(arranged, Refusal):
+    if isinstance(arranged, Unsupported):
         return arranged
     boxes, feeder, height = arranged
     forest = _written(boxes, multiplicities, feeder)
@@ -184,28 +184,30 @@ def _within(
 
 def _arranged(
     problem: Instance, cutting: Cutting, root: int, trees: int
-) -> tuple[list[_Box], Int64Array, int] | Refusal:
+) -> tuple[list[_Box], Int64Array, int] | Unsupported:
     """Boxes, the egress units that feed their parts (see `arrange`), and the least height found."""
 
-    def arrangement(boxes: list[_Box]) -> tuple[list[_Box], Int64Array, int] | Refusal:
+    def arrangement(boxes: list[_Box]) -> tuple[list[_Box], Int64Array, int] | Unsupported:
         favourite = np.array([box.favourite for box in boxes], dtype=np.int32)
         parts, exits = _parts(problem, boxes, trees), _exits(problem, boxes)
         found = arrange(exits, parts, favourite, problem.n_nodes)
-        return found if isinstance(found, Refusal) else (boxes, *found)
+        return found if isinstance(found, Unsupported) else (boxes, *found)
 
-    direct: tuple[list[_Box], Int64Array, int] | Refusal = Refusal("boxes are not all one switch each")
+    direct: tuple[list[_Box], Int64Array, int] | Unsupported = Unsupported(
+        "boxes are not all one switch each"
+    )
     of_switches = switch_boxes(problem, cutting, root, trees)
     if of_switches is not None:
         direct = arrangement([_Box(*box) for box in of_switches])
-    if not isinstance(direct, Refusal) and trees * len(problem.terminals) > _MOST_COMPARED:
+    if not isinstance(direct, Unsupported) and trees * len(problem.terminals) > _MOST_COMPARED:
         return direct
     solved = _boxes(cutting, root, trees)
     # where boxes are one switch each, the first turn is only to be compared
-    for turn in range(_TURNS if isinstance(direct, Refusal) else 1):
+    for turn in range(_TURNS if isinstance(direct, Unsupported) else 1):
         found = arrangement(_with_duties(problem, solved, trees, turn))
-        if not isinstance(found, Refusal):
-            return found if isinstance(direct, Refusal) or found[-1] < direct[-1] else direct
-    return found if isinstance(direct, Refusal) else direct
+        if not isinstance(found, Unsupported):
+            return found if isinstance(direct, Unsupported) or found[-1] < direct[-1] else direct
+    return found if isinstance(direct, Unsupported) else direct
 
 
 def _choices(problem: Instance, best: Optimum, budget: TreeBudget) -> Iterator[FixedTreesOptimum]:
@@ -291,7 +293,7 @@ def _with_duties(problem: Instance, boxes: list[_Box], trees: int, turn: int) ->
     return found
 
 
-def _exits(problem: Instance, boxes: list[_Box]) -> Exits:
+def _exits(problem: Instance, boxes: list[_Box]) -> Egress:
     """What leaves the boxes."""
     columns: list[tuple[NDArray[np.signedinteger], ...]] = []
     tables: list[tuple[NDArray[np.signedinteger], ...]] = []
@@ -309,7 +311,7 @@ def _exits(problem: Instance, boxes: list[_Box]) -> Exits:
     owner, switch, rank, tree, units = (np.concatenate(column) for column in zip(*columns, strict=True))
     part, depth = (np.concatenate(table) for table in zip(*tables, strict=True))
     owner, switch, tree, depth = (each.astype(np.int32) for each in (owner, switch, tree, depth))
-    return Exits(owner, switch, rank.astype(np.int64), tree, units, part.astype(np.int64), depth)
+    return Egress(owner, switch, rank.astype(np.int64), tree, units, part.astype(np.int64), depth)
 
 
 def _parts(problem: Instance, boxes: list[_Box], trees: int) -> Parts:

@@ -24,7 +24,7 @@ import numpy as np
 from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, sums_of
 from treadle.errors import InfeasibleError
 from treadle.math.graphs import components
-from treadle.schedules.witness import CutWitness
+from treadle.schedules.certificate import BottleneckCut
 from treadle.synthesis.runs import run_starts
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.optimality import Optimum, instance_optimum
@@ -71,7 +71,7 @@ def contracted_optimum(problem: Instance) -> Optimum | None:
 def _optimum(problem: Instance, best: int, inside: BoolArray) -> Optimum:
     total, weight = int(problem.weights.sum()), int(problem.weights.max())
     rate = Fraction(best, weight)
-    return Optimum(rate, total * rate, CutWitness(tuple(np.flatnonzero(inside).tolist())))
+    return Optimum(rate, total * rate, BottleneckCut(tuple(np.flatnonzero(inside).tolist())))
 
 
 def _by_flows(problem: Instance, graph: _Graph, root: int, best: int, cut: BoolArray) -> Optimum | None:

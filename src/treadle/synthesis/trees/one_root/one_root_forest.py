@@ -8,19 +8,19 @@ from dataclasses import replace
 
 from treadle.context import TimeLimitError, context, under
 from treadle.errors import InfeasibleError
-from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.forest_cost import height_max
 from treadle.synthesis.result import Bound, Result
-from treadle.synthesis.trees.heights import lowest_height
+from treadle.synthesis.trees.heights import smallest_height
 from treadle.synthesis.trees.instance import Instance, instance_of
-from treadle.synthesis.trees.one_root.box_by_box import BoxForest, grow_box_by_box
+from treadle.synthesis.trees.one_root.box_by_box import BoxForest, pack_box_by_box
 from treadle.synthesis.trees.optimality import instance_optimum
 from treadle.synthesis.trees.packers.packed import Packer, PackingAttempt
 from treadle.synthesis.trees.tree_budget import TreeBudget, lower_number
 from treadle.synthesis.trees.tree_synthesis import preferred, schedule_of
 from treadle.synthesis.trees.tree_units import exact_number
 from treadle.topologies.topology import Topology
+from treadle.unsupported import Unsupported
 
 SEARCHED_RANKS = 1024
 """Up to so many ranks trees of one root are sought in every way, and not just box by box."""
@@ -78,13 +78,13 @@ def lower_of_one_root(
 
 def _from_boxes(problem: Instance, collective: Collective, budget: TreeBudget) -> Result | PackingAttempt:
     """The forest of one root box by box; or why there is none."""
-    found: BoxForest | Refusal
+    found: BoxForest | Unsupported
     try:
         with context().stage("box_by_box"):
-            found = grow_box_by_box(problem, budget)
+            found = pack_box_by_box(problem, budget)
     except InfeasibleError as error:  # other ways may need fewer units; what none can do, they say
-        found = Refusal(str(error))
-    if isinstance(found, Refusal):
+        found = Unsupported(str(error))
+    if isinstance(found, Unsupported):
         return PackingAttempt(Packer.BOX_BY_BOX, f"failed: {found}")
     best, fixed, is_best = found.best, found.units.fixed, found.units.fixed.algbw == found.best.algbw
     if not is_best:  # a cut that nothing attains is no more than a bound
@@ -99,5 +99,5 @@ def _from_boxes(problem: Instance, collective: Collective, budget: TreeBudget) -
         notes=(found.units.note,) if found.units.note else (),
         packer=Packer.BOX_BY_BOX,
         packing=(PackingAttempt(Packer.BOX_BY_BOX, f"made the forest: {found.outcome}"),),
-        height_bound=lowest_height(problem, found.forest.root_multiplicity, found.units.capacities),
+        height_bound=smallest_height(problem, found.forest.root_multiplicity, found.units.capacities),
     )

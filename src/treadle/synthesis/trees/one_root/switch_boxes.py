@@ -17,7 +17,7 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.one_root.trees_in_box import BoxTrees
-from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
+from treadle.synthesis.trees.tight_cuts.subproblems import Cutting, LocalSubproblem
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class SwitchBox:
     egress: Int64Array
 
     @staticmethod
-    def of(piece: LocalPiece, trees: int) -> SwitchBox | None:
+    def of(piece: LocalSubproblem, trees: int) -> SwitchBox | None:
         """The box that a subproblem is, if it is one into each of whose ranks `trees` units lead."""
         n = piece.n_children
         if (

@@ -13,14 +13,14 @@ from functools import cached_property
 import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array
-from treadle.schedules.factored.piece_trees import ragged
+from treadle.schedules.factored.subproblem_trees import ragged
 from treadle.synthesis.trees.instance import find_violated_cut
-from treadle.synthesis.trees.packers.packers import pack_lowest
-from treadle.synthesis.trees.packers.regrowth import regrow_trees
+from treadle.synthesis.trees.packers.packers import pack_smallest_height
+from treadle.synthesis.trees.packers.rebuilding import rebuild_trees
 from treadle.synthesis.trees.packers.tree_packing import to_forest
 from treadle.synthesis.trees.switch_removal import LogicalGraph, remove_switches
-from treadle.synthesis.trees.tight_cuts.piece_tables import local_instance, subgraph, table_of
-from treadle.synthesis.trees.tight_cuts.pieces import LocalPiece
+from treadle.synthesis.trees.tight_cuts.subproblem_tables import local_instance, subgraph, table_of
+from treadle.synthesis.trees.tight_cuts.subproblems import LocalSubproblem
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,12 +102,12 @@ class BoxTrees:
         return self.path_links[self.path_offset[paths]], self.path_links[self.path_offset[paths + 1] - 1]
 
 
-def trees_of_box(piece: LocalPiece) -> BoxTrees:
+def trees_of_box(piece: LocalSubproblem) -> BoxTrees:
     """K trees of a piece that has an outside, for which condition C holds in the fabric.
 
     Parameters
     ----------
-    piece : LocalPiece
+    piece : LocalSubproblem
         With the root's K trees at one of its children, or none.
 
     Notes
@@ -127,9 +127,9 @@ def trees_of_box(piece: LocalPiece) -> BoxTrees:
         arcs = replace(problem, tails=inner.tails, heads=inner.heads, bandwidths=inner.capacities)
         if find_violated_cut(arcs, inner.capacities) is not None:
             inner = graph
-    packing = pack_lowest(problem, inner, piece.multiplicities).packing
+    packing = pack_smallest_height(problem, inner, piece.multiplicities).packing
     # within the arcs that were split off: what leaves keeps its units
-    packing = regrow_trees(problem, inner, packing).packing
+    packing = rebuild_trees(problem, inner, packing).packing
     table = table_of(to_forest(problem, inner, packing), np.zeros(len(piece.tails), dtype=np.int64))
     rows = np.repeat(np.arange(len(table.units)), table.units)
     parent, path = table.parent[rows], table.path[rows]

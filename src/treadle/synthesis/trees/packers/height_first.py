@@ -43,7 +43,7 @@ class HeightFirst:
     outcome: str
 
 
-def grow_height_first(
+def pack_height_first(
     problem: Instance, capacities: Int64Array, multiplicities: Int64Array, *, heights: range, seed: int = 0
 ) -> HeightFirst:
     """Route r(v) spanning out-trees rooted at each terminal, within the first height that succeeds.

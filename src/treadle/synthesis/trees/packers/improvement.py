@@ -10,20 +10,20 @@ from treadle.arrays import Int64Array, sums_of
 from treadle.engine import core, run_until
 from treadle.schedules.trees.forest import Forest
 from treadle.synthesis.core_values.tree_values import RoutedForest, SearchLimits
-from treadle.synthesis.trees.heights import lowest_height
+from treadle.synthesis.trees.heights import smallest_height
 from treadle.synthesis.trees.instance import Instance
-from treadle.synthesis.trees.packers.height_first import HEIGHTS, grow_height_first
+from treadle.synthesis.trees.packers.height_first import HEIGHTS, pack_height_first
 from treadle.synthesis.trees.packers.local_search import (
     default_steps,
     from_routed_forest,
     link_units,
-    lower_trees,
     packing_height,
     ranked_fabric,
+    reduce_tree_heights,
     routed_forest,
 )
 from treadle.synthesis.trees.packers.packed import Packed, Packer, PackingAttempt
-from treadle.synthesis.trees.packers.regrowth import regrow_trees
+from treadle.synthesis.trees.packers.rebuilding import rebuild_trees
 from treadle.synthesis.trees.packers.tree_packing import Packing, from_forest, to_forest
 from treadle.synthesis.trees.switch_removal import LogicalGraph, remove_switches
 
@@ -42,7 +42,7 @@ MAX_CELLS = 2**18
 _WORK_PER_CELL = 400
 
 
-def lower_forest(
+def reduce_height(
     problem: Instance,
     forest: Forest,
     capacities: Int64Array,
@@ -73,10 +73,10 @@ def lower_forest(
         The same forest if nothing is lower.
     """
     multiplicities = forest.root_multiplicity
-    if height <= lowest_height(problem, multiplicities, capacities):
+    if height <= smallest_height(problem, multiplicities, capacities):
         return forest, packer, attempts
     # a forest routed low from the start beats one made lower, and takes less time
-    low = route_low(problem, capacities, multiplicities, below=height)
+    low = route_trees(problem, capacities, multiplicities, below=height)
     if isinstance(low, PackingAttempt):
         graph, packing = from_forest(problem, forest)
         if not len(problem.relays):  # all links, not only those in use
@@ -85,13 +85,13 @@ def lower_forest(
     else:
         beaten = [PackingAttempt(each.packer, f"not taken: height {height}") for each in attempts]
         packed = Packed(low.graph, low.packing, low.packer, (*beaten, *low.attempts))
-    lower = search_lower(packed, problem, capacities)
+    lower = local_search(packed, problem, capacities)
     if lower.packing is not packed.packing or lower.packer is not packer:
         forest = to_forest(problem, lower.graph, lower.packing)
     return forest, lower.packer, lower.attempts
 
 
-def route_low(
+def route_trees(
     problem: Instance,
     capacities: Int64Array,
     multiplicities: Int64Array,
@@ -127,16 +127,16 @@ def route_low(
         reason = "some set of several ranks is tight, and no single rank"
     if reason and not asked:
         return PackingAttempt(Packer.HEIGHT_FIRST, f"not tried: {reason}")
-    lowest = lowest_height(problem, multiplicities, capacities)
+    lowest = smallest_height(problem, multiplicities, capacities)
     heights = range(lowest, min(lowest + HEIGHTS, lowest + HEIGHTS if below is None else below))
-    found = grow_height_first(problem, capacities, multiplicities, heights=heights)
+    found = pack_height_first(problem, capacities, multiplicities, heights=heights)
     attempt = PackingAttempt(Packer.HEIGHT_FIRST, found.outcome)
     if found.graph is None or found.packing is None:
         return attempt
     return Packed(found.graph, found.packing, Packer.HEIGHT_FIRST, (attempt,))
 
 
-def search_lower(
+def local_search(
     packed: Packed, problem: Instance, capacities: Int64Array, *, steps: int | None = None
 ) -> Packed:
     """The forest after local search within the capacities: lower, and with fewer different trees.
@@ -145,7 +145,7 @@ def search_lower(
     take more. If no limit is given, short searches begin anew with other seeds.
     """
     multiplicities = sums_of(len(problem.terminals), packed.packing.root, packed.packing.multiplicity)
-    lowest = lowest_height(problem, multiplicities, capacities)
+    lowest = smallest_height(problem, multiplicities, capacities)
     if not len(problem.relays):
         packed = _regrown(packed, problem, lowest, steps)
     needed = default_steps(packed.packing)
@@ -169,7 +169,7 @@ def _regrown(packed: Packed, problem: Instance, lowest: int, steps: int | None) 
     if packing_height(packed.packing) <= lowest:
         return packed
     most = steps if steps is None else min(steps, default_steps(packed.packing))
-    found = regrow_trees(problem, packed.graph, packed.packing, lowest=lowest, max_work=most)
+    found = rebuild_trees(problem, packed.graph, packed.packing, lowest=lowest, max_work=most)
     outcome = (
         f"height {found.before} -> {found.after} (at least {lowest}): {found.regrown} trees grown anew, "
         f"{found.swaps} swaps, {found.splits} splits"
@@ -184,7 +184,7 @@ def _swapped(packed: Packed, problem: Instance, capacities: Int64Array, lowest: 
         return packed
     found = None
     for seed in range(tries):
-        tried = lower_trees(
+        tried = reduce_tree_heights(
             problem, packed.graph, packed.packing, capacities=capacities, lowest=lowest, seed=seed
         )
         found = tried if found is None or tried.after < found.after else found

@@ -88,7 +88,7 @@ def default_steps(packing: Packing) -> int:
     return min(WORK, _WORK_PER_CELL * max(cells, min(4 * cells, 1024)))
 
 
-def lower_trees(
+def reduce_tree_heights(
     problem: Instance,
     graph: LogicalGraph,
     packing: Packing,

@@ -16,7 +16,7 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.context import context, under
 from treadle.synthesis.trees.instance import Instance, find_violated_cut
-from treadle.synthesis.trees.packers.improvement import search_lower
+from treadle.synthesis.trees.packers.improvement import local_search
 from treadle.synthesis.trees.packers.local_search import packing_height
 from treadle.synthesis.trees.packers.packed import Packed as Packed
 from treadle.synthesis.trees.packers.packed import Packer as Packer
@@ -50,7 +50,7 @@ _LEAST_WORK = 20_000_000
 _LARGEST_FACTOR = 2**16
 
 
-def pack_lowest(
+def pack_smallest_height(
     problem: Instance,
     graph: LogicalGraph,
     multiplicities: Int64Array,
@@ -84,7 +84,7 @@ def pack_lowest(
     packed = _pack(problem, graph, multiplicities, packer)
     if capacities is None or packer not in (None, Packer.LOCAL_SEARCH):
         return packed
-    return search_lower(packed, problem, capacities, steps=search_steps)
+    return local_search(packed, problem, capacities, steps=search_steps)
 
 
 def _pack(

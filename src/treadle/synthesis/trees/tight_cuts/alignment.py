@@ -14,16 +14,16 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.engine import core
-from treadle.schedules.factored import Crossings, Piece
+from treadle.schedules.factored import Crossings, Subproblem
 from treadle.schedules.trees.forest import Forest
-from treadle.synthesis.core_values.tree_values import BorderMembers, EdgePaths, TreeRows
+from treadle.synthesis.core_values.tree_values import BoundaryMembers, EdgePaths, TreeRows
 
 NOBODY = -1
 """Label of a rank, and of links that several members of a set share."""
 
 
 @dataclass(frozen=True)
-class Gateways:
+class EgressPorts:
     """Which member of each child, if that is a set, a local link or a native unit tree belongs to.
 
     Parameters
@@ -39,7 +39,7 @@ class Gateways:
     natives: tuple[Int64Array, ...]
 
 
-def gateways_of(n_links: int, children: list[tuple[Piece, Int64Array] | None]) -> Gateways:
+def egress_ports(n_links: int, children: list[tuple[Subproblem, Int64Array] | None]) -> EgressPorts:
     """The gateways of a piece.
 
     Parameters
@@ -60,11 +60,13 @@ def gateways_of(n_links: int, children: list[tuple[Piece, Int64Array] | None]) -
                 if len(found) == 1:
                     side[link] = found.pop()
     none = np.zeros(0, dtype=np.int64)
-    return Gateways(leaves, enters, tuple(none if child is None else child[0].native for child in children))
+    return EgressPorts(
+        leaves, enters, tuple(none if child is None else child[0].native for child in children)
+    )
 
 
 def aligned_rows(
-    forest: Forest, gateways: Gateways, entrances: Crossings
+    forest: Forest, gateways: EgressPorts, entrances: Crossings
 ) -> tuple[Int32Array, Int64Array, Int32Array, Int32Array]:
     """Assign each pair's paths to its trees anew: rows of root, units, parent, path; shapes (s,), (s, n).
 
@@ -88,7 +90,7 @@ def aligned_rows(
         forest.n_ranks,
         TreeRows(root, multiplicity, parent.ravel()),
         EdgePaths(*forest.edge_paths()),
-        BorderMembers(
+        BoundaryMembers(
             start=gateways.leaves[first],
             end=gateways.enters[last],
             label_offset=offsets_of([*map(len, labels)]),
@@ -102,7 +104,7 @@ def aligned_rows(
     return rows.root, rows.multiplicity, rows.parent.reshape(shape), paths.reshape(shape)
 
 
-def _root_labels(gateways: Gateways, entrances: Crossings, child: int) -> list[tuple[int, int]]:
+def _root_labels(gateways: EgressPorts, entrances: Crossings, child: int) -> list[tuple[int, int]]:
     """(units, member) of a child's unit trees in order: native ones by member, then those that enter."""
     natives = gateways.natives[child].tolist()
     found = [(units, member) for member, units in enumerate(natives) if units]

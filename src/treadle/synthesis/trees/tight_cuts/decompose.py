@@ -16,22 +16,21 @@ import numpy as np
 
 from treadle.context import TimeLimitError, context
 from treadle.errors import ScheduleError
-from treadle.refusal import Refusal
 from treadle.schedules.collective import MAX_WEIGHT, Collective, CollectiveKind
-from treadle.schedules.factored import FactoredForest, FactoredSchedule, Piece, expand, no_crossings
-from treadle.schedules.group_witness import GroupLengthWitness
+from treadle.schedules.factored import FactoredForest, FactoredSchedule, Subproblem, expand, no_crossings
+from treadle.schedules.group_certificate import GroupDualCertificate
 from treadle.synthesis.trees.fixed_trees import floor_capacities
-from treadle.synthesis.trees.heights import lowest_height
+from treadle.synthesis.trees.heights import smallest_height
 from treadle.synthesis.trees.instance import Instance, instance_of
 from treadle.synthesis.trees.optimality import Optimum
-from treadle.synthesis.trees.packers.regrowth import regrow_trees
+from treadle.synthesis.trees.packers.rebuilding import rebuild_trees
 from treadle.synthesis.trees.packers.tree_packing import from_forest, to_forest
 from treadle.synthesis.trees.switch_removal import remove_switches
 from treadle.synthesis.trees.tight_cuts.family import Family
-from treadle.synthesis.trees.tight_cuts.layer_solution import KindReport, layer_of
-from treadle.synthesis.trees.tight_cuts.piece_tables import local_instance, table_of
-from treadle.synthesis.trees.tight_cuts.pieces import cut
+from treadle.synthesis.trees.tight_cuts.layer_solution import ClassReport, layer_of
 from treadle.synthesis.trees.tight_cuts.sets.detection import detect
+from treadle.synthesis.trees.tight_cuts.subproblem_tables import local_instance, table_of
+from treadle.synthesis.trees.tight_cuts.subproblems import cut
 from treadle.synthesis.trees.tight_cuts.tight_cuts import Decomposition, decompose_with
 from treadle.synthesis.trees.tree_budget import (
     MAX_TREES,
@@ -42,6 +41,7 @@ from treadle.synthesis.trees.tree_budget import (
 )
 from treadle.synthesis.trees.tree_units import exact_number
 from treadle.topologies.topology import Topology
+from treadle.unsupported import Unsupported
 from treadle.verification.factored.height import forest_height
 
 _MOST_RANKS = 1536
@@ -90,7 +90,7 @@ class FactoredSynthesis:
 
 def decompose(
     topology: Topology, collective: Collective, *, budget: TreeBudget | None = None, lower: bool = True
-) -> FactoredSynthesis | Refusal:
+) -> FactoredSynthesis | Unsupported:
     """A throughput-optimal forest schedule in factored form, or why tight cuts give none.
 
     Parameters
@@ -119,7 +119,7 @@ def decompose(
         return _two_phases(topology, collective, None, budget, lower)
     problem = instance_of(topology, collective)
     found = _within_budget(problem, budget)
-    if isinstance(found, Refusal):
+    if isinstance(found, Unsupported):
         return found
     found = _of_more_trees(problem, found, budget)
     if lower:
@@ -144,19 +144,19 @@ class UnequalShards:
         Shards of the roots, in lowest terms.
     bound : Fraction
         No allreduce is faster, bytes/s.
-    witness : GroupLengthWitness
+    witness : GroupDualCertificate
         Proves that.
     """
 
     found: FactoredSynthesis
     weights: tuple[int, ...]
     bound: Fraction
-    witness: GroupLengthWitness
+    witness: GroupDualCertificate
 
 
 def decompose_allreduce(
     topology: Topology, collective: Collective, *, budget: TreeBudget | None = None, lower: bool = True
-) -> UnequalShards | Refusal:
+) -> UnequalShards | Unsupported:
     """An allreduce as reduce-scatter and allgather of the shards that suit the fabric, with a bound.
 
     Parameters, errors: see `decompose`; `budget.max_trees` is per rank, and a fixed number of trees is for
@@ -164,53 +164,53 @@ def decompose_allreduce(
 
     Notes
     -----
-    Where no box and no rank has more bandwidth than others the shards are equal. Source: `root_shares`.
+    Where no box and no rank has more bandwidth than others the shards are equal. Source: `root_weights`.
     """
     # these bring a solver
     from treadle.synthesis.class_optima import class_problem
-    from treadle.synthesis.trees.tight_cuts.root_shares import root_shares
+    from treadle.synthesis.trees.tight_cuts.root_weights import root_weights
 
     budget = budget or TreeBudget()
     even = (1,) * collective.n_ranks
     if (classes := class_problem(topology, collective)) and (proved := classes.allreduce_bound()):
         # ranks are equivalent, so equal shards are best if they reach the bound
         equal = decompose(topology, collective, budget=budget, lower=lower)
-        if not isinstance(equal, Refusal) and equal.algbw == proved[0]:
+        if not isinstance(equal, Unsupported) and equal.algbw == proved[0]:
             return UnequalShards(equal, even, *proved)
     problem = instance_of(topology, replace(collective, kind=CollectiveKind.ALLGATHER))
-    choices = root_shares(problem, detect(problem))
+    choices = root_weights(problem, detect(problem))
     if not choices:
-        return Refusal("sets of ranks that differ are too many")
+        return Unsupported("sets of ranks that differ are too many")
     best = choices[0]
     try:
         bound = best.witness.bound(topology, collective)
     except ScheduleError as error:
-        return Refusal(f"no bound by link lengths: {error}")
+        return Unsupported(f"no bound by link lengths: {error}")
     for shares in choices:
         found = _of_shares(topology, collective, shares.weights, budget, lower)
-        if not isinstance(found, Refusal) and found.algbw == shares.rate:
+        if not isinstance(found, Unsupported) and found.algbw == shares.rate:
             return UnequalShards(found, shares.weights, bound, best.witness)
     equal = decompose(topology, collective, budget=budget, lower=lower)
-    if isinstance(found, Refusal) or (not isinstance(equal, Refusal) and equal.algbw >= found.algbw):
-        return equal if isinstance(equal, Refusal) else UnequalShards(equal, even, bound, best.witness)
+    if isinstance(found, Unsupported) or (not isinstance(equal, Unsupported) and equal.algbw >= found.algbw):
+        return equal if isinstance(equal, Unsupported) else UnequalShards(equal, even, bound, best.witness)
     return UnequalShards(found, shares.weights, bound, best.witness)
 
 
 def _of_shares(
     topology: Topology, collective: Collective, weights: tuple[int, ...], budget: TreeBudget, lower: bool
-) -> FactoredSynthesis | Refusal:
+) -> FactoredSynthesis | Unsupported:
     """Reduce-scatter and allgather of these shards; a number of trees per rank is one in all."""
     if max(weights) == 1 == min(weights):
         return _two_phases(topology, collective, None, budget, lower)
     if max(weights) > MAX_WEIGHT:
-        return Refusal(f"shards are in proportions of more than 1 to {MAX_WEIGHT}")
+        return Unsupported(f"shards are in proportions of more than 1 to {MAX_WEIGHT}")
     if budget.trees is not None:
-        return Refusal("the number of trees is for equal shards")
+        return Unsupported("the number of trees is for equal shards")
     if budget.max_trees is None:
         return _two_phases(topology, collective, weights, replace(budget, dyadic_loss=Fraction(0)), lower)
     most = budget.max_trees * len(weights) // sum(weights)
     if not most:
-        return Refusal("fewer trees than the shards ask for")
+        return Unsupported("fewer trees than the shards ask for")
     return _two_phases(topology, collective, weights, TreeBudget(max_trees=most), lower)
 
 
@@ -220,21 +220,23 @@ def _two_phases(
     weights: tuple[int, ...] | None,
     budget: TreeBudget,
     lower: bool,
-) -> FactoredSynthesis | Refusal:
+) -> FactoredSynthesis | Unsupported:
     kinds = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
     one, other = (instance_of(topology, replace(collective, kind=kind, weights=weights)) for kind in kinds)
     gather = _within_budget(one, budget)
-    if isinstance(gather, Refusal):
+    if isinstance(gather, Unsupported):
         return gather
     alone = _within_budget(other, budget)
     scatter = alone
-    if isinstance(alone, Refusal) or alone.trees != gather.trees:
+    if isinstance(alone, Unsupported) or alone.trees != gather.trees:
         # the trees of both halves meet at their roots, so the second takes as many as the first
         scatter = _within_budget(other, TreeBudget(trees=gather.trees))
-    if isinstance(scatter, Refusal):
+    if isinstance(scatter, Unsupported):
         return scatter
-    if scatter.algbw != scatter.optimum.algbw and (isinstance(alone, Refusal) or alone.algbw > scatter.algbw):
-        return Refusal("the two directions need different numbers of trees")
+    if scatter.algbw != scatter.optimum.algbw and (
+        isinstance(alone, Unsupported) or alone.algbw > scatter.algbw
+    ):
+        return Unsupported("the two directions need different numbers of trees")
     if lower:
         gather = _lowered(one, gather)
         scatter = _lowered(other, scatter)
@@ -254,18 +256,18 @@ def _of_more_trees(problem: Instance, found: Decomposition, budget: TreeBudget) 
         more = decompose_with(problem, [number])
     except TimeLimitError:  # what there is stays
         return found
-    if isinstance(more, Refusal) or more.algbw < found.algbw:
+    if isinstance(more, Unsupported) or more.algbw < found.algbw:
         return found
     heights = (forest_height(one.forest.layers).hops for one in (found, more))
     return replace(more, exact_trees=found.exact_trees) if next(heights) > next(heights) else found
 
 
 def _lowered(problem: Instance, found: Decomposition) -> Decomposition:
-    forest, kinds = regrow_whole(problem, found.forest, found.kinds, found.scale)
+    forest, kinds = rebuild_undivided(problem, found.forest, found.kinds, found.scale)
     return replace(found, forest=forest, kinds=kinds)
 
 
-def _within_budget(problem: Instance, budget: TreeBudget) -> Decomposition | Refusal:
+def _within_budget(problem: Instance, budget: TreeBudget) -> Decomposition | Unsupported:
     """The same preferences as the pipeline's: a power of two, the optimum by few trees, the best few."""
     context().announce("tight cuts")
     detected = detect(problem)
@@ -279,14 +281,14 @@ def _within_budget(problem: Instance, budget: TreeBudget) -> Decomposition | Ref
     ranks, weight = len(problem.terminals), int(problem.weights.sum())
     exact = search(range(1, MAX_TREES * ranks // weight + 1), share=Fraction(1))
     preferred = _dyadic(problem, budget, search, exact)
-    if preferred is not None or not isinstance(exact, Refusal):
+    if preferred is not None or not isinstance(exact, Unsupported):
         return preferred or exact
     found = search(range(1, most_trees(ranks, weight) + 1))
-    if isinstance(found, Refusal) or found.exact_trees:
+    if isinstance(found, Unsupported) or found.exact_trees:
         return found
     needed = exact_number(problem, found.optimum)
     if needed * weight <= MAX_TREES * ranks:  # the pipeline attains the optimum
-        return Refusal(
+        return Unsupported(
             f"{needed} trees per unit of weight attain the optimum, but not by these sets ({exact})"
         )
     return found
@@ -295,35 +297,35 @@ def _within_budget(problem: Instance, budget: TreeBudget) -> Decomposition | Ref
 def _dyadic(
     problem: Instance,
     budget: TreeBudget,
-    search: Callable[..., Decomposition | Refusal],
-    exact: Decomposition | Refusal,
+    search: Callable[..., Decomposition | Unsupported],
+    exact: Decomposition | Unsupported,
 ) -> Decomposition | None:
     """As many trees as make a power of two of chunks: without loss, else the fewest that lose little."""
     weights: list[int] = problem.weights.tolist()
     numbers = budget.dyadic_numbers(weights, MAX_TREES)
     few = budget.lossy_numbers(weights)
-    if not isinstance(exact, Refusal):
+    if not isinstance(exact, Unsupported):
         if exact.trees in numbers:
             return exact
         found = search(numbers, share=Fraction(1)) if numbers else exact
-        if not isinstance(found, Refusal) and found.trees in numbers:
+        if not isinstance(found, Unsupported) and found.trees in numbers:
             return found
-    found = search(few, share=1 - budget.dyadic_loss) if few else Refusal("no number loses little")
-    if isinstance(found, Refusal) or found.algbw <= found.optimum.algbw * (1 - budget.dyadic_loss):
+    found = search(few, share=1 - budget.dyadic_loss) if few else Unsupported("no number loses little")
+    if isinstance(found, Unsupported) or found.algbw <= found.optimum.algbw * (1 - budget.dyadic_loss):
         return None
-    if isinstance(exact, Refusal):
+    if isinstance(exact, Unsupported):
         return found
     return replace(found, optimum=exact.optimum, exact_trees=found.exact_trees or exact.exact_trees)
 
 
-def regrow_whole(
+def rebuild_undivided(
     problem: Instance,
     forest: FactoredForest,
-    kinds: tuple[KindReport, ...],
+    kinds: tuple[ClassReport, ...],
     scale: Fraction,
     *,
     times: int = 2,
-) -> tuple[FactoredForest, tuple[KindReport, ...]]:
+) -> tuple[FactoredForest, tuple[ClassReport, ...]]:
     """A factored forest of one piece, the whole fabric, if that of several pieces is high.
 
     Parameters
@@ -331,7 +333,7 @@ def regrow_whole(
     problem : Instance
         Of the forest's direction.
     forest : FactoredForest
-    kinds : tuple of KindReport
+    kinds : tuple of ClassReport
         Who made the pieces.
     scale : Fraction
         Capacity units per byte/s.
@@ -340,7 +342,7 @@ def regrow_whole(
 
     Returns
     -------
-    tuple of (FactoredForest, tuple of KindReport)
+    tuple of (FactoredForest, tuple of ClassReport)
         What was given if it is low enough, nothing is lower, the fabric has relays or too many ranks.
 
     Notes
@@ -352,7 +354,7 @@ def regrow_whole(
     if len(problem.relays) or n > _MOST_RANKS:
         return forest, kinds
     capacities = floor_capacities(problem.bandwidths, scale)
-    lowest = lowest_height(problem, forest.root_multiplicity, capacities)
+    lowest = smallest_height(problem, forest.root_multiplicity, capacities)
     if forest_height(forest.layers).hops <= times * lowest:
         return forest, kinds
     cutting = cut(problem, Family.from_levels(problem.n_nodes, ()), capacities, forest.root_multiplicity)
@@ -360,12 +362,12 @@ def regrow_whole(
     fabric = local_instance(local)
     graph = remove_switches(fabric, local.capacity, local.native)
     _, packing = from_forest(problem, expand(forest, range(n)))
-    found = regrow_trees(fabric, graph, packing, lowest=lowest)
+    found = rebuild_trees(fabric, graph, packing, lowest=lowest)
     if found.after >= found.before:
         return forest, kinds
     table = table_of(to_forest(fabric, graph, found.packing), np.zeros(len(local.tails), dtype=np.int64))
-    piece = Piece(local.capacity, local.native, table, no_crossings(), no_crossings())
+    piece = Subproblem(local.capacity, local.native, table, no_crossings(), no_crossings())
     packers = " and ".join(dict.fromkeys(kind.packer for kind in kinds))
     layers = (layer_of(cutting, [piece]),)
-    report = KindReport(1, n, 0, f"{packers}, grown anew")
+    report = ClassReport(1, n, 0, f"{packers}, grown anew")
     return FactoredForest(forest.direction, forest.root_multiplicity, layers), (report,)

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int32Array, Int64Array, mask_of
 from treadle.context import context, under
-from treadle.refusal import Refusal
-from treadle.schedules.factored import Layer, Piece, PieceTrees, no_crossings
+from treadle.schedules.factored import Layer, Subproblem, SubproblemTrees, no_crossings
 from treadle.synthesis.trees.instance import Instance
-from treadle.synthesis.trees.tight_cuts.alignment import Gateways, gateways_of
+from treadle.synthesis.trees.tight_cuts.alignment import EgressPorts, egress_ports
+from treadle.synthesis.trees.tight_cuts.balancing import balance_capacities
 from treadle.synthesis.trees.tight_cuts.closed_forms.child_classes import class_trees, spread_on_planes
-from treadle.synthesis.trees.tight_cuts.closed_forms.class_shares import ClassShares
+from treadle.synthesis.trees.tight_cuts.closed_forms.class_allocation import ClassAllocation
 from treadle.synthesis.trees.tight_cuts.closed_forms.equal_children import circulant_trees
 from treadle.synthesis.trees.tight_cuts.closed_forms.even_planes import relay_planes
 from treadle.synthesis.trees.tight_cuts.closed_forms.one_relay import relay_trees
@@ -23,9 +23,9 @@ from treadle.synthesis.trees.tight_cuts.closed_forms.relayed_stars import relaye
 from treadle.synthesis.trees.tight_cuts.closed_forms.star import star_trees
 from treadle.synthesis.trees.tight_cuts.closed_forms.unequal_planes import plane_trees
 from treadle.synthesis.trees.tight_cuts.family import Family
-from treadle.synthesis.trees.tight_cuts.piece_tables import solve_table, violated_cut
-from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece, cut
-from treadle.synthesis.trees.tight_cuts.trimming import trim
+from treadle.synthesis.trees.tight_cuts.subproblem_tables import solve_table, violated_cut
+from treadle.synthesis.trees.tight_cuts.subproblems import Cutting, LocalSubproblem, cut
+from treadle.unsupported import Unsupported
 
 _MOST_CELLS = 2**24
 """A table of unit trees times children is not begun beyond this."""
@@ -36,7 +36,7 @@ without. In large pieces it gains little: what counts is how trees go from borde
 
 
 @dataclass(frozen=True)
-class KindReport:
+class ClassReport:
     """How one kind of piece was solved.
 
     Parameters
@@ -54,7 +54,7 @@ class KindReport:
 
 
 @dataclass(frozen=True)
-class InfeasiblePiece:
+class InfeasibleSubproblem:
     """A piece that violates condition C: nodes of the fabric S with d+(S) < r(S), and the sets to blame.
 
     Parameters
@@ -62,17 +62,17 @@ class InfeasiblePiece:
     nodes : array of int32
     blamed : array of int64
     reason : str
-    others : tuple of InfeasiblePiece
+    others : tuple of InfeasibleSubproblem
         More of them.
     """
 
     nodes: Int32Array
     blamed: Int64Array
     reason: str
-    others: tuple[InfeasiblePiece, ...] = ()
+    others: tuple[InfeasibleSubproblem, ...] = ()
 
     @property
-    def all(self) -> tuple[InfeasiblePiece, ...]:
+    def all(self) -> tuple[InfeasibleSubproblem, ...]:
         """This one and the others."""
         return (self, *self.others)
 
@@ -83,19 +83,21 @@ def fitted_layer(
     capacities: Int64Array,
     multiplicities: Int64Array,
     guarded: Sequence[Sequence[int]],
-) -> tuple[Layer, tuple[KindReport, ...]] | InfeasiblePiece | Refusal:
+) -> tuple[Layer, tuple[ClassReport, ...]] | InfeasibleSubproblem | Unsupported:
     """The pieces of a family, its sets made tight: by what classes of children send each other, else by
     trimming that spares the guarded cuts.
     """
     # punctured(dgx_a100(64), links=1, seed=1): height 3, without 5
     spread = spread_on_planes(problem, family, capacities, multiplicities)
-    if not isinstance(spread, Refusal):
+    if not isinstance(spread, Unsupported):
         built = solve_layer(problem, family, spread.capacities, multiplicities, spread.shares)
         if isinstance(built, tuple):
             return built
-    trimmed = trim(problem, family, capacities, multiplicities, guarded)
+    trimmed = balance_capacities(problem, family, capacities, multiplicities, guarded)
     if trimmed.failed.any():
-        return InfeasiblePiece(np.zeros(0, dtype=np.int32), np.flatnonzero(trimmed.failed), "no way to trim")
+        return InfeasibleSubproblem(
+            np.zeros(0, dtype=np.int32), np.flatnonzero(trimmed.failed), "no way to trim"
+        )
     return solve_layer(problem, family, trimmed.capacities, multiplicities)
 
 
@@ -104,8 +106,8 @@ def solve_layer(
     family: Family,
     capacities: Int64Array,
     multiplicities: Int64Array,
-    shares: ClassShares | None = None,
-) -> tuple[Layer, tuple[KindReport, ...]] | InfeasiblePiece | Refusal:
+    shares: ClassAllocation | None = None,
+) -> tuple[Layer, tuple[ClassReport, ...]] | InfeasibleSubproblem | Unsupported:
     """The pieces of a family whose sets are tight, solved; `shares` are those of the outermost children, if
     the capacities were made for them.
     """
@@ -116,13 +118,13 @@ def solve_layer(
         return solved
     counts = np.bincount(cutting.kind, minlength=len(cutting.kinds)).tolist()
     reports = tuple(
-        KindReport(count, kind.n_children, kind.n_relays, packer)
+        ClassReport(count, kind.n_children, kind.n_relays, packer)
         for count, kind, (_, packer) in zip(counts, cutting.kinds, solved, strict=True)
     )
     return layer_of(cutting, [piece for piece, _ in solved]), reports
 
 
-def layer_of(cutting: Cutting, pieces: list[Piece]) -> Layer:
+def layer_of(cutting: Cutting, pieces: list[Subproblem]) -> Layer:
     """The layer of a family with the trees of each kind of its pieces."""
     return Layer(
         tuple(pieces),
@@ -136,8 +138,8 @@ def layer_of(cutting: Cutting, pieces: list[Piece]) -> Layer:
 
 
 def _solve_kinds(
-    problem: Instance, family: Family, cutting: Cutting, block: int, shares: ClassShares | None
-) -> list[tuple[Piece, str]] | InfeasiblePiece | Refusal:
+    problem: Instance, family: Family, cutting: Cutting, block: int, shares: ClassAllocation | None
+) -> list[tuple[Subproblem, str]] | InfeasibleSubproblem | Unsupported:
     """Every kind's trees and packer, from the inside out."""
     depth = family.depth
     # the innermost piece of each kind, so that the kinds of its children are solved before it
@@ -152,7 +154,7 @@ def _solve_kinds(
         refused = _refused(problem, family, cutting, [*inner, 0] if is_direct else inner)
     if refused is not None:
         return refused
-    solved: dict[int, Piece] = {}
+    solved: dict[int, Subproblem] = {}
     packers: dict[int, str] = {}
     steps = _SEARCH // len(example)
     for number in inner:
@@ -160,31 +162,31 @@ def _solve_kinds(
         gateways = _gateways(cutting, number, solved)
         table = solve_table(cutting.kinds[own], gateways, steps)
         solved[own], packers[own] = table.piece, table.packer
-    formula: tuple[PieceTrees, str] | Refusal
+    formula: tuple[SubproblemTrees, str] | Unsupported
     if shares is None:
         formula = _closed_form(local, cutting, solved, block)
     else:
         formula = class_trees(local, cutting, solved, shares), "class trees"
-    if isinstance(formula, Refusal):
+    if isinstance(formula, Unsupported):
         with under(context().unlimited):
             refused = None if is_direct else _refused(problem, family, cutting, [0])
         if refused is not None:
-            if isinstance(refused, InfeasiblePiece):
+            if isinstance(refused, InfeasibleSubproblem):
                 return refused
-            return Refusal(
+            return Unsupported(
                 f"the outermost piece of {local.n_children} children has no closed form ({formula})"
             )
         table = solve_table(local, _gateways(cutting, 0, solved), steps)
         solved[kind], packers[kind] = table.piece, table.packer
     else:
-        solved[kind] = Piece(local.capacity, local.native, formula[0], no_crossings(), no_crossings())
+        solved[kind] = Subproblem(local.capacity, local.native, formula[0], no_crossings(), no_crossings())
         packers[kind] = formula[1]
     return [(solved[kind], packers[kind]) for kind in range(len(cutting.kinds))]
 
 
 def _refused(
     problem: Instance, family: Family, cutting: Cutting, numbers: list[int]
-) -> InfeasiblePiece | Refusal | None:
+) -> InfeasibleSubproblem | Unsupported | None:
     """Why one of these pieces cannot become a table: it is too large, or some violate condition C."""
     violated = []
     for number in numbers:
@@ -192,20 +194,20 @@ def _refused(
         trees = int(local.native.sum()) // max(1, int(np.gcd.reduce(local.native)))
         # stars are one row for each child, however many unit trees there are
         if local.n_children * trees > _MOST_CELLS and star_trees(local) is None:
-            return Refusal(f"a piece of {local.n_children} children is too large for a table")
+            return Unsupported(f"a piece of {local.n_children} children is too large for a table")
         nodes = violated_cut(local)
         if nodes is not None:
             violated.append(_infeasible(problem, family, cutting, number, nodes))
     return replace(violated[0], others=tuple(violated[1:])) if violated else None
 
 
-def _gateways(cutting: Cutting, number: int, solved: dict[int, Piece]) -> Gateways | None:
+def _gateways(cutting: Cutting, number: int, solved: dict[int, Subproblem]) -> EgressPorts | None:
     """Members of a piece's children that are sets; None if all are ranks."""
     codes = cutting.children[cutting.child_offset[number] : cutting.child_offset[number + 1]]
     if np.all(codes >= 0):
         return None
     links = cutting.links[cutting.link_offset[number] : cutting.link_offset[number + 1]]
-    children: list[tuple[Piece, Int64Array] | None] = []
+    children: list[tuple[Subproblem, Int64Array] | None] = []
     for code in codes.tolist():
         if code >= 0:
             children.append(None)
@@ -214,12 +216,12 @@ def _gateways(cutting: Cutting, number: int, solved: dict[int, Piece]) -> Gatewa
         place = np.minimum(np.searchsorted(links, theirs), len(links) - 1)
         known = np.where(links[place] == theirs, place, -1).astype(np.int64)
         children.append((solved[int(cutting.kind[~code])], known))
-    return gateways_of(len(links), children)
+    return egress_ports(len(links), children)
 
 
 def _closed_form(
-    local: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int
-) -> tuple[PieceTrees, str] | Refusal:
+    local: LocalSubproblem, cutting: Cutting, solved: dict[int, Subproblem], block: int
+) -> tuple[SubproblemTrees, str] | Unsupported:
     """The outermost piece's trees and the name of their form, or why each form does not serve."""
     reasons = []
     # what each is worth is in tests/synthesis/trees/test_alternatives.py
@@ -232,15 +234,15 @@ def _closed_form(
     )
     for name, form in forms:
         trees = form(local, cutting, solved, block)
-        if not isinstance(trees, Refusal):
+        if not isinstance(trees, Unsupported):
             return trees, name
         reasons.append(trees.reason)
-    return Refusal("; ".join(dict.fromkeys(reasons)))
+    return Unsupported("; ".join(dict.fromkeys(reasons)))
 
 
 def _infeasible(
     problem: Instance, family: Family, cutting: Cutting, number: int, violated: Int32Array
-) -> InfeasiblePiece:
+) -> InfeasibleSubproblem:
     """The violated cut of a piece as nodes of the fabric, and the sets whose trimming may be at fault."""
     local = cutting.kinds[int(cutting.kind[number])]
     inside = mask_of(local.n_nodes, violated)
@@ -256,7 +258,7 @@ def _infeasible(
     nodes.append(relays[inside[local.n_children : local.n_children + local.n_relays]])
     # pieces of a kind were trimmed alike; of the outermost one it is the borders of its children that were
     blamed = cutting.kind == cutting.kind[number] if number else family.outer == 0
-    return InfeasiblePiece(
+    return InfeasibleSubproblem(
         np.concatenate(nodes).astype(np.int32),
         np.flatnonzero(blamed),
         f"{len(violated)} of a piece's {local.n_nodes} nodes lack capacity",

@@ -21,23 +21,23 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array, exact_sum, mask_of, sums_of
 from treadle.context import TimeLimitError, context
 from treadle.math.graphs import components
-from treadle.refusal import Refusal
+from treadle.schedules.certificate import BottleneckCut
 from treadle.schedules.factored import FactoredForest, Layer
-from treadle.schedules.witness import CutWitness
 from treadle.synthesis.trees.fixed_trees import floor_capacities
 from treadle.synthesis.trees.instance import UNIT_LIMIT, Instance
 from treadle.synthesis.trees.optimality import Optimum
 from treadle.synthesis.trees.switch_removal import unbalanced_relay
+from treadle.synthesis.trees.tight_cuts.components import single_rate, single_tree_layer, split_layers
 from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.layer_solution import (
-    InfeasiblePiece,
-    KindReport,
+    ClassReport,
+    InfeasibleSubproblem,
     fitted_layer,
     solve_layer,
 )
 from treadle.synthesis.trees.tight_cuts.scales import CutClass, cut_against, cut_classes, scale_for
 from treadle.synthesis.trees.tight_cuts.sets.detection import detect
-from treadle.synthesis.trees.tight_cuts.superposition import single_rate, single_tree_layer, split_layers
+from treadle.unsupported import Unsupported
 
 _MOST_SCALES = 2**12
 """Numbers of trees that are tried for the optimum."""
@@ -60,7 +60,7 @@ class Decomposition:
         U: capacity units per byte/s.
     algbw : Fraction
         W k / U, bytes/s.
-    kinds : tuple of KindReport
+    kinds : tuple of ClassReport
     exact_trees : int
         A number of trees with which the optimum was attained, which proves it; 0: not known.
     """
@@ -70,7 +70,7 @@ class Decomposition:
     trees: int
     scale: Fraction
     algbw: Fraction
-    kinds: tuple[KindReport, ...]
+    kinds: tuple[ClassReport, ...]
     exact_trees: int = 0
 
     @property
@@ -87,7 +87,7 @@ class Decomposition:
 
 def decompose_with(
     problem: Instance, trees: Sequence[int], *, share: Fraction | None = None, detected: Family | None = None
-) -> Decomposition | Refusal:
+) -> Decomposition | Unsupported:
     """A factored forest by tight-cut decomposition, or why there is none.
 
     Parameters
@@ -109,11 +109,11 @@ def decompose_with(
     detected = detected or detect(problem)
     parts = components(problem.n_nodes, problem.tails, problem.heads)[problem.terminals]
     if np.any(parts != parts[0]):
-        return Refusal("some rank cannot be reached")
+        return Unsupported("some rank cannot be reached")
     if detected.n_sets == 1:
-        return Refusal("no set of several ranks is joined better within than to the rest")
+        return Unsupported("no set of several ranks is joined better within than to the rest")
     if unbalanced_relay(problem, problem.bandwidths) is not None:
-        return Refusal("a switch has unequal bandwidth in and out")
+        return Unsupported("a switch has unequal bandwidth in and out")
     known = _Known(detected)
     for _ in range(_MOST_ROUNDS):
         if context().is_late:
@@ -121,19 +121,19 @@ def decompose_with(
         classes = [*cut_classes(problem, known.family), *known.cuts]
         tightest = min(classes, key=lambda one: one.rate)
         if not tightest.rate:
-            return Refusal("some rank cannot be reached")
+            return Unsupported("some rank cannot be reached")
         found = _attempts(problem, known, classes, tightest, trees, share)
         if isinstance(found, Decomposition):
             return found
         if isinstance(found, _Known) and found.family.n_sets > 1:
             known = found
             continue
-        why = found if isinstance(found, Refusal) else Refusal("no detected set can be made tight")
+        why = found if isinstance(found, Unsupported) else Unsupported("no detected set can be made tight")
         if share != 1 or tightest.rate != single_rate(problem):
             return why
         layered = _superposed(problem, detected, optimum_of_cut(problem, tightest))
-        return Refusal(f"{why}; layers: {layered}") if isinstance(layered, Refusal) else layered
-    return Refusal("too many cuts had to be learnt")
+        return Unsupported(f"{why}; layers: {layered}") if isinstance(layered, Unsupported) else layered
+    return Unsupported("too many cuts had to be learnt")
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _attempts(
     tightest: CutClass,
     trees: Sequence[int],
     share: Fraction | None,
-) -> Decomposition | Refusal | _Known:
+) -> Decomposition | Unsupported | _Known:
     """The first number of trees that can be built; or a better family, or more cuts."""
     best = optimum_of_cut(problem, tightest)
     family = with_hosts(problem, known.family)
@@ -170,7 +170,7 @@ def _attempts(
         built = _build(problem, hosted, best, number, scale)
         if hosted is not known and not isinstance(built, Decomposition):
             built = _build(problem, known, best, number, scale)
-        if not isinstance(built, InfeasiblePiece):
+        if not isinstance(built, InfeasibleSubproblem):
             return built
         cuts = [cut for each in built.all if (cut := cut_against(problem, each.nodes)) is not None]
         # a cut below the rate believed in bounds the fabric itself: all scales were too high
@@ -190,9 +190,9 @@ def _attempts(
         dropped = mask_of(known.family.n_sets, np.concatenate([each.blamed for each in built.all]))
         dropped[0] = False
         if not dropped.any():
-            return Refusal(f"a piece has no forest: {built.reason}")
+            return Unsupported(f"a piece has no forest: {built.reason}")
         return replace(known, family=known.family.without(dropped))
-    return Refusal("no number of trees in reach attains the optimum")
+    return Unsupported("no number of trees in reach attains the optimum")
 
 
 def _choices(
@@ -220,19 +220,19 @@ def _choices(
 def optimum_of_cut(problem: Instance, tightest: CutClass) -> Optimum:
     """What a cut bounds, as an optimum: to be proved by what is built."""
     outside = ~mask_of(problem.n_nodes, list(tightest.nodes))
-    witness = CutWitness(tuple(np.flatnonzero(outside).tolist()))
+    witness = BottleneckCut(tuple(np.flatnonzero(outside).tolist()))
     return Optimum(tightest.rate, int(problem.weights.sum()) * tightest.rate, witness)
 
 
 def _build(
     problem: Instance, known: _Known, best: Optimum, number: int, scale: Fraction
-) -> Decomposition | InfeasiblePiece | Refusal:
+) -> Decomposition | InfeasibleSubproblem | Unsupported:
     capacities = floor_capacities(problem.bandwidths, scale)
     multiplicities = problem.weights * number
     if exact_sum(capacities) + exact_sum(multiplicities) >= UNIT_LIMIT:
-        return Refusal("capacities of 2**61 units or more would be needed")
+        return Unsupported("capacities of 2**61 units or more would be needed")
     if unbalanced_relay(problem, capacities) is not None:
-        return Refusal("rounded capacities leave a switch unbalanced")
+        return Unsupported("rounded capacities leave a switch unbalanced")
     guarded = [cut.nodes for cut in known.guarded]
     lean = without_partial_relays(problem, known.family, capacities, multiplicities)
     for room in (capacities,) if lean is None else (lean, capacities):
@@ -247,21 +247,23 @@ def _build(
     return Decomposition(forest, best, number, scale, algbw, reports, number if algbw == best.algbw else 0)
 
 
-def _superposed(problem: Instance, family: Family, best: Optimum) -> Decomposition | Refusal:
+def _superposed(problem: Instance, family: Family, best: Optimum) -> Decomposition | Unsupported:
     """The optimum of boxes whose ranks, not borders, bind: layers with tight boxes, and a flat one."""
     split = split_layers(problem, family)
-    if isinstance(split, Refusal):
+    if isinstance(split, Unsupported):
         return split
     layers: list[Layer] = []
-    reports: tuple[KindReport, ...] = ()
+    reports: tuple[ClassReport, ...] = ()
     for part in split.parts:
         if part.parent is not None:
-            built: tuple[Layer, tuple[KindReport, ...]] | InfeasiblePiece | Refusal
+            built: tuple[Layer, tuple[ClassReport, ...]] | InfeasibleSubproblem | Unsupported
             built = single_tree_layer(problem, part)
         else:
             built = solve_layer(problem, part.family, part.capacities, part.multiplicities)
         if not isinstance(built, tuple):
-            return Refusal(f"a layer has no forest: {built if isinstance(built, Refusal) else built.reason}")
+            return Unsupported(
+                f"a layer has no forest: {built if isinstance(built, Unsupported) else built.reason}"
+            )
         layers.append(built[0])
         reports += built[1]
     forest = FactoredForest(problem.direction, problem.weights * split.trees, tuple(layers))

@@ -15,7 +15,7 @@ from treadle.topologies.readers.boxes.box import Box, Gpu
 from treadle.topologies.readers.boxes.gpu_models import GPU_MODELS
 from treadle.topologies.readers.boxes.networks import fabric_of
 from treadle.topologies.readers.boxes.wiring import asks_model, typed_model, wired_box
-from treadle.topologies.readers.imported import Imported, ImportOptions, SourceText
+from treadle.topologies.readers.imported import Imported, ImportOptions, SourceFile
 
 MAX_GPUS = 256
 """Most columns of a table."""
@@ -33,20 +33,20 @@ _Table = Mapping[tuple[str, str], tuple[str, int]]
 """Cells by row and column, each with its line."""
 
 
-def read_rocm_smi(source: SourceText, options: ImportOptions) -> Imported:
+def read_rocm_smi(source: SourceFile, options: ImportOptions) -> Imported:
     """The fabric of boxes as rocm-smi shows one; FormatError if it is malformed or does not say all."""
     tables = _tables(source, _ROCM_TITLE, _ROCM_GPU)
     box = _box(source, options, tables, "Weight between two GPUs", "Link Type between two GPUs")
     return fabric_of(source, box, options, "rocm-smi")
 
 
-def read_amd_smi(source: SourceText, options: ImportOptions) -> Imported:
+def read_amd_smi(source: SourceFile, options: ImportOptions) -> Imported:
     """The fabric of boxes as amd-smi shows one; FormatError if it is malformed or does not say all."""
     tables = _tables(source, _AMD_TITLE, _AMD_GPU)
     return fabric_of(source, _box(source, options, tables, "WEIGHT", "LINK TYPE"), options, "amd-smi")
 
 
-def _tables(source: SourceText, title: re.Pattern[str], gpu: re.Pattern[str]) -> dict[str, _Table]:
+def _tables(source: SourceFile, title: re.Pattern[str], gpu: re.Pattern[str]) -> dict[str, _Table]:
     """Square tables of GPUs by their titles."""
     found: dict[str, dict[tuple[str, str], tuple[str, int]]] = {}
     headed: dict[str, list[str]] = {}
@@ -79,7 +79,7 @@ def _tables(source: SourceText, title: re.Pattern[str], gpu: re.Pattern[str]) ->
 
 
 def _box(
-    source: SourceText, options: ImportOptions, tables: Mapping[str, _Table], weight: str, kind: str
+    source: SourceFile, options: ImportOptions, tables: Mapping[str, _Table], weight: str, kind: str
 ) -> Box:
     """The box of which a table has the weights and one the kinds of links."""
     for name in (weight, kind):

@@ -8,14 +8,14 @@ from lxml import etree
 
 from treadle.topologies.readers.boxes.box import MAX_DEVICES, Bridge, Nic
 from treadle.topologies.readers.boxes.wiring import typed_model
-from treadle.topologies.readers.boxes.xml_text import Attributes
-from treadle.topologies.readers.imported import Finding, ImportOptions, SourceText
+from treadle.topologies.readers.boxes.xml_source import Attributes
+from treadle.topologies.readers.imported import Finding, ImportOptions, SourceFile
 
 
 class BoxReader(Attributes):
     """Reads elements, and keeps what of a box was found so far."""
 
-    def __init__(self, source: SourceText, options: ImportOptions) -> None:
+    def __init__(self, source: SourceFile, options: ImportOptions) -> None:
         super().__init__(source)
         self.typed = typed_model(source, options)
         self.nics: list[Nic] = []

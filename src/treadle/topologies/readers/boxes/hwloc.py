@@ -19,8 +19,8 @@ from treadle.topologies.readers.boxes.box_reader import BoxReader
 from treadle.topologies.readers.boxes.gpu_models import GB_PER_S, GPU_MODELS
 from treadle.topologies.readers.boxes.networks import fabric_of
 from treadle.topologies.readers.boxes.wiring import LinkCounts, model_by_device, wired_box
-from treadle.topologies.readers.boxes.xml_text import line_of, parse_xml
-from treadle.topologies.readers.imported import Imported, ImportOptions, SourceText
+from treadle.topologies.readers.boxes.xml_source import line_of, parse_xml
+from treadle.topologies.readers.imported import Imported, ImportOptions, SourceFile
 
 _MAX_OBJECTS = 512
 """Most objects of a matrix of bandwidths."""
@@ -34,12 +34,12 @@ _MATRIX_VALUE = re.compile("[0-9]{1,12}", re.ASCII)
 _INDEX = re.compile(r"(?:([A-Za-z]+):)?([0-9]{1,18})")
 
 
-def read(source: SourceText, options: ImportOptions) -> Imported:
+def read(source: SourceFile, options: ImportOptions) -> Imported:
     """The fabric of boxes as the file describes one; FormatError if it is malformed or does not say all."""
     return fabric_of(source, read_box(source, options), options, "hwloc-xml")
 
 
-def read_box(source: SourceText, options: ImportOptions) -> Box:
+def read_box(source: SourceFile, options: ImportOptions) -> Box:
     """The box that a file describes.
 
     Raises
@@ -70,7 +70,7 @@ def read_box(source: SourceText, options: ImportOptions) -> Box:
 class _Reader(BoxReader):
     """Walks the objects once; what it finds is in its fields."""
 
-    def __init__(self, source: SourceText, options: ImportOptions) -> None:
+    def __init__(self, source: SourceFile, options: ImportOptions) -> None:
         super().__init__(source, options)
         self.gpus: list[Gpu] = []
         self.n_switches = 0
@@ -95,7 +95,7 @@ class _Reader(BoxReader):
 
     def _object(self, element: etree._Element, above: int | None) -> None:
         """An object and what is below it; recursion is bounded by the depth of the document."""
-        kind = self.word(element, "type")
+        kind = self.choice(element, "type")
         self._check_index(element)
         if kind == "PCIDev":
             self._device(element, above)

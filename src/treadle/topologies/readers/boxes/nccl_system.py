@@ -27,7 +27,7 @@ from treadle.topologies.readers.boxes.box import (
 )
 from treadle.topologies.readers.boxes.gpu_models import GB_PER_S
 from treadle.topologies.readers.boxes.networks import fabric_of
-from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, LinkSpeeds, SourceText
+from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, LinkSpeeds, SourceFile
 
 MAX_TREE_LINES = 4096
 
@@ -80,7 +80,7 @@ _MESSAGE = re.compile(r"([\w.\-]{1,255}:\d{1,10}(?::\d{1,10})?) \[-?\d{1,6}\] NC
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def read(source: SourceText, options: ImportOptions) -> Imported:
+def read(source: SourceFile, options: ImportOptions) -> Imported:
     """The fabric of boxes like that of the first whole system tree in a log.
 
     Raises
@@ -133,7 +133,7 @@ def read_system(
     FormatError
         If the lines are no such tree, contradict each other or show no GPU; it names the line.
     """
-    log = SourceText("", source)
+    log = SourceFile("", source)
     nodes = _nodes(lines, log)
     is_nominal = links is LinkSpeeds.NOMINAL
     gpus = [node for node in nodes if node.kind == "GPU"]
@@ -214,7 +214,7 @@ def read_system(
         raise log.error(f"system tree: {error}", line=nodes[0].line) from None
 
 
-def _nodes(lines: Sequence[tuple[int, str]], source: SourceText) -> list[_Node]:
+def _nodes(lines: Sequence[tuple[int, str]], source: SourceFile) -> list[_Node]:
     """Nodes in the order of the lines; links that go no deeper are kept with the node that has them."""
     if len(lines) > MAX_TREE_LINES:
         raise source.error(f"the system tree has more than {MAX_TREE_LINES} lines")
@@ -269,7 +269,7 @@ _BRIDGES = {"CPU": BridgeKind.HOST, "NIC": BridgeKind.CARD, "PCI": BridgeKind.SW
 
 
 def _gpu_links(
-    gpus: Sequence[_Node], source: SourceText, warnings: list[Finding], *, is_nominal: bool
+    gpus: Sequence[_Node], source: SourceFile, warnings: list[Finding], *, is_nominal: bool
 ) -> tuple[str, list[GpuLink], int]:
     """The kind of links, those between GPUs and to the switch, and how many switches there are."""
     word = "NVLink"

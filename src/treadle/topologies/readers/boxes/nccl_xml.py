@@ -36,8 +36,8 @@ from treadle.topologies.readers.boxes.gpu_models import (
 )
 from treadle.topologies.readers.boxes.networks import fabric_of
 from treadle.topologies.readers.boxes.wiring import check_model, model_by_device, wired_box
-from treadle.topologies.readers.boxes.xml_text import line_of, parse_xml
-from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, LinkSpeeds, SourceText
+from treadle.topologies.readers.boxes.xml_source import line_of, parse_xml
+from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, LinkSpeeds, SourceFile
 
 _BUS_ID = re.compile(r"([0-9a-f]{1,8}:)?[0-9a-f]{1,4}:[0-9a-f]{1,2}(\.[0-9a-f]{1,2})?")
 _GT_PER_S = re.compile(r"(2\.5|5|8|16|32|64)(?:\.0)? GT/s(?: PCIe)?")
@@ -54,12 +54,12 @@ _CPU_SPEEDS = {"ppc64": 32, "arm64": 6}
 _NEWEST_INTEL = ((0xCF, 40), (0x8F, 22), (0x55, 10))
 
 
-def read(source: SourceText, options: ImportOptions) -> Imported:
+def read(source: SourceFile, options: ImportOptions) -> Imported:
     """The fabric of boxes as the file describes one; FormatError if it is malformed or does not say all."""
     return fabric_of(source, read_box(source, options), options, "nccl-xml")
 
 
-def read_box(source: SourceText, options: ImportOptions) -> Box:
+def read_box(source: SourceFile, options: ImportOptions) -> Box:
     """The box that a file describes.
 
     Raises
@@ -95,7 +95,7 @@ _FoundGpu = tuple[Gpu, list[tuple[str, str, int, int]]]
 class _Reader(BoxReader):
     """Walks the elements once; what it finds is in its fields."""
 
-    def __init__(self, source: SourceText, options: ImportOptions) -> None:
+    def __init__(self, source: SourceFile, options: ImportOptions) -> None:
         super().__init__(source, options)
         self.speeds = options.links or LinkSpeeds.NOMINAL
         self.hosts: list[str] = []
@@ -266,7 +266,7 @@ class _Reader(BoxReader):
         for link in self._children(element):
             if link.tag in ("nvlink", "xgmi"):
                 count = self.number(link, "count", 1, MAX_LINKS)
-                target = self.word(link, "target").casefold()
+                target = self.choice(link, "target").casefold()
                 if target in links or len(links) == MAX_LINKS:
                     raise self.error(link, f'target="{target[:40]}" is there twice, or one of too many')
                 kind = self.matched(link, "tclass", _TARGET_CLASS, "a class such as 0x068000")[0]

@@ -27,16 +27,16 @@ from treadle.topologies.readers.boxes.box import (
     joined_parts,
 )
 from treadle.topologies.readers.boxes.gpu_models import GPU_MODELS
-from treadle.topologies.readers.boxes.pcie_tree import PcieLink, Place, full_tree, near_nics, near_tree
+from treadle.topologies.readers.boxes.pcie_tree import PcieLink, PciePosition, full_tree, near_nics, near_tree
 from treadle.topologies.readers.boxes.recognised import recognise
-from treadle.topologies.readers.figures import asked
+from treadle.topologies.readers.checked_values import missing_option
 from treadle.topologies.readers.imported import (
     Finding,
     Imported,
     ImportOptions,
     LinkSpeeds,
     PcieDetail,
-    SourceText,
+    SourceFile,
 )
 from treadle.topologies.topology import TopologyBuilder
 from treadle.units import format_link_bandwidth
@@ -48,7 +48,7 @@ _LEAF_SPINE = re.compile(r"leaf-spine:([0-9]{1,6}),([0-9]{1,6})(?:,([0-9]{1,6})(
 _NETWORK = re.compile(f"one-switch|rail|rails:[0-9]{{1,6}}|{_LEAF_SPINE.pattern}")
 
 
-def fabric_of(source: SourceText, box: Box, options: ImportOptions, format: str) -> Imported:
+def fabric_of(source: SourceFile, box: Box, options: ImportOptions, format: str) -> Imported:
     """The fabric of `options.boxes` boxes, and what was recognised.
 
     Raises
@@ -119,7 +119,7 @@ def fabric_of(source: SourceText, box: Box, options: ImportOptions, format: str)
     return Imported(builder.build(), format, recognised, tuple(defaulted), tuple(warnings))
 
 
-def _of_trays(source: SourceText, box: Box, trays: int) -> Box:
+def _of_trays(source: SourceFile, box: Box, trays: int) -> Box:
     """Machines that NVSwitches join, as one box; FormatError if the file's has none."""
     if trays == 1:
         return box
@@ -159,7 +159,7 @@ def _of_trays(source: SourceText, box: Box, trays: int) -> Box:
     return replace(box, **{name: tuple(parts) for name, parts in lists.items()})  # type: ignore[arg-type]
 
 
-def _whole_tree(source: SourceText, box: Box, speeds: Mapping[int, int], format: str) -> tuple[PcieLink, ...]:
+def _whole_tree(source: SourceFile, box: Box, speeds: Mapping[int, int], format: str) -> tuple[PcieLink, ...]:
     """The tree up to the CPUs; FormatError unless it joins all GPUs, with known bandwidths."""
     devices: list[Gpu | Nic] = [*box.gpus, *(box.nics[nic] for nic in speeds)]
     for device in devices:
@@ -177,12 +177,17 @@ def _whole_tree(source: SourceText, box: Box, speeds: Mapping[int, int], format:
         remedy = "say it by --pcie-bandwidth, as gen4x16" if format == "nvidia-smi" else _DUMP
         raise source.error(f"{reason}; {remedy}")
     ends = [(link.lower, link.upper) for link in full_tree(box, {})]
-    ends += [(Place("bridge", joint.one), Place("bridge", joint.other)) for joint in box.host_links]
     ends += [
-        (Place("gpu", link.gpu), Place("switch", 0) if link.other is None else Place("gpu", link.other))
+        (PciePosition("bridge", joint.one), PciePosition("bridge", joint.other)) for joint in box.host_links
+    ]
+    ends += [
+        (
+            PciePosition("gpu", link.gpu),
+            PciePosition("switch", 0) if link.other is None else PciePosition("gpu", link.other),
+        )
         for link in box.links
     ]
-    numbers = {Place("gpu", number): number for number in range(len(box.gpus))}
+    numbers = {PciePosition("gpu", number): number for number in range(len(box.gpus))}
     pairs = [tuple(numbers.setdefault(end, len(numbers)) for end in pair) for pair in ends]
     apart = joined_parts(len(box.gpus), pairs)  # type: ignore[arg-type]
     if len(apart) > 1:
@@ -192,23 +197,25 @@ def _whole_tree(source: SourceText, box: Box, speeds: Mapping[int, int], format:
     for joint in box.host_links:
         if joint.bandwidth is None and {joint.one, joint.other} <= used:
             one, other = (box.bridges[end].name for end in (joint.one, joint.other))
-            raise asked(source, "cpu-link", f"does not say how fast {one} and {other} are joined, as 32GB/s")
+            raise missing_option(
+                source, "cpu-link", f"does not say how fast {one} and {other} are joined, as 32GB/s"
+            )
     return tree
 
 
 def _pcie_doubts(box: Box, tree: Sequence[PcieLink]) -> Iterator[Finding]:
     """GPUs with fewer PCIe lanes than others, and uplinks that several GPUs share."""
     above = {link.lower: link for link in tree}
-    speeds = [above[Place("gpu", number)].bandwidth or 0 for number in range(len(box.gpus))]
+    speeds = [above[PciePosition("gpu", number)].bandwidth or 0 for number in range(len(box.gpus))]
     widest = max(gpu.slot.lanes or 0 for gpu in box.gpus)
-    below: dict[Place, list[int]] = {}
+    below: dict[PciePosition, list[int]] = {}
     for number, (gpu, speed) in enumerate(zip(box.gpus, speeds, strict=True)):
         if speed < max(speeds):
             lanes = gpu.slot.lanes
             width = f" (x{lanes} of x{widest})" if lanes and lanes < widest else ""
             text = f"its PCIe link carries {format_link_bandwidth(speed)}{width}, that of another GPU"
             yield Finding(f"{text} {format_link_bandwidth(max(speeds))}", gpu.name)
-        link = above.get(Place("gpu", number))
+        link = above.get(PciePosition("gpu", number))
         while link is not None:
             below.setdefault(link.upper, []).append(number)
             link = above.get(link.upper)
@@ -219,7 +226,7 @@ def _pcie_doubts(box: Box, tree: Sequence[PcieLink]) -> Iterator[Finding]:
             yield Finding(text, ", ".join(box.gpus[gpu].name for gpu in gpus))
 
 
-def _count_boxes(source: SourceText, options: ImportOptions) -> int:
+def _count_boxes(source: SourceFile, options: ImportOptions) -> int:
     """How many boxes; FormatError unless the network that joins several is said."""
     if options.network is not None:
         if not _NETWORK.fullmatch(options.network):
@@ -237,7 +244,7 @@ def _count_boxes(source: SourceText, options: ImportOptions) -> int:
     return boxes
 
 
-def _choose_nics(source: SourceText, box: Box, options: ImportOptions, warnings: list[Finding]) -> list[int]:
+def _choose_nics(source: SourceFile, box: Box, options: ImportOptions, warnings: list[Finding]) -> list[int]:
     """NICs by name, all of them, or those that share a switch with a GPU."""
     every = list(range(len(box.nics)))
     if options.nics is None:
@@ -269,7 +276,7 @@ def _choose_nics(source: SourceText, box: Box, options: ImportOptions, warnings:
 
 
 def _nic_speeds(
-    source: SourceText, box: Box, chosen: Sequence[int], options: ImportOptions, warnings: list[Finding]
+    source: SourceFile, box: Box, chosen: Sequence[int], options: ImportOptions, warnings: list[Finding]
 ) -> dict[int, int]:
     """Bytes/s of each used NIC: as typed, else as the file has it."""
     speeds = {}
@@ -305,18 +312,18 @@ def _add_tree(
     `is_full`: it reaches the CPUs. `is_split`: without peer-to-peer no switch passes on what comes from below
     but to the CPU, and so each is two.
     """
-    names = {Place("gpu", number): f"{name}.gpu{number}" for number in range(len(box.gpus))}
-    ports = {Place("nic", nic): f"{name}.nic{order}" for order, nic in enumerate(speeds)}
+    names = {PciePosition("gpu", number): f"{name}.gpu{number}" for number in range(len(box.gpus))}
+    ports = {PciePosition("nic", nic): f"{name}.nic{order}" for order, nic in enumerate(speeds)}
     used = {end.number for link in tree for end in (link.lower, link.upper) if end.kind == "bridge"}
     hosts = [number for number, bridge in enumerate(box.bridges) if bridge.kind is BridgeKind.HOST]
-    upward: dict[Place, str] = {}
+    upward: dict[PciePosition, str] = {}
     for order, number in enumerate(sorted(used.difference(hosts))):
-        names[Place("bridge", number)] = builder.switch(f"{name}.pcie{order}" + ".down" * is_split)
+        names[PciePosition("bridge", number)] = builder.switch(f"{name}.pcie{order}" + ".down" * is_split)
         if is_split:
-            upward[Place("bridge", number)] = builder.switch(f"{name}.pcie{order}.up")
+            upward[PciePosition("bridge", number)] = builder.switch(f"{name}.pcie{order}.up")
     for order, number in enumerate(hosts):
         if number in used:
-            names[Place("bridge", number)] = builder.switch(f"{name}.cpu{order}")
+            names[PciePosition("bridge", number)] = builder.switch(f"{name}.cpu{order}")
     for port in ports.values():
         builder.switch(port)
     names |= ports
@@ -328,13 +335,13 @@ def _add_tree(
     for joint in box.host_links if is_full else ():
         if {joint.one, joint.other} <= used:
             assert joint.bandwidth is not None
-            one, other = (names[Place("bridge", end)] for end in (joint.one, joint.other))
+            one, other = (names[PciePosition("bridge", end)] for end in (joint.one, joint.other))
             builder.duplex(one, other, joint.bandwidth)
     return list(ports.values())
 
 
 def _join(
-    source: SourceText,
+    source: SourceFile,
     builder: TopologyBuilder,
     ports: Sequence[Sequence[str]],
     speeds: Sequence[int],

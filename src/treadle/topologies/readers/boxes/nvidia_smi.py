@@ -40,7 +40,7 @@ from treadle.topologies.readers.imported import (
     ImportOptions,
     LinkSpeeds,
     PcieDetail,
-    SourceText,
+    SourceFile,
 )
 
 MAX_COLUMNS = 256
@@ -68,12 +68,12 @@ class _Matrix:
     cpus: tuple[str, ...]
 
 
-def read(source: SourceText, options: ImportOptions) -> Imported:
+def read(source: SourceFile, options: ImportOptions) -> Imported:
     """The fabric of boxes as the matrix shows one; FormatError if it is malformed or does not say all."""
     return fabric_of(source, read_box(source, options), options, "nvidia-smi")
 
 
-def read_box(source: SourceText, options: ImportOptions) -> Box:
+def read_box(source: SourceFile, options: ImportOptions) -> Box:
     """The box that a matrix shows.
 
     Raises
@@ -132,7 +132,7 @@ def read_box(source: SourceText, options: ImportOptions) -> Box:
     )
 
 
-def _matrix(source: SourceText) -> _Matrix:
+def _matrix(source: SourceFile) -> _Matrix:
     """The first table of the text, and the NICs' names from its legend."""
     lines = [_ESCAPE.sub("", line).split() for line in source.text.splitlines()]
     top = next((place for place, words in enumerate(lines) if words[:1] == ["GPU0"]), None)
@@ -169,7 +169,7 @@ def _matrix(source: SourceText) -> _Matrix:
     return _Matrix(tuple(gpus), tuple(names), cells, places, affinities)
 
 
-def _cells(source: SourceText, words: Sequence[str], columns: Sequence[str], line: int) -> tuple[str, ...]:
+def _cells(source: SourceFile, words: Sequence[str], columns: Sequence[str], line: int) -> tuple[str, ...]:
     cells = tuple(words[1 : len(columns) + 1])
     for column, cell in zip(columns, cells, strict=False):
         if not _CELL.fullmatch(cell) or (cell == "X") != (column == words[0]):
@@ -183,7 +183,7 @@ def _cells(source: SourceText, words: Sequence[str], columns: Sequence[str], lin
     return cells
 
 
-def _link_counts(source: SourceText, matrix: _Matrix) -> dict[tuple[int, int], int]:
+def _link_counts(source: SourceFile, matrix: _Matrix) -> dict[tuple[int, int], int]:
     """NVLinks by pairs; FormatError where the two rows of a pair differ."""
     counts = {}
     for one, (gpu, row, line) in enumerate(zip(matrix.gpus, matrix.rows, matrix.lines, strict=True)):
@@ -200,7 +200,7 @@ def _link_counts(source: SourceText, matrix: _Matrix) -> dict[tuple[int, int], i
 
 
 def _switch_counts(
-    source: SourceText, matrix: _Matrix, links: Mapping[tuple[int, int], int], name: str
+    source: SourceFile, matrix: _Matrix, links: Mapping[tuple[int, int], int], name: str
 ) -> dict[tuple[int, int | None], int]:
     """NVLinks of each GPU to NVSwitches; none where the pairs may be joined directly.
 

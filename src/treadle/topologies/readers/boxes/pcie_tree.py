@@ -18,7 +18,7 @@ HALF_GB_PER_S = 5 * 10**8
 
 
 @dataclass(frozen=True)
-class Place:
+class PciePosition:
     """An end of a link in a PCIe tree: a GPU, a NIC or a bridge, and its number."""
 
     kind: str
@@ -29,8 +29,8 @@ class Place:
 class PcieLink:
     """Two joined places, the one further from the root first; bytes/s each way, None for no known limit."""
 
-    lower: Place
-    upper: Place
+    lower: PciePosition
+    upper: PciePosition
     bandwidth: int | None
 
 
@@ -56,7 +56,7 @@ def near_tree(box: Box, speeds: Mapping[int, int]) -> tuple[PcieLink, ...]:
     tops = {
         _meeting(box, slot, above["nic" if place.kind == "gpu" else "gpu"]) for place, slot in devices.items()
     }
-    parents: dict[Place, PcieLink] = {}
+    parents: dict[PciePosition, PcieLink] = {}
     for place, slot in devices.items():
         chain = box.chain(slot)
         last = max((depth for depth, bridge in enumerate(chain) if bridge in tops), default=-1)
@@ -68,7 +68,7 @@ def near_tree(box: Box, speeds: Mapping[int, int]) -> tuple[PcieLink, ...]:
 
 def full_tree(box: Box, speeds: Mapping[int, int]) -> tuple[PcieLink, ...]:
     """Links of the whole tree from GPUs and used NICs up to the CPUs; what has neither below is left out."""
-    parents: dict[Place, PcieLink] = {}
+    parents: dict[PciePosition, PcieLink] = {}
     for place, slot in _devices(box, speeds).items():
         _climb(box, place, slot, box.chain(slot), parents)
     _contract(parents)
@@ -76,17 +76,19 @@ def full_tree(box: Box, speeds: Mapping[int, int]) -> tuple[PcieLink, ...]:
     return tuple(_rounded(link, speeds.get(link.lower.number)) for link in parents.values())
 
 
-def _devices(box: Box, nics: Iterable[int]) -> dict[Place, Slot]:
-    return {Place("gpu", number): gpu.slot for number, gpu in enumerate(box.gpus)} | {
-        Place("nic", nic): box.nics[nic].slot for nic in nics
+def _devices(box: Box, nics: Iterable[int]) -> dict[PciePosition, Slot]:
+    return {PciePosition("gpu", number): gpu.slot for number, gpu in enumerate(box.gpus)} | {
+        PciePosition("nic", nic): box.nics[nic].slot for nic in nics
     }
 
 
-def _climb(box: Box, place: Place, slot: Slot, chain: Sequence[int], parents: dict[Place, PcieLink]) -> None:
+def _climb(
+    box: Box, place: PciePosition, slot: Slot, chain: Sequence[int], parents: dict[PciePosition, PcieLink]
+) -> None:
     """Add the links from a device over the bridges of a chain."""
     bandwidth = slot.bandwidth
     for number in chain:
-        upper = Place("bridge", number)
+        upper = PciePosition("bridge", number)
         parents.setdefault(place, PcieLink(place, upper, bandwidth))
         place, bandwidth = upper, box.bridges[number].bandwidth
 
@@ -102,7 +104,7 @@ def _meeting(box: Box, slot: Slot, others: set[int]) -> int | None:
     return None
 
 
-def _contract(parents: dict[Place, PcieLink]) -> None:
+def _contract(parents: dict[PciePosition, PcieLink]) -> None:
     """Take out bridges with one link below and one above: the path has the lesser bandwidth."""
     below = _below(parents)
     for bridge, links in below.items():
@@ -114,7 +116,7 @@ def _contract(parents: dict[Place, PcieLink]) -> None:
             parents[lower.lower] = PcieLink(lower.lower, up.upper, _least(lower.bandwidth, up.bandwidth))
 
 
-def _drop_wide_cards(box: Box, parents: dict[Place, PcieLink], speeds: Mapping[int, int]) -> None:
+def _drop_wide_cards(box: Box, parents: dict[PciePosition, PcieLink], speeds: Mapping[int, int]) -> None:
     """Take out cards whose own link carries all that their ports do."""
     for bridge, links in _below(parents).items():
         up = parents.get(bridge)
@@ -127,14 +129,14 @@ def _drop_wide_cards(box: Box, parents: dict[Place, PcieLink], speeds: Mapping[i
                 parents[link.lower] = PcieLink(link.lower, up.upper, _least(link.bandwidth, up.bandwidth))
 
 
-def _below(parents: Mapping[Place, PcieLink]) -> dict[Place, list[PcieLink]]:
-    below: dict[Place, list[PcieLink]] = {}
+def _below(parents: Mapping[PciePosition, PcieLink]) -> dict[PciePosition, list[PcieLink]]:
+    below: dict[PciePosition, list[PcieLink]] = {}
     for link in parents.values():
         below.setdefault(link.upper, []).append(link)
     return below
 
 
-def _near_links(parents: Mapping[Place, PcieLink], speeds: Mapping[int, int]) -> list[PcieLink]:
+def _near_links(parents: Mapping[PciePosition, PcieLink], speeds: Mapping[int, int]) -> list[PcieLink]:
     """Links of each tree, capped; a switch of one GPU whose NICs take no more than that has is left out."""
     below, found = _below(parents), []
     for root in below:

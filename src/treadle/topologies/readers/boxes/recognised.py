@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from treadle.topologies.readers.boxes.box import Box
-from treadle.topologies.readers.boxes.pcie_tree import PcieLink, Place
+from treadle.topologies.readers.boxes.pcie_tree import PcieLink, PciePosition
 from treadle.units import format_link_bandwidth
 
 
@@ -74,7 +74,7 @@ def _numbered(names: Sequence[str], word: str) -> str:
 def _pairs(box: Box, tree: Sequence[PcieLink]) -> str:
     """NICs, and the GPUs below the lowest place that both hang from: a switch, one above it, or the GPU."""
     above = {link.lower: link.upper for link in tree}
-    below: dict[Place, list[int]] = {}
+    below: dict[PciePosition, list[int]] = {}
     for place in above:
         if place.kind == "gpu":
             for upper in _upwards(place, above):
@@ -93,7 +93,7 @@ def _pairs(box: Box, tree: Sequence[PcieLink]) -> str:
     return "; ".join(words) or "none"
 
 
-def _upwards(place: Place, above: Mapping[Place, Place]) -> Iterator[Place]:
+def _upwards(place: PciePosition, above: Mapping[PciePosition, PciePosition]) -> Iterator[PciePosition]:
     """What a place hangs from, and what that hangs from, to the root."""
     while place in above:
         place = above[place]

@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import Any
 
 from treadle.errors import FormatError
-from treadle.spelling import did_you_mean, spelt_alike
+from treadle.spelling import did_you_mean, similarly_spelt
 from treadle.topologies.readers.boxes.box import Box, Gpu, GpuLink, joined_parts, rank_order
 from treadle.topologies.readers.boxes.gpu_models import (
     GPU_MODELS,
@@ -22,7 +22,7 @@ from treadle.topologies.readers.boxes.gpu_models import (
     nvlink_of,
     xgmi_of,
 )
-from treadle.topologies.readers.imported import Finding, ImportOptions, LinkSpeeds, PcieDetail, SourceText
+from treadle.topologies.readers.imported import Finding, ImportOptions, LinkSpeeds, PcieDetail, SourceFile
 from treadle.units import format_link_bandwidth
 
 LinkCounts = Mapping[tuple[int, int | None], int]
@@ -48,14 +48,14 @@ class Wired:
     warnings: tuple[Finding, ...] = ()
 
 
-def typed_model(source: SourceText, options: ImportOptions, *, word: str = "") -> str:
+def typed_model(source: SourceFile, options: ImportOptions, *, word: str = "") -> str:
     """The model that ``--gpu`` names; "" where nothing was said, FormatError for an unknown one.
 
     `word`, if there is one, is what links of the file's GPUs are called.
     """
     if options.gpu is None:
         return ""
-    name = spelt_alike(options.gpu, GPU_MODELS)
+    name = similarly_spelt(options.gpu, GPU_MODELS)
     if name is None:
         hint, known = did_you_mean(options.gpu, GPU_MODELS), ", ".join(GPU_MODELS)
         expected = f"{hint} Expected" if hint else "; expected"
@@ -66,7 +66,7 @@ def typed_model(source: SourceText, options: ImportOptions, *, word: str = "") -
     return name
 
 
-def check_model(source: SourceText, gpu: Gpu, sm: int, gcn: str) -> None:
+def check_model(source: SourceFile, gpu: Gpu, sm: int, gcn: str) -> None:
     """FormatError if what the file says of a GPU contradicts the model that its user names."""
     model = GPU_MODELS[gpu.model] if gpu.model else None
     if model is None or model.kind is None:
@@ -76,7 +76,7 @@ def check_model(source: SourceText, gpu: Gpu, sm: int, gcn: str) -> None:
         raise source.error(f"--gpu {gpu.model}: {gpu.name} is of another kind, {gpu.generation}")
 
 
-def model_by_device(source: SourceText, typed: str, name: str, vendor: int, device: int) -> str:
+def model_by_device(source: SourceFile, typed: str, name: str, vendor: int, device: int) -> str:
     """The model that a GPU's user names, else that of its PCI identifiers; "" for an unknown one.
 
     FormatError if the two have links of different kinds.
@@ -99,7 +99,7 @@ def link_kind(gpu: Gpu) -> LinkKind | None:
 
 
 def wire(
-    source: SourceText,
+    source: SourceFile,
     gpus: Sequence[Gpu],
     counts: LinkCounts,
     options: ImportOptions,
@@ -110,7 +110,7 @@ def wire(
 
     Parameters
     ----------
-    source : SourceText
+    source : SourceFile
         For messages.
     gpus : sequence of Gpu
         With the model that ``--gpu`` names, if any.
@@ -172,7 +172,7 @@ def wire(
 
 
 def wired_box(
-    source: SourceText,
+    source: SourceFile,
     gpus: Sequence[Gpu],
     counts: LinkCounts,
     options: ImportOptions,
@@ -206,7 +206,7 @@ def wired_box(
     )
 
 
-def _speed(source: SourceText, gpu: Gpu, speeds: LinkSpeeds) -> int:
+def _speed(source: SourceFile, gpu: Gpu, speeds: LinkSpeeds) -> int:
     kind = link_kind(gpu)
     if kind is None:
         what = f"GPUs of {gpu.generation} have no known speed" if gpu.generation else "the file does not say"
@@ -221,7 +221,7 @@ _BY_A_DUMP = (
 )
 
 
-def _check_all_joined(source: SourceText, gpus: Sequence[Gpu], links: Iterable[GpuLink], remedy: str) -> None:
+def _check_all_joined(source: SourceFile, gpus: Sequence[Gpu], links: Iterable[GpuLink], remedy: str) -> None:
     """Refuse NVLinks that leave GPUs out."""
     n, ends = len(gpus), [(link.gpu, link.other) for link in links]
     alone = set(range(n)) - {end for pair in ends for end in pair}
@@ -233,7 +233,7 @@ def _check_all_joined(source: SourceText, gpus: Sequence[Gpu], links: Iterable[G
         raise source.error(f"no NVLinks join {one} and {other}; {remedy}")
 
 
-def _from_models(source: SourceText, gpus: Sequence[Gpu], options: ImportOptions) -> Wired:
+def _from_models(source: SourceFile, gpus: Sequence[Gpu], options: ImportOptions) -> Wired:
     """Links of boxes whose GPUs are of one model; none where the GPUs have none."""
     names = sorted({gpu.model for gpu in gpus})
     if names == [""]:
@@ -263,7 +263,7 @@ def _from_models(source: SourceText, gpus: Sequence[Gpu], options: ImportOptions
     return Wired(tuple(links), word, (Finding(told),))
 
 
-def _without(source: SourceText, gpus: Sequence[Gpu]) -> Wired:
+def _without(source: SourceFile, gpus: Sequence[Gpu]) -> Wired:
     """No links and no model: right for GPUs that have none, else asked."""
     for gpu in gpus:
         family, _, number = gpu.generation.partition(" ")
@@ -273,7 +273,7 @@ def _without(source: SourceText, gpus: Sequence[Gpu]) -> Wired:
     return Wired(word="xGMI" if xgmi_of(gpus[0].generation) else "NVLink")
 
 
-def asks_model(source: SourceText, reason: str, word: str = "") -> FormatError:
+def asks_model(source: SourceFile, reason: str, word: str = "") -> FormatError:
     """What to say where the model of the GPUs is needed; `word` is what their links are called."""
     known = [
         name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from treadle.topologies.readers.reader import TopologyFormat
-from treadle.topologies.readers.yaml_text import MAX_YAML_BYTES
+from treadle.topologies.readers.yaml_source import MAX_YAML_BYTES
 
 _HERE = "treadle.topologies.readers.clusters"
 _IB_NODE = re.compile(r"^(?:Switch|Ca|Rt)\s+[0-9]+\s+\"", re.MULTILINE)

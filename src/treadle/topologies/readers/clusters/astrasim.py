@@ -10,18 +10,18 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from treadle.topologies.readers.figures import (
+from treadle.topologies.readers.checked_values import (
     MAX_IMPORTED_NODES,
     check_import_size,
+    format_value,
+    integer,
+    integer_bandwidth,
+    integer_latency,
     mapping,
     number,
-    shown,
-    whole,
-    whole_bandwidth,
-    whole_latency,
 )
-from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceText
-from treadle.topologies.readers.yaml_text import parse_yaml
+from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceFile
+from treadle.topologies.readers.yaml_source import parse_yaml
 from treadle.topologies.topology import TopologyBuilder
 from treadle.units import format_link_bandwidth
 
@@ -30,7 +30,7 @@ _BLOCKS = ("Ring", "Switch", "FullyConnected")
 _MAX_DIMENSIONS = 16
 
 
-def read(source: SourceText, options: ImportOptions) -> Imported:
+def read(source: SourceFile, options: ImportOptions) -> Imported:
     """The fabric of a network file; FormatError if it is malformed."""
     del options  # such a file says everything
     rows = _columns(source)
@@ -51,8 +51,8 @@ def read(source: SourceText, options: ImportOptions) -> Imported:
     for place, (block, count, bandwidth, latency) in enumerate(rows):
         if round(latency) != latency:
             rounded.append(f"{float(latency):g}")
-        speed = whole_bandwidth(source, f"bandwidth[{place}]", bandwidth * 10**9)
-        wait = whole_latency(source, f"latency[{place}]", latency)
+        speed = integer_bandwidth(source, f"bandwidth[{place}]", bandwidth * 10**9)
+        wait = integer_latency(source, f"latency[{place}]", latency)
         for first in range(total):
             if first // stride % count == 0:
                 group = [f"npu{first + k * stride}" for k in range(count)]
@@ -67,7 +67,7 @@ def read(source: SourceText, options: ImportOptions) -> Imported:
     return Imported(builder.build(), "astra-sim", found, warnings=tuple(findings))
 
 
-def _columns(source: SourceText) -> list[tuple[str, int, Fraction, Fraction]]:
+def _columns(source: SourceFile) -> list[tuple[str, int, Fraction, Fraction]]:
     """Block, count, GB/s and nanoseconds of each dimension."""
     document = parse_yaml(source)
     if not isinstance(document, dict):
@@ -82,8 +82,8 @@ def _columns(source: SourceText) -> list[tuple[str, int, Fraction, Fraction]]:
     for place, (block, *figures) in enumerate(zip(*(lists[key] for key in KEYS), strict=True)):
         if block not in _BLOCKS:
             known = ", ".join(_BLOCKS)
-            raise source.error(f"topology[{place}]: expected one of {known}, found {shown(block)}")
-        count = whole(source, f"npus_count[{place}]", figures[0], 1, MAX_IMPORTED_NODES)
+            raise source.error(f"topology[{place}]: expected one of {known}, found {format_value(block)}")
+        count = integer(source, f"npus_count[{place}]", figures[0], 1, MAX_IMPORTED_NODES)
         bandwidth = number(source, f"bandwidth[{place}]", figures[1])
         rows.append((block, count, bandwidth, number(source, f"latency[{place}]", figures[2])))
     return rows

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from treadle.topologies.properties import n_components
-from treadle.topologies.readers.figures import asked, check_import_size, shown
-from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceText
+from treadle.topologies.readers.checked_values import check_import_size, format_value, missing_option
+from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceFile
 from treadle.topologies.topology import TopologyBuilder
 from treadle.units import format_link_bandwidth
 
@@ -77,12 +77,12 @@ class _Node:
         return self.kind == "Ca" and "Aggregation Node" in self.text
 
 
-def read(source: SourceText, options: ImportOptions) -> Imported:
+def read(source: SourceFile, options: ImportOptions) -> Imported:
     """The fabric that was discovered; FormatError if the text is malformed."""
     return _imported(source, options, "ibnetdiscover", _blocks(source), ())
 
 
-def read_links(source: SourceText, options: ImportOptions) -> Imported:
+def read_links(source: SourceFile, options: ImportOptions) -> Imported:
     """The fabric of ``iblinkinfo``, whose ports without a cable are left out."""
     nodes, slow = _link_blocks(source)
     doubts: tuple[Finding, ...] = ()
@@ -93,7 +93,7 @@ def read_links(source: SourceText, options: ImportOptions) -> Imported:
 
 
 def _imported(
-    source: SourceText,
+    source: SourceFile,
     options: ImportOptions,
     name: str,
     nodes: dict[str, _Node],
@@ -101,7 +101,7 @@ def _imported(
 ) -> Imported:
     missing = _check_cables(source, nodes)
     if missing and options.bandwidth is None:
-        raise asked(source, "bandwidth", f"{missing} ports have no speed")
+        raise missing_option(source, "bandwidth", f"{missing} ports have no speed")
     kept = [node for node in nodes.values() if not node.sums_only]
     adapters = [node for node in kept if node.kind == "Ca"]
     if len(adapters) < 2:
@@ -124,7 +124,7 @@ def _imported(
                 builder.link(names[node.guid], names[far], speed or options.bandwidth or 0)
     for node in kept:
         if node.kind != "Ca" and not any(far in names for far, _, _ in node.ports.values()):
-            raise source.error(f"switch {shown(node.text)} has no cable", node.line)
+            raise source.error(f"switch {format_value(node.text)} has no cable", node.line)
     topology = builder.build()
     parts, warnings = n_components(topology), list(doubts)
     nameless = [node for node in adapters if not _IN_HOST.fullmatch(node.text)]
@@ -156,7 +156,7 @@ def _imported(
 
 
 def _add_node(
-    source: SourceText, nodes: dict[str, _Node], kind: str, guid: str, words: str, line: int, n_ports: int = 0
+    source: SourceFile, nodes: dict[str, _Node], kind: str, guid: str, words: str, line: int, n_ports: int = 0
 ) -> _Node:
     """A new block; FormatError for a second one of a node."""
     check_import_size(source, nodes=len(nodes))
@@ -164,11 +164,11 @@ def _add_node(
     if not node.text.isprintable():
         raise source.error("control characters in a description", line)
     if nodes.setdefault(guid, node) is not node:
-        raise source.error(f"node {shown(guid)} stands here a second time", line)
+        raise source.error(f"node {format_value(guid)} stands here a second time", line)
     return node
 
 
-def _blocks(source: SourceText) -> dict[str, _Node]:
+def _blocks(source: SourceFile) -> dict[str, _Node]:
     """Blocks by their identity, with their ports."""
     nodes: dict[str, _Node] = {}
     block: _Node | None = None
@@ -183,11 +183,11 @@ def _blocks(source: SourceText) -> dict[str, _Node]:
                 raise source.error("a port before the first node", line)
             _take_port(source, block, text, line)
         elif not _IGNORED.fullmatch(text):
-            raise source.error(f"expected a node, a port or a comment, found {shown(text)}", line)
+            raise source.error(f"expected a node, a port or a comment, found {format_value(text)}", line)
     return nodes
 
 
-def _link_blocks(source: SourceText) -> tuple[dict[str, _Node], list[tuple[str, int]]]:
+def _link_blocks(source: SourceFile) -> tuple[dict[str, _Node], list[tuple[str, int]]]:
     """Blocks of ``iblinkinfo`` by their name and line, with their ports; ports slower than they could be."""
     nodes: dict[str, _Node] = {}
     ends: dict[tuple[str, str], tuple[_Node, int]] = {}
@@ -204,7 +204,7 @@ def _link_blocks(source: SourceText) -> tuple[dict[str, _Node], list[tuple[str, 
             guid, _, rest = words.partition(" ") if words.startswith("0x") else (f"line{line}", "", words)
             block = _add_node(source, nodes, kind, guid, rest, line)
         elif port is None or block is None:
-            raise source.error(f"expected a node and its ports, found {shown(text)}", line)
+            raise source.error(f"expected a node and its ports, found {format_value(text)}", line)
         elif port[4] is not None:
             place = port[1], port[2]
             if place in ends:
@@ -223,10 +223,10 @@ def _link_blocks(source: SourceText) -> tuple[dict[str, _Node], list[tuple[str, 
     return nodes, slow
 
 
-def _signalled(source: SourceText, state: str, line: int) -> int:
+def _signalled(source: SourceFile, state: str, line: int) -> int:
     """Bytes/s of a port such as ``4X 25.78125 Gbps Active/ LinkUp``."""
     match = _STATE.fullmatch(state)
-    words = shown(" ".join(state.split()))
+    words = format_value(" ".join(state.split()))
     if match is None:
         raise source.error(f"{words}: expected an active port, such as 4X 25.78125 Gbps Active", line)
     if match[2] not in _SIGNALS or int(match[1]) not in _WIDTHS:
@@ -235,10 +235,10 @@ def _signalled(source: SourceText, state: str, line: int) -> int:
     return int(int(match[1]) * lane * 10**9 / 8)
 
 
-def _take_port(source: SourceText, block: _Node, text: str, line: int) -> None:
+def _take_port(source: SourceFile, block: _Node, text: str, line: int) -> None:
     port = _PORT.fullmatch(text)
     if port is None:
-        raise source.error(f"malformed port {shown(text)}", line)
+        raise source.error(f"malformed port {format_value(text)}", line)
     number, rate, speed = int(port[1]), _RATE.search(port[4]), 0
     if number in block.ports:
         raise source.error(f"port {number} stands here a second time", line)
@@ -251,7 +251,7 @@ def _take_port(source: SourceText, block: _Node, text: str, line: int) -> None:
     block.ports[number] = (port[2], int(port[3]), speed)
 
 
-def _check_cables(source: SourceText, nodes: dict[str, _Node]) -> int:
+def _check_cables(source: SourceFile, nodes: dict[str, _Node]) -> int:
     """How many ports have no speed; FormatError for a cable whose two ends tell different things."""
     check_import_size(source, links=sum(len(node.ports) for node in nodes.values()))
     missing = 0
@@ -260,7 +260,7 @@ def _check_cables(source: SourceText, nodes: dict[str, _Node]) -> int:
             place = f"port {number} of {node.guid}"
             if far not in nodes:
                 raise source.error(
-                    f"{place}: leads to {shown(far)}, which is not in the file", line=node.line
+                    f"{place}: leads to {format_value(far)}, which is not in the file", line=node.line
                 )
             back = nodes[far].ports.get(far_port)
             if back is None or back[:2] != (node.guid, number):

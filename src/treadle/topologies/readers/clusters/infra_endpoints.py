@@ -10,17 +10,17 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from treadle.topologies.readers.figures import (
+from treadle.topologies.readers.checked_values import (
     MAX_IMPORTED_NODES,
     check_import_size,
+    format_value,
+    integer,
+    integer_bandwidth,
+    integer_latency,
     mapping,
     number,
-    shown,
-    whole,
-    whole_bandwidth,
-    whole_latency,
 )
-from treadle.topologies.readers.imported import SourceText
+from treadle.topologies.readers.imported import SourceFile
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_-]*"
 _PART = re.compile(rf"({_NAME})(?:\[([0-9]{{0,7}})(:?)([0-9]{{0,7}})(?::([0-9]{{1,7}}))?\])?")
@@ -82,7 +82,7 @@ class Device:
 class Infrastructure:
     """All of a file. Instances have the name of their device and a count."""
 
-    source: SourceText
+    source: SourceFile
     name: str
     devices: dict[str, Device]
     instances: dict[str, tuple[str, int]]
@@ -95,7 +95,7 @@ class Infrastructure:
         return {parts[2] for parts in ends if parts[0] == instance}
 
 
-def read_infrastructure(source: SourceText, document: Any) -> Infrastructure:
+def read_infrastructure(source: SourceFile, document: Any) -> Infrastructure:
     """The parts of a file; FormatError that names the place of what is malformed."""
     top = document.get("infrastructure", document) if isinstance(document, dict) else None
     words = _Words(source)
@@ -105,7 +105,7 @@ def read_infrastructure(source: SourceText, document: Any) -> Infrastructure:
     for place, value in words.rows(body, "devices"):
         device = _device(words, value, place)
         if devices.setdefault(device.name, device) is not device:
-            raise source.error(f"{place}: device {shown(device.name)} is described twice")
+            raise source.error(f"{place}: device {format_value(device.name)} is described twice")
     rows = words.rows(body, "instances")
     if not rows:
         raise source.error("has no instances; a library of devices is no fabric")
@@ -117,9 +117,9 @@ def read_infrastructure(source: SourceText, document: Any) -> Infrastructure:
         name = words.name(row, place)
         count = words.count(row, place, name, dotted)
         if name in instances:
-            raise source.error(f"{place}: {shown(name)} is named twice")
-        instances[name] = (words.text(row.get("device"), f"{place}.device"), count)
-    title = words.text(body["name"], "name") if body.get("name") else source.stem
+            raise source.error(f"{place}: {format_value(name)} is named twice")
+        instances[name] = (words.string(row.get("device"), f"{place}.device"), count)
+    title = words.string(body["name"], "name") if body.get("name") else source.stem
     if not title.isprintable():
         raise source.error("name: expected one line without control characters")
     found = Infrastructure(source, title, devices, instances, links, dotted)
@@ -136,7 +136,7 @@ def read_infrastructure(source: SourceText, document: Any) -> Infrastructure:
 class _Words:
     """Typed access to values; every error names the place."""
 
-    def __init__(self, source: SourceText) -> None:
+    def __init__(self, source: SourceFile) -> None:
         self.source = source
         self._endpoints = 0
 
@@ -149,24 +149,26 @@ class _Words:
         """Items of a list, each with its place."""
         value = body.get(key, [])
         if not isinstance(value, list):
-            raise self.source.error(f"{key}: expected a list, found {shown(value)}")
+            raise self.source.error(f"{key}: expected a list, found {format_value(value)}")
         return [(f"{above}{key}[{k}]", item) for k, item in enumerate(value)]
 
-    def text(self, value: Any, place: str) -> str:
+    def string(self, value: Any, place: str) -> str:
         if not isinstance(value, str) or not value:
-            raise self.source.error(f"{place}: expected text, found {shown(value)}")
+            raise self.source.error(f"{place}: expected text, found {format_value(value)}")
         return value
 
     def name(self, body: Mapping[str, Any], place: str) -> str:
-        name = self.text(body.get("name"), f"{place}.name")
+        name = self.string(body.get("name"), f"{place}.name")
         if not re.fullmatch(r"[\w-]{1,80}", name):
-            raise self.source.error(f"{place}.name: expected letters, digits, _ and -, found {shown(name)}")
+            raise self.source.error(
+                f"{place}.name: expected letters, digits, _ and -, found {format_value(name)}"
+            )
         return name
 
     def count(self, body: Mapping[str, Any], place: str, name: str, dotted: Iterable[Edge]) -> int:
         """How many there are of what has a name; where it is not said, as many as connections use."""
         if "count" in body:
-            return whole(self.source, f"{place}.count", body["count"], 1, MAX_IMPORTED_NODES)
+            return integer(self.source, f"{place}.count", body["count"], 1, MAX_IMPORTED_NODES)
         ends = [end.split(".") for edge in dotted for end in (*edge.ones, *edge.others)]
         return 1 + max((int(index) for title, index, *_ in ends if title == name), default=0)
 
@@ -177,23 +179,23 @@ def _links(words: _Words, body: Mapping[str, Any], above: str = "") -> dict[str,
         row = mapping(words.source, at, value, {"name", "description", "physical", "bandwidth", "latency"})
         name = words.name(row, at)
         if name in found:
-            raise words.source.error(f"{at}: link {shown(name)} is described twice")
+            raise words.source.error(f"{at}: link {format_value(name)} is described twice")
         physical = row.get("physical") or {key: row[key] for key in ("bandwidth", "latency") if key in row}
         found[name] = mapping(words.source, f"{at}.physical", physical, {"bandwidth", "latency"})
     return found
 
 
-def link_speed(source: SourceText, links: Mapping[str, Any], name: str) -> tuple[int, int]:
+def link_speed(source: SourceFile, links: Mapping[str, Any], name: str) -> tuple[int, int]:
     """Bytes/s and nanoseconds of a link by its name; 0 bytes/s where the file says none.
 
     Transfers per second are none: the file does not say how many lanes a link has.
     """
     if name not in links:
-        raise source.error(f"link {shown(name)} is used but not described")
+        raise source.error(f"link {format_value(name)} is used but not described")
     found = {"bandwidth": 0, "latency": 0}
     for key, units, rounded in (
-        ("bandwidth", _UNITS, whole_bandwidth),
-        ("latency", _TIMES, whole_latency),
+        ("bandwidth", _UNITS, integer_bandwidth),
+        ("latency", _TIMES, integer_latency),
     ):
         row = links[name].get(key)
         choice = row.get("choice") if isinstance(row, dict) else None
@@ -202,7 +204,9 @@ def link_speed(source: SourceText, links: Mapping[str, Any], name: str) -> tuple
             continue
         if choice not in units or choice not in row:
             known = ", ".join(units)
-            raise source.error(f"{place}: expected a choice of {known}, and its value, found {shown(choice)}")
+            raise source.error(
+                f"{place}: expected a choice of {known}, and its value, found {format_value(choice)}"
+            )
         found[key] = rounded(source, place, number(source, place, row[choice]) * units[choice])
     return found["bandwidth"], found["latency"]
 
@@ -222,10 +226,10 @@ def _device(words: _Words, value: Any, place: str) -> Device:
         kind = component.get("choice", component.get("type", ""))
         if kind not in _TYPES:
             expected = f"expected a choice of {', '.join(sorted(_TYPES))}"
-            raise source.error(f"{at}: {expected}, found {shown(kind)}")
+            raise source.error(f"{at}: {expected}, found {format_value(kind)}")
         count = words.count(component, at, title, dotted)
         if title in sizes:
-            raise source.error(f"{at}: component {shown(title)} is named twice")
+            raise source.error(f"{at}: component {format_value(title)} is named twice")
         sizes[title] = count
         components.append((title, count, str(kind)))
     device = Device(name, components, _links(words, body, above), dotted)
@@ -249,10 +253,10 @@ def _edge(words: _Words, value: Any, place: str, expand: Callable[[dict[str, Any
     )
     scheme = row.get("scheme")
     if scheme not in ("one2one", "many2many"):
-        raise source.error(f"{place}.scheme: expected one2one or many2many, found {shown(scheme)}")
+        raise source.error(f"{place}.scheme: expected one2one or many2many, found {format_value(scheme)}")
     if scheme == "one2one" and len(ones) != len(others):
         raise source.error(f"{place}: one2one joins {len(ones)} endpoints with {len(others)}")
-    link = words.text(row.get("link"), f"{place}.link")
+    link = words.string(row.get("link"), f"{place}.link")
     return Edge(tuple(ones), tuple(others), scheme == "many2many", link, place)
 
 
@@ -261,19 +265,19 @@ def _indices(words: _Words, text: Any, place: str, sizes: Mapping[str, int]) -> 
     match = _PART.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise words.source.error(
-            f"{place}: expected a name with a slice such as nic[0:4], found {shown(text)}"
+            f"{place}: expected a name with a slice such as nic[0:4], found {format_value(text)}"
         )
     name, first, colon, last, step = match.groups()
     if name not in sizes:
-        raise words.source.error(f"{place}: there is no {shown(name)}")
+        raise words.source.error(f"{place}: there is no {format_value(name)}")
     if "[" not in text:
         return name, range(sizes[name])
     if not colon and (last or not first):
-        raise words.source.error(f"{place}: expected a slice such as [0:4], found {shown(text)}")
+        raise words.source.error(f"{place}: expected a slice such as [0:4], found {format_value(text)}")
     start = int(first or 0)
     stop = int(last or sizes[name]) if colon else start + 1
     if not start < stop <= sizes[name] or not int(step or 1):
-        raise words.source.error(f"{place}: {shown(text)} leaves the {sizes[name]} that there are")
+        raise words.source.error(f"{place}: {format_value(text)} leaves the {sizes[name]} that there are")
     return name, range(start, stop, int(step or 1))
 
 
@@ -294,7 +298,7 @@ def _instance_ends(words: _Words, found: Infrastructure, end: Mapping[str, Any],
     else:  # how many there are only the device could say
         match = _PART.fullmatch(component) if isinstance(component, str) else None
         if match is None or (match[2] is None and match[4] is None) or (match[3] and not match[4]):
-            raise words.source.error(f"{place}: device {shown(device_name)} is not in the file")
+            raise words.source.error(f"{place}: device {format_value(device_name)} is not in the file")
         sizes = {match[1]: max(int(match[2] or 0) + 1, int(match[4] or 0))}
     title, places = _indices(words, component, f"{place}.component", sizes)
     words.count_endpoints(len(indices) * len(places))
@@ -306,7 +310,9 @@ def _dotted(words: _Words, text: Any, place: str, *, inside: bool = False) -> Ed
     match = (_DOTTED_DEVICE if inside else _DOTTED).fullmatch(text) if isinstance(text, str) else None
     if match is None:
         example = "xpu.0.pcie.nic.0" if inside else "server.0.nic.0.eth.leaf.0.port.1"
-        raise words.source.error(f"{place}: expected a connection such as {example}, found {shown(text)}")
+        raise words.source.error(
+            f"{place}: expected a connection such as {example}, found {format_value(text)}"
+        )
     # indices without zeros in front
     parts = [str(int(part)) if part.isdecimal() else part for part in match.groups()]
     middle = 2 if inside else 4

@@ -14,19 +14,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from treadle.input_files import parse_json
+from treadle.topologies.readers.checked_values import check_import_size, missing_option
 from treadle.topologies.readers.clusters.infra_endpoints import (
     Device,
     Infrastructure,
     link_speed,
     read_infrastructure,
 )
-from treadle.topologies.readers.figures import asked, check_import_size
-from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceText
-from treadle.topologies.readers.yaml_text import parse_yaml
+from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceFile
+from treadle.topologies.readers.yaml_source import parse_yaml
 from treadle.topologies.topology import TopologyBuilder
 
 
-def read(source: SourceText, options: ImportOptions) -> Imported:
+def read(source: SourceFile, options: ImportOptions) -> Imported:
     """The fabric of an infrastructure; FormatError if it is malformed or has links without a speed."""
     is_json = source.text.lstrip()[:1] == "{"
     document = parse_json(source.text, source=source.name) if is_json else parse_yaml(source)
@@ -54,7 +54,7 @@ class _Graph:
         edges = [edge for edge in self.edges if edge[0] in kept and edge[1] in kept]
         unsaid = sorted({edge[4] for edge in edges if not edge[2]})
         if unsaid and options.bandwidth is None:
-            raise asked(source, "bandwidth", f"links {', '.join(unsaid)[:80]} have no bandwidth")
+            raise missing_option(source, "bandwidth", f"links {', '.join(unsaid)[:80]} have no bandwidth")
         builder = TopologyBuilder(self.found.name)
         for node, kind in self.kinds.items():
             if node in kept:

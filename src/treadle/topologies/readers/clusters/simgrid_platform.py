@@ -23,18 +23,18 @@ from typing import Any
 from lxml import etree
 
 from treadle.errors import FormatError
-from treadle.topologies.readers.boxes.xml_text import Attributes, line_of, parse_xml
-from treadle.topologies.readers.figures import (
+from treadle.topologies.readers.boxes.xml_source import Attributes, line_of, parse_xml
+from treadle.topologies.readers.checked_values import (
     MAX_IMPORTED_NODES,
     check_import_size,
+    format_value,
+    integer,
+    integer_bandwidth,
+    integer_latency,
     number,
     number_spans,
-    shown,
-    whole,
-    whole_bandwidth,
-    whole_latency,
 )
-from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceText
+from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceFile
 from treadle.topologies.topology import TopologyBuilder
 from treadle.units import format_link_bandwidth
 
@@ -59,7 +59,7 @@ _MOST = 1024
 """Largest dimension of a shape."""
 
 
-def read(source: SourceText, options: ImportOptions) -> Imported:
+def read(source: SourceFile, options: ImportOptions) -> Imported:
     """The cluster of a platform; FormatError if there is none, more than one, or it is malformed."""
     del options  # such a file says everything
     root = parse_xml(source)
@@ -70,7 +70,7 @@ def read(source: SourceText, options: ImportOptions) -> Imported:
     cluster = _Cluster(source, _only_cluster(source, root))
     shape = cluster.given("topology", "FLAT")
     if shape not in _SHAPES:
-        raise cluster.wrong(f"topology={shown(shape)}: expected one of {', '.join(_SHAPES)}")
+        raise cluster.wrong(f"topology={format_value(shape)}: expected one of {', '.join(_SHAPES)}")
     drawn = _SHAPES[shape](cluster)
     found = {
         "cluster": f"{shape}, {len(cluster.hosts)} hosts, {drawn}",
@@ -80,7 +80,7 @@ def read(source: SourceText, options: ImportOptions) -> Imported:
     return Imported(cluster.builder.build(), "simgrid", found, warnings=tuple(cluster.warnings))
 
 
-def _only_cluster(source: SourceText, root: etree._Element) -> etree._Element:
+def _only_cluster(source: SourceFile, root: etree._Element) -> etree._Element:
     words = Attributes(source)
     clusters = list(root.iter("cluster"))
     for element in root.iter():
@@ -97,32 +97,34 @@ class _Platform(Attributes):
 
     def name(self, element: etree._Element) -> str:
         """The identity of an element."""
-        name = self.word(element, "id")
+        name = self.choice(element, "id")
         if not name.isprintable():
-            raise self.error(element, f"id={shown(name)}: expected one line without control characters")
+            raise self.error(
+                element, f"id={format_value(name)}: expected one line without control characters"
+            )
         return name
 
     def speed(self, element: etree._Element, key: str) -> int:
         """A bandwidth in bytes/s; without a unit it is in bytes/s already."""
-        text = self.word(element, key)
+        text = self.choice(element, key)
         match = _BANDWIDTH.fullmatch(text.strip())
         if match is None or (match[2] and not match[3]) or match[2] == "i":
-            raise self.error(element, f"{key}={shown(text)}: expected a bandwidth such as 125MBps")
+            raise self.error(element, f"{key}={format_value(text)}: expected a bandwidth such as 125MBps")
         base = 1024 if match[2].endswith("i") else 1000
         value = number(self.source, key, match[1]) * base ** _PREFIXES.index(match[2].removesuffix("i"))
-        return whole_bandwidth(self.source, key, value / (8 if match[3] == "bps" else 1))
+        return integer_bandwidth(self.source, key, value / (8 if match[3] == "bps" else 1))
 
     def time(self, element: etree._Element, key: str, default: str | None = None) -> int:
         """A time in nanoseconds; without a unit it is in seconds."""
-        text = self.word(element, key, default)
+        text = self.choice(element, key, default)
         match = _TIME.fullmatch(text.strip())
         if match is None:
-            raise self.error(element, f"{key}={shown(text)}: expected a time such as 50us")
+            raise self.error(element, f"{key}={format_value(text)}: expected a time such as 50us")
         value = number(self.source, key, match[1]) * _NANOSECONDS[match[2] or "s"]
-        return whole_latency(self.source, key, value)
+        return integer_latency(self.source, key, value)
 
 
-def _imported_routes(source: SourceText, root: etree._Element) -> Imported:
+def _imported_routes(source: SourceFile, root: etree._Element) -> Imported:
     """The fabric of hosts, routers and links of zones, and of the routes between them."""
     words = _Platform(source)
     links: dict[str, etree._Element] = {}
@@ -133,14 +135,14 @@ def _imported_routes(source: SourceText, root: etree._Element) -> Imported:
             found: dict[str, Any] = links if tag == "link" else kinds
             name = words.name(element)
             if name in found:
-                raise words.error(element, f"{shown(name)} stands here a second time")
+                raise words.error(element, f"{format_value(name)} stands here a second time")
             found[name] = element if tag == "link" else tag
             check_import_size(source, nodes=len(kinds))
         elif tag not in _HARMLESS and tag not in _ROUTES and tag != "link_ctn":
             raise words.error(element, "is not read next to routes")
     title = next((str(one.get("id")) for one in root.iter("zone", "AS") if one.get("id")), source.stem)
     if not title.isprintable():
-        raise source.error(f"id={shown(title)}: expected one line without control characters")
+        raise source.error(f"id={format_value(title)}: expected one line without control characters")
     builder = TopologyBuilder(title)
     for name, kind in kinds.items():
         (builder.compute if kind == "host" else builder.switch)(name)
@@ -170,26 +172,26 @@ def _take_routes(
     used: dict[tuple[str, str], tuple[str, str]] = {}
     shared: set[str] = set()
     for route in root.iter(*_ROUTES):
-        tail, head = (words.word(route, key) for key in _ROUTES[route.tag])
+        tail, head = (words.choice(route, key) for key in _ROUTES[route.tag])
         for end in (tail, head):
             if end not in kinds:
-                raise words.error(route, f"there is no host or router {shown(end)}")
+                raise words.error(route, f"there is no host or router {format_value(end)}")
         if tail == head:
             continue  # within a host
         crossed = list(route.iter("link_ctn"))
         if len(crossed) != 1:
             count = f"{len(crossed)} links; in a graph each route is one link"
             raise words.error(route, f"{tail} to {head} crosses {count}")
-        name = words.word(crossed[0], "id")
+        name = words.choice(crossed[0], "id")
         if name not in links:
-            raise words.error(crossed[0], f"there is no link {shown(name)}")
+            raise words.error(crossed[0], f"there is no link {format_value(name)}")
         link = links[name]
         speed, latency = words.speed(link, "bandwidth"), words.time(link, "latency", "0s")
         check_import_size(words.source, links=len(joined) + 2)
         policy = link.get("sharing_policy", "SHARED")
         if policy not in ("SHARED", "SPLITDUPLEX"):
             expected = "expected SHARED or SPLITDUPLEX"
-            raise words.error(link, f"sharing_policy={shown(policy)}: {expected}")
+            raise words.error(link, f"sharing_policy={format_value(policy)}: {expected}")
         direction = crossed[0].get("direction", "NONE")
         pairs = [((tail, head), direction)]
         if route.get("symmetrical", "YES").upper() in ("YES", "TRUE", "1"):
@@ -203,7 +205,7 @@ def _take_routes(
             if other != pair:
                 if (policy == "SPLITDUPLEX" and way != "NONE") or {*other} != {*pair}:
                     reason = f"from {other[0]} to {other[1]}, too; a link of a graph joins two nodes"
-                    raise words.error(route, f"link {shown(name)} is crossed {reason}")
+                    raise words.error(route, f"link {format_value(name)} is crossed {reason}")
                 if policy == "SHARED":
                     shared.add(name)
             builder.link(*pair, speed, latency)
@@ -213,7 +215,7 @@ def _take_routes(
 class _Cluster(_Platform):
     """Attributes of the element, and the fabric that grows from them."""
 
-    def __init__(self, source: SourceText, element: etree._Element) -> None:
+    def __init__(self, source: SourceFile, element: etree._Element) -> None:
         super().__init__(source)
         self.element = element
         self.warnings: list[Finding] = []
@@ -221,15 +223,17 @@ class _Cluster(_Platform):
         self.latency = self.time(element, "lat")
         policy = self.given("sharing_policy", "SPLITDUPLEX")
         if policy != "SPLITDUPLEX":
-            raise self.wrong(f"sharing_policy={shown(policy)}: only SPLITDUPLEX is a link in each direction")
+            raise self.wrong(
+                f"sharing_policy={format_value(policy)}: only SPLITDUPLEX is a link in each direction"
+            )
         self.builder = TopologyBuilder(self.name(element))
         head, tail, radical = (self.given(*row) for row in (("prefix", ""), ("suffix", ""), ("radical",)))
-        expected = f"<cluster> radical={shown(radical)}: expected rising ranges such as 0-15,20"
+        expected = f"<cluster> radical={format_value(radical)}: expected rising ranges such as 0-15,20"
         spans = number_spans(source, radical, expected, line_of(element))
         check_import_size(source, nodes=sum(last - first + 1 for first, last, _ in spans))
         self.hosts = [f"{head}{k}{tail}" for first, last, _ in spans for k in range(first, last + 1)]
         if len(self.hosts) < 2 or len(set(self.hosts)) < len(self.hosts):
-            raise self.wrong(f"radical={shown(radical)}: expected at least 2 hosts, each once")
+            raise self.wrong(f"radical={format_value(radical)}: expected at least 2 hosts, each once")
         self.host_bandwidth = self.bandwidth
         """Bytes/s of a host's only link, each way."""
         self.is_limited = element.get("limiter_link") is not None
@@ -242,7 +246,7 @@ class _Cluster(_Platform):
         return self.error(self.element, message)
 
     def given(self, key: str, default: str | None = None) -> str:
-        return self.word(self.element, key, default)
+        return self.choice(self.element, key, default)
 
     def shape(self, parts: int, limited: str = "") -> list[list[int]]:
         """Numbers of ``2;4,4;1,2``, parted by semicolons; `limited`: why a limiter has no place in such."""
@@ -250,17 +254,19 @@ class _Cluster(_Platform):
             raise self.wrong(f"limiter_link: {limited}; it is read of flat clusters and dragonflies")
         text = self.given("topo_parameters")
         found = [
-            [whole(self.source, "topo_parameters", item, 1, _MOST) for item in part.split(",")]
+            [integer(self.source, "topo_parameters", item, 1, _MOST) for item in part.split(",")]
             for part in text.split(";")
         ]
         if len(found) != parts:
-            raise self.wrong(f"topo_parameters={shown(text)}: expected {parts} parts with semicolons between")
+            raise self.wrong(
+                f"topo_parameters={format_value(text)}: expected {parts} parts with semicolons between"
+            )
         return found
 
     def add_hosts(self, count: int, nodes: int, links: int) -> None:
         """Add the hosts, if the shape has as many and the fabric is not too large."""
         if count != len(self.hosts):
-            text = f"topo_parameters={shown(self.given('topo_parameters'))}"
+            text = f"topo_parameters={format_value(self.given('topo_parameters'))}"
             raise self.wrong(f"{text} is of {count} hosts, radical of {len(self.hosts)}")
         check_import_size(self.source, nodes=nodes, links=links)
         for host in self.hosts:

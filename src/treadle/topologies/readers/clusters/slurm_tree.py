@@ -16,16 +16,16 @@ from fractions import Fraction
 
 from treadle.errors import FormatError
 from treadle.spelling import counted
-from treadle.topologies.readers.figures import (
-    asked,
+from treadle.topologies.readers.checked_values import (
     check_import_size,
     expanded_hosts,
+    format_value,
+    integer_bandwidth,
     mapping,
-    shown,
-    whole_bandwidth,
+    missing_option,
 )
-from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceText
-from treadle.topologies.readers.yaml_text import parse_yaml
+from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceFile
+from treadle.topologies.readers.yaml_source import parse_yaml
 from treadle.topologies.topology import TopologyBuilder
 from treadle.units import format_link_bandwidth
 
@@ -48,29 +48,29 @@ class _Switch:
     speed: str = ""
 
 
-def read_conf(source: SourceText, options: ImportOptions) -> Imported:
+def read_conf(source: SourceFile, options: ImportOptions) -> Imported:
     """The tree of a ``topology.conf``; FormatError if it is malformed or a speed was not given."""
     return _tree(source, options, _collected(source, _conf_switches(source)), "slurm")
 
 
-def read_yaml(source: SourceText, options: ImportOptions) -> Imported:
+def read_yaml(source: SourceFile, options: ImportOptions) -> Imported:
     """The default tree of a ``topology.yaml``; FormatError likewise."""
     return _tree(source, options, _collected(source, _yaml_switches(source)), "slurm-yaml")
 
 
-def _collected(source: SourceText, switches: Iterable[_Switch]) -> list[_Switch]:
+def _collected(source: SourceFile, switches: Iterable[_Switch]) -> list[_Switch]:
     """The switches, each named once; FormatError as soon as there are too many."""
     found: dict[str, _Switch] = {}
     hosts = 0
     for switch in switches:
         if found.setdefault(switch.name, switch) is not switch:
-            raise source.error(f"switch {shown(switch.name)} stands here and elsewhere", switch.line)
+            raise source.error(f"switch {format_value(switch.name)} stands here and elsewhere", switch.line)
         hosts += len(switch.nodes)
         check_import_size(source, nodes=len(found) + hosts)
     return list(found.values())
 
 
-def _lines(source: SourceText) -> Iterator[tuple[int, str]]:
+def _lines(source: SourceFile) -> Iterator[tuple[int, str]]:
     """Logical lines with the number of their first: a backslash at the end continues one."""
     start, pending = 0, ""
     for number, text in enumerate(source.text.splitlines(), start=1):
@@ -86,11 +86,11 @@ def _lines(source: SourceText) -> Iterator[tuple[int, str]]:
         yield start, pending.strip()
 
 
-def _conf_switches(source: SourceText) -> Iterator[_Switch]:
+def _conf_switches(source: SourceFile) -> Iterator[_Switch]:
     for line, text in _lines(source):
         pairs = _PAIR.findall(text)
         if re.sub(r"\s", "", text) != "".join(f"{key}={value}" for key, value in pairs):
-            raise source.error(f"expected KEY=VALUE pairs, found {shown(text)}", line)
+            raise source.error(f"expected KEY=VALUE pairs, found {format_value(text)}", line)
         values = {key.lower(): value for key, value in pairs}
         if "blockname" in values or "blocksizes" in values:
             raise source.error(
@@ -98,13 +98,17 @@ def _conf_switches(source: SourceText) -> Iterator[_Switch]:
             )
         unknown = [key for key, _ in pairs if key.lower() not in _KEYS]
         if unknown or len(values) < len(pairs) or "switchname" not in values:
-            what = f"unknown key {shown(unknown[0])}" if unknown else "expected SwitchName= and each key once"
+            what = (
+                f"unknown key {format_value(unknown[0])}"
+                if unknown
+                else "expected SwitchName= and each key once"
+            )
             raise source.error(what, line)
         yield from _expanded(source, values, line)
 
 
 def _expanded(
-    source: SourceText, values: dict[str, str], line: int | None = None, place: str = ""
+    source: SourceFile, values: dict[str, str], line: int | None = None, place: str = ""
 ) -> Iterator[_Switch]:
     """The switches of one line, which usually is one."""
     names, switches, nodes = (
@@ -113,12 +117,12 @@ def _expanded(
     )
     if (switches and nodes) or len(names) != 1:
         what = "expected one name and either switches or nodes below it"
-        raise source.error(f"{place}switch {shown(values['switchname'])}: {what}", line)
+        raise source.error(f"{place}switch {format_value(values['switchname'])}: {what}", line)
     speed = values.get("linkspeed", "")
     yield _Switch(names[0], switches, nodes, place.removesuffix(": ") or f"line {line}", line, speed)
 
 
-def _yaml_switches(source: SourceText) -> Iterator[_Switch]:
+def _yaml_switches(source: SourceFile) -> Iterator[_Switch]:
     document = parse_yaml(source)
     if not isinstance(document, list) or not all(isinstance(one, dict) for one in document):
         raise source.error("expected a list of topologies, each a mapping")
@@ -153,7 +157,7 @@ def _inhabited(rows: Sequence[_Switch]) -> list[_Switch]:
     return kept
 
 
-def _tree(source: SourceText, options: ImportOptions, all_rows: Sequence[_Switch], format: str) -> Imported:
+def _tree(source: SourceFile, options: ImportOptions, all_rows: Sequence[_Switch], format: str) -> Imported:
     rows = _inhabited(all_rows)
     if not rows:
         raise source.error("names no switch with nodes")
@@ -163,7 +167,9 @@ def _tree(source: SourceText, options: ImportOptions, all_rows: Sequence[_Switch
     check_import_size(source, nodes=len(rows) + len(hosts), links=2 * (len(rows) + len(hosts)))
     speed = options.nic_bandwidth
     if speed is None:
-        raise asked(source, "nic-bandwidth", "names nodes and switches only, not how fast a node is joined")
+        raise missing_option(
+            source, "nic-bandwidth", "names nodes and switches only, not how fast a node is joined"
+        )
     levels = _levels(source, by_name)
     ratios = _ratios(source, options, max(levels.values()) if above else 0)
     down = {row.name: Fraction(len(row.nodes) * speed) for row in rows}
@@ -178,7 +184,7 @@ def _tree(source: SourceText, options: ImportOptions, all_rows: Sequence[_Switch
         if name in above:
             uplink = down[name] / ratios[levels[name]]
             down[above[name]] += uplink
-            builder.duplex(name, above[name], whole_bandwidth(source, f"uplink of {name}", uplink))
+            builder.duplex(name, above[name], integer_bandwidth(source, f"uplink of {name}", uplink))
     found = {
         "nodes": str(len(hosts)),
         "switches": f"{len(rows)} on {counted(max(levels.values()) + 1, 'level')}",
@@ -200,33 +206,37 @@ def _tree(source: SourceText, options: ImportOptions, all_rows: Sequence[_Switch
     return Imported(builder.build(), format, found, filled, tuple(warnings))
 
 
-def _parents(source: SourceText, rows: Sequence[_Switch], by_name: dict[str, _Switch]) -> dict[str, str]:
+def _parents(source: SourceFile, rows: Sequence[_Switch], by_name: dict[str, _Switch]) -> dict[str, str]:
     """The switch above each switch; FormatError for names used twice and for unknown ones."""
     seen: set[str] = set()
     above: dict[str, str] = {}
     for row in rows:
         for node in row.nodes:
             if node in seen or node in by_name:
-                raise source.error(f"node {shown(node)} is named twice", row.line)
+                raise source.error(f"node {format_value(node)} is named twice", row.line)
             seen.add(node)
         for child in row.switches:
             if child not in by_name:
-                raise source.error(f"switch {shown(child)} is below {row.name}, but has no line", row.line)
+                raise source.error(
+                    f"switch {format_value(child)} is below {row.name}, but has no line", row.line
+                )
             if child in above:
                 both = f"both {above[child]} and {row.name}"
-                raise source.error(f"switch {shown(child)} is below {both}; only trees are read", row.line)
+                raise source.error(
+                    f"switch {format_value(child)} is below {both}; only trees are read", row.line
+                )
             above[child] = row.name
     return above
 
 
-def _levels(source: SourceText, by_name: dict[str, _Switch]) -> dict[str, int]:
+def _levels(source: SourceFile, by_name: dict[str, _Switch]) -> dict[str, int]:
     """Levels above the leaves, which are 0; FormatError for switches that are below themselves."""
     levels: dict[str, int] = {name: 0 for name, row in by_name.items() if row.nodes}
     waiting = [row for row in by_name.values() if row.switches]
     while waiting:
         ready = [row for row in waiting if all(child in levels for child in row.switches)]
         if not ready:
-            raise source.error(f"switch {shown(waiting[0].name)} is below itself", waiting[0].line)
+            raise source.error(f"switch {format_value(waiting[0].name)} is below itself", waiting[0].line)
         for row in ready:
             levels[row.name] = 1 + max(levels[child] for child in row.switches)
             if levels[row.name] > _MAX_LEVELS:
@@ -235,13 +245,15 @@ def _levels(source: SourceText, by_name: dict[str, _Switch]) -> dict[str, int]:
     return levels
 
 
-def _ratios(source: SourceText, options: ImportOptions, levels: int) -> list[Fraction]:
+def _ratios(source: SourceFile, options: ImportOptions, levels: int) -> list[Fraction]:
     """Downlinks over uplinks of each level from the leaves on; 1 above those that were given."""
     text = options.oversubscription
     if not levels:
         return []
     if text is None:
-        raise asked(source, "oversubscription", "does not say how fast switches are joined (8:1, or 1:1)")
+        raise missing_option(
+            source, "oversubscription", "does not say how fast switches are joined (8:1, or 1:1)"
+        )
     said = f"--oversubscription {text[:40]!r}"
     given = []
     for part in text.split(","):

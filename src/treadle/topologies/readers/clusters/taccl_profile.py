@@ -21,18 +21,18 @@ from itertools import product
 from typing import Any
 
 from treadle.input_files import parse_json
-from treadle.topologies.readers.figures import (
-    asked,
+from treadle.topologies.readers.checked_values import (
     check_import_size,
+    format_value,
+    integer,
+    integer_bandwidth,
+    integer_latency,
+    integers_together,
     mapping,
+    missing_option,
     number,
-    shown,
-    whole,
-    whole_bandwidth,
-    whole_latency,
-    whole_together,
 )
-from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceText
+from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceFile
 from treadle.topologies.topology import TopologyBuilder
 from treadle.units import format_link_bandwidth, format_size
 
@@ -46,7 +46,7 @@ _SINGLE = ((0, 2), (0, 3), (1, 2), (1, 5), (3, 7), (4, 6), (4, 7), (5, 6))
 _MAX_GPUS = 128
 
 
-def read(source: SourceText, options: ImportOptions) -> Imported:
+def read(source: SourceFile, options: ImportOptions) -> Imported:
     """The fabric of a profile; FormatError if it is malformed or the chunk's size was not given."""
     document = parse_json(source.text, source=source.name)
     if not isinstance(document, dict):
@@ -56,11 +56,11 @@ def read(source: SourceText, options: ImportOptions) -> Imported:
     mapping(source, "", document, KEYS)
     chunk, boxes = options.chunk_size, options.boxes or 1
     if chunk is None:
-        raise asked(
+        raise missing_option(
             source, "chunk-size", "betas are microseconds for a chunk whose size the file does not say"
         )
     profile = _Profile(source, document)
-    n = whole(source, "gpus_per_node", profile["gpus_per_node"], 2, _MAX_GPUS)
+    n = integer(source, "gpus_per_node", profile["gpus_per_node"], 2, _MAX_GPUS)
     rows = _box_links(profile, n)
     betas = {row.place: row.beta for row in rows}
     if boxes > 1:
@@ -68,16 +68,16 @@ def read(source: SourceText, options: ImportOptions) -> Imported:
     for place, beta in betas.items():
         if beta <= 0:
             raise source.error(f"{place}: expected more than 0 microseconds, found {float(beta):g}")
-        whole_bandwidth(source, place, Fraction(chunk * 10**6) / beta)
+        integer_bandwidth(source, place, Fraction(chunk * 10**6) / beta)
     different = sorted(set(betas.values()))
-    speeds = whole_together([Fraction(chunk * 10**6) / beta for beta in different])
+    speeds = integers_together([Fraction(chunk * 10**6) / beta for beta in different])
     speed_of = dict(zip(different, speeds, strict=True))
     relays = _relays(profile, options, n)
     links = boxes * (len(rows) + boxes * len(relays))
     check_import_size(source, nodes=boxes * (n + 1) + len(relays), links=links)
     name = profile["name"]
     if not isinstance(name, str) or not name.isprintable():
-        raise source.error(f"name: expected text, found {shown(name)}")
+        raise source.error(f"name: expected text, found {format_value(name)}")
     builder = TopologyBuilder(name)
     prefixes = [f"box{box}." if boxes > 1 else "" for box in range(boxes)]
     for prefix in prefixes:
@@ -112,7 +112,7 @@ def read(source: SourceText, options: ImportOptions) -> Imported:
 class _Profile:
     """The values of a file; FormatError for those that are missing."""
 
-    source: SourceText
+    source: SourceFile
     document: Mapping[str, Any]
 
     def __getitem__(self, key: str) -> Any:
@@ -124,7 +124,7 @@ class _Profile:
         return number(self.source, key, self[key])
 
     def latency(self, key: str) -> int:
-        return whole_latency(self.source, key, self.number(key) * 1000)
+        return integer_latency(self.source, key, self.number(key) * 1000)
 
     def matrix(self, key: str, n: int) -> list[list[Any]]:
         rows = self[key]
@@ -183,7 +183,7 @@ def _matrix_links(profile: _Profile, n: int, alpha: int) -> list[_BoxLink]:
     found: list[_BoxLink] = []
     for head, tail in product(range(n), repeat=2):
         at = f"[{head}][{tail}]"
-        count = whole(source, f"links{at}", counts[head][tail], 0, 64)
+        count = integer(source, f"links{at}", counts[head][tail], 0, 64)
         if count and head == tail:
             raise source.error(f"links{at}: a GPU has no link to itself")
         if count:
@@ -196,11 +196,11 @@ def _relays(profile: _Profile, options: ImportOptions, n: int) -> list[tuple[int
     """Sender and receiver of each pair of boxes."""
     source, boxes, text = profile.source, options.boxes or 1, options.network
     if boxes == 1 and text is not None:
-        raise asked(source, "boxes", "--network joins boxes, and there is one")
+        raise missing_option(source, "boxes", "--network joins boxes, and there is one")
     if boxes == 1:
         return []
     if text is None:
-        raise asked(source, "network", f"how {boxes} boxes are joined (relay:0-1 or direct-map)")
+        raise missing_option(source, "network", f"how {boxes} boxes are joined (relay:0-1 or direct-map)")
     kind, _, rest = text.partition(":")
     matches = [_RELAY.fullmatch(part) for part in rest.split(",")]
     pairs = [(k, k) for k in range(n)] if text == "direct-map" else []
@@ -211,7 +211,7 @@ def _relays(profile: _Profile, options: ImportOptions, n: int) -> list[tuple[int
         raise source.error(f"{said}: expected direct-map or relay:SENDER-RECEIVER,...")
     if any(gpu >= n for pair in pairs for gpu in pair) or len({a for a, _ in pairs}) < len(pairs):
         raise source.error(f"{said}: expected each sender once, GPUs 0 to {n - 1}")
-    nics = whole(source, "nics_per_node", profile["nics_per_node"], 1, _MAX_GPUS)
+    nics = integer(source, "nics_per_node", profile["nics_per_node"], 1, _MAX_GPUS)
     if len(pairs) > nics:
         raise source.error(f"{said}: {len(pairs)} senders and {nics} NICs; who shares one is not said")
     return pairs

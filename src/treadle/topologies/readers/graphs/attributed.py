@@ -20,7 +20,7 @@ import numpy as np
 
 from treadle.errors import TreadleError
 from treadle.topologies.naming import is_one_line
-from treadle.topologies.readers.figures import MAX_IMPORTED_LINKS, MAX_IMPORTED_NODES, shown
+from treadle.topologies.readers.checked_values import MAX_IMPORTED_LINKS, MAX_IMPORTED_NODES, format_value
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
 from treadle.units import parse_bandwidth, parse_time_ns
 
@@ -46,9 +46,9 @@ class GraphEdge(NamedTuple):
     line: int | None = None
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """What messages call it."""
-        return f"edge {shown(self.tail)} to {shown(self.head)}"
+        return f"edge {format_value(self.tail)} to {format_value(self.head)}"
 
 
 @dataclass
@@ -79,9 +79,9 @@ class AttributedGraph:
     def add_node(self, name: str, attributes: Mapping[str, Any], line: int | None = None) -> None:
         """A node; its name must be new."""
         if not name or not is_one_line(name):
-            raise self.error(f"node {shown(name)}: expected a name of one line", line)
+            raise self.error(f"node {format_value(name)}: expected a name of one line", line)
         if name in self.nodes:
-            raise self.error(f"node {shown(name)} stands here a second time", line)
+            raise self.error(f"node {format_value(name)} stands here a second time", line)
         if len(self.nodes) == MAX_GRAPH_NODES:
             raise self.error(f"more than {MAX_GRAPH_NODES} nodes, the most that are read", line)
         self.nodes[name] = attributes
@@ -100,7 +100,7 @@ class AttributedGraph:
                 )
             for end in (edge.tail, edge.head):
                 if end not in self.nodes:
-                    raise self.error(f"{edge.place}: there is no node {shown(end)}", edge.line)
+                    raise self.error(f"{edge.location}: there is no node {format_value(end)}", edge.line)
             add = builder.duplex if edge.both_ways and edge.tail != edge.head else builder.link
             add(edge.tail, edge.head, *self._known_figures(edge))
         if all(attributes.get("kind", "compute") != "compute" for attributes in self.nodes.values()):
@@ -122,18 +122,18 @@ class AttributedGraph:
             return self._speed(edge), self._latency(edge)
 
     def _build_node(self, builder: TopologyBuilder, name: str, attributes: Mapping[str, Any]) -> None:
-        kind, place = attributes.get("kind", "compute"), f"node {shown(name)}"
+        kind, place = attributes.get("kind", "compute"), f"node {format_value(name)}"
         flags: dict[str, bool] = {}
         for key in ("multicast", "aggregation", "turns_round"):
             value = attributes.get(key, False)
             if str(value).lower() not in _FLAGS:
-                raise self.error(f"{place}: {key} {shown(value)}; expected true or false", None)
+                raise self.error(f"{place}: {key} {format_value(value)}; expected true or false", None)
             flags[key] = _FLAGS[str(value).lower()]
         if kind == "switch":
             builder.switch(name, **flags)
             return
         if kind != "compute":
-            raise self.error(f"{place}: kind {shown(kind)}; expected compute or switch", None)
+            raise self.error(f"{place}: kind {format_value(kind)}; expected compute or switch", None)
         if any(flags.values()):
             raise self.error(f"{place}: a compute node neither multicasts nor aggregates; switches do", None)
         cap = attributes.get("injection_bytes_per_s")
@@ -145,57 +145,61 @@ class AttributedGraph:
         given = [key for key in _SPEED_KEYS if found.get(key) not in (None, "")]
         if len(given) > 1:
             raise self.error(
-                f"{edge.place}: has both {given[0]} and {given[1]}; expected one of them", edge.line
+                f"{edge.location}: has both {given[0]} and {given[1]}; expected one of them", edge.line
             )
         key = given[0] if given else ""
         if key == "bandwidth_bytes_per_s":
-            return self._bounded(edge, Fraction(self._whole(edge.place, key, found[key], edge.line)))
+            return self._bounded(edge, Fraction(self._whole(edge.location, key, found[key], edge.line)))
         if key == "LinkSpeedRaw":
-            return self._bounded(edge, self._number(edge.place, key, found[key], edge.line) / 8)
+            return self._bounded(edge, self._number(edge.location, key, found[key], edge.line) / 8)
         if key == "bandwidth":
             value = found[key]
             if isinstance(value, str):
                 return self._bounded(edge, Fraction(self._parsed(edge, parse_bandwidth, value)))
             if not self.bare_numbers:
                 raise self.error(
-                    f"{edge.place}: bandwidth {shown(value)} has no unit, as in 25GB/s", edge.line
+                    f"{edge.location}: bandwidth {format_value(value)} has no unit, as in 25GB/s", edge.line
                 )
-            number = self._number(edge.place, key, value, edge.line)
+            number = self._number(edge.location, key, value, edge.line)
             if number.denominator != 1:
                 raise self.error(
-                    f"{edge.place}: bandwidth {shown(value)}; expected a whole number of bytes/s, or a "
+                    f"{edge.location}: bandwidth {format_value(value)}; expected a whole number of bytes/s, or a "
                     f"text with a unit, such as {float(number):g}GB/s",
                     edge.line,
                 )
             return self._bounded(edge, number)
         if self.bandwidth is None:
             what = "a weight, which is a multiple of a bandwidth" if given else "no bandwidth"
-            raise self.error(f"{edge.place} has {what}; say it by {self.says}", edge.line)
+            raise self.error(f"{edge.location} has {what}; say it by {self.says}", edge.line)
         self.filled_in += 1
         if not given:
             return self.bandwidth
-        weight = self._number(edge.place, key, found[key], edge.line)
+        weight = self._number(edge.location, key, found[key], edge.line)
         return self._bounded(edge, weight * self.bandwidth)
 
     def _parsed(self, edge: GraphEdge, parse: Callable[[str], int], text: str) -> int:
         try:
             return parse(text)
         except TreadleError as error:
-            raise self.error(f"{edge.place}: {error}", edge.line) from None
+            raise self.error(f"{edge.location}: {error}", edge.line) from None
 
     def _bounded(self, edge: GraphEdge, value: Fraction) -> int:
         if not 1 <= value <= MAX_BANDWIDTH:
-            raise self.error(f"{edge.place}: expected 1 to 2**50 bytes/s, found {float(value):g}", edge.line)
+            raise self.error(
+                f"{edge.location}: expected 1 to 2**50 bytes/s, found {float(value):g}", edge.line
+            )
         return int(value)
 
     def _latency(self, edge: GraphEdge) -> int:
         exact, text = edge.attributes.get("latency_ns"), edge.attributes.get("latency")
         if exact not in (None, ""):
-            return self._whole(edge.place, "latency_ns", exact, edge.line)
+            return self._whole(edge.location, "latency_ns", exact, edge.line)
         if text in (None, ""):
             return 0
         if not isinstance(text, str):
-            raise self.error(f"{edge.place}: latency {shown(text)} has no unit, as in 5us", edge.line)
+            raise self.error(
+                f"{edge.location}: latency {format_value(text)} has no unit, as in 5us", edge.line
+            )
         return self._parsed(edge, parse_time_ns, text)
 
     def _number(self, place: str, key: str, value: Any, line: int | None = None) -> Fraction:
@@ -204,11 +208,13 @@ class AttributedGraph:
             return value
         text = str(value.item() if isinstance(value, np.generic) else value).strip()
         if isinstance(value, bool | np.bool_) or not _NUMBER.fullmatch(text):
-            raise self.error(f"{place}: {key} {shown(value)}; expected a number", line)
+            raise self.error(f"{place}: {key} {format_value(value)}; expected a number", line)
         return Fraction(text)
 
     def _whole(self, place: str, key: str, value: Any, line: int | None = None) -> int:
         number = self._number(place, key, value, line)
         if number.denominator != 1 or number >= 2**63:
-            raise self.error(f"{place}: {key} {shown(value)}; expected a whole number below 2**63", line)
+            raise self.error(
+                f"{place}: {key} {format_value(value)}; expected a whole number below 2**63", line
+            )
         return int(number)

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from treadle.spelling import counted
-from treadle.topologies.readers.figures import shown
+from treadle.topologies.readers.checked_values import format_value
 from treadle.topologies.readers.graphs.attributed import (
     EDGE_KEYS,
     MAX_GRAPH_LINKS,
@@ -26,7 +26,7 @@ from treadle.topologies.readers.graphs.attributed import (
     AttributedGraph,
     GraphEdge,
 )
-from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceText
+from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceFile
 
 _WORD = r'(?:"(?:[^"\\]|\\.)*"|[^\s"\'{}\[\],=#<>]*[^\s"\'{}\[\],=#<>:])'
 _NUMBER = r"[0-9.]+(?:[eE][+-]?[0-9]+)?"
@@ -50,7 +50,7 @@ _TITLE = re.compile(r"\s*#\s*name:\s*(\S.*?)\s*")
 _DIRECTION = re.compile(r"\s*#\s*(directed|undirected)\s*")
 
 
-def tells(head: str) -> bool:
+def is_edge_list(head: str) -> bool:
     """Whether all whole lines of a text's beginning, two at least, are edges or comments."""
     edges = _whole_edges(head)
     return len(edges) > 1 and (all(map(EDGE.fullmatch, edges)) or is_with_commas(head))
@@ -83,7 +83,7 @@ def _whole_edges(head: str) -> list[str]:
     return [line for line in lines if not _COMMENT.fullmatch(line)]
 
 
-def read(source: SourceText, options: ImportOptions) -> Imported:
+def read(source: SourceFile, options: ImportOptions) -> Imported:
     """The fabric of a list; FormatError if it is malformed or edges have no bandwidth."""
     graph = AttributedGraph(source.error, options.bandwidth, "--bandwidth")
     reading = _Lines(source, graph)
@@ -107,7 +107,7 @@ def read(source: SourceText, options: ImportOptions) -> Imported:
 class _Lines:
     """Lines of a list; nodes go into the graph as they come."""
 
-    def __init__(self, source: SourceText, graph: AttributedGraph) -> None:
+    def __init__(self, source: SourceFile, graph: AttributedGraph) -> None:
         self._source = source
         self._graph = graph
         self.directed: bool | None = None
@@ -126,13 +126,13 @@ class _Lines:
                 continue
             if match is None:
                 expected = "expected an edge, such as a b 25GB/s or a,b,25GB/s"
-                raise self._source.error(f"{expected}; found {shown(text)}", line)
+                raise self._source.error(f"{expected}; found {format_value(text)}", line)
             tail, head = (self._word(word, line) for word in match.groups()[:2])
             for name in (tail, head):
                 if name not in self._graph.nodes:
                     self._graph.add_node(name, {}, line)
             if self.directed is None and (head, tail) in pairs and head != tail:
-                both = f"{shown(tail)} and {shown(head)} stand in both orders"
+                both = f"{format_value(tail)} and {format_value(head)} stand in both orders"
                 raise self._source.error(f"{both}; write # directed or # undirected first", line)
             pairs.add((tail, head))
             count += 1
@@ -152,7 +152,7 @@ class _Lines:
             with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
                 value = ast.literal_eval(literal)
         if not isinstance(value, dict):
-            raise self._source.error(f"expected attributes, found {shown(literal)}", line)
+            raise self._source.error(f"expected attributes, found {format_value(literal)}", line)
         return {key: one for key, one in value.items() if key in EDGE_KEYS}
 
     def _take_comment(self, text: str, line: int, *, started: bool) -> None:
@@ -172,7 +172,9 @@ class _Lines:
             key, _, value = word.partition("=")
             if key not in NODE_KEYS[1:]:
                 known = ", ".join(NODE_KEYS[1:])
-                raise self._source.error(f"{shown(word)} of a node is unknown; known are {known}", line)
+                raise self._source.error(
+                    f"{format_value(word)} of a node is unknown; known are {known}", line
+                )
             found[key] = value or True
         return found
 
@@ -182,4 +184,4 @@ class _Lines:
         try:
             return str(json.loads(text))
         except ValueError:
-            raise self._source.error(f"malformed name {shown(text)}", line) from None
+            raise self._source.error(f"malformed name {format_value(text)}", line) from None

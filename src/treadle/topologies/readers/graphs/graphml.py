@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterator
 from lxml import etree
 
 from treadle.spelling import counted
-from treadle.topologies.readers.boxes.xml_text import Attributes, line_of, name_of, parse_xml
+from treadle.topologies.readers.boxes.xml_source import Attributes, line_of, name_of, parse_xml
 from treadle.topologies.readers.graphs.attributed import EDGE_KEYS, NODE_KEYS, AttributedGraph, GraphEdge
-from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceText
+from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceFile
 
 
-def read(source: SourceText, options: ImportOptions) -> Imported:
+def read(source: SourceFile, options: ImportOptions) -> Imported:
     """The fabric of a file; FormatError if it is malformed or edges have no bandwidth."""
     return _GraphMl(source, bool(options.undirected)).imported(options.bandwidth)
 
@@ -23,7 +23,7 @@ def read(source: SourceText, options: ImportOptions) -> Imported:
 class _GraphMl(Attributes):
     """One document."""
 
-    def __init__(self, source: SourceText, undirected: bool) -> None:
+    def __init__(self, source: SourceFile, undirected: bool) -> None:
         super().__init__(source)
         self._undirected = undirected
         self._bare = 0
@@ -48,7 +48,7 @@ class _GraphMl(Attributes):
             if name_of(child) in ("hyperedge", "port", "locator"):
                 raise self.error(child, "is not read")
             if name_of(child) == "node":
-                graph.add_node(self.word(child, "id"), self._data(child, "node", NODE_KEYS), line_of(child))
+                graph.add_node(self.choice(child, "id"), self._data(child, "node", NODE_KEYS), line_of(child))
         title = top.get("id") or self.source.stem
         if not title.isprintable():
             raise self.source.error("the graph's id has control characters", line_of(top))
@@ -64,7 +64,7 @@ class _GraphMl(Attributes):
         return Imported(topology, "graphml", found, filled, (Finding(drawn),) if self._bare else ())
 
     def _take_key(self, key: etree._Element) -> None:
-        name = self.word(key, "id")
+        name = self.choice(key, "id")
         if name in self._keys:
             raise self.error(key, f"{name[:40]!r} stands here a second time")
         defaults = [child.text or "" for child in key if name_of(child) == "default"]
@@ -74,7 +74,7 @@ class _GraphMl(Attributes):
         for child in top:
             if name_of(child) != "edge":
                 continue
-            tail, head = self.word(child, "source"), self.word(child, "target")
+            tail, head = self.choice(child, "source"), self.choice(child, "target")
             both_ways = not self._direction(child, "directed", "true" if directed else "false")
             both_ways = both_ways or self._undirected
             self._bare += not both_ways and _is_bare(child)
@@ -98,7 +98,7 @@ class _GraphMl(Attributes):
                 raise self.error(child, "within a node is not read")
             if name_of(child) != "data":
                 continue
-            key = self.word(child, "key")
+            key = self.choice(child, "key")
             if key not in self._keys:
                 raise self.error(child, f"of the unknown key {key[:40]!r}")
             found[self._keys[key][1]] = (child.text or "").strip()

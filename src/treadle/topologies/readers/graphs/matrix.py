@@ -12,10 +12,10 @@ import io
 import re
 from collections.abc import Iterator
 
-from treadle.topologies.readers.figures import shown
+from treadle.topologies.readers.checked_values import format_value
 from treadle.topologies.readers.graphs.attributed import AttributedGraph, GraphEdge
 from treadle.topologies.readers.graphs.edge_list import is_with_commas
-from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceText
+from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceFile
 
 _NUMBER = re.compile(r"[0-9.]+(?:[eE][+-]?[0-9]+)?")
 _SPEED = re.compile(r"[0-9.]+\s*[kKMGTP]?i?(?:B/s|bit/s|bps|b/s)")
@@ -24,7 +24,7 @@ MAX_COLUMNS = 512
 _MAX_CELL = 200
 
 
-def tells(head: str) -> bool:
+def is_matrix(head: str) -> bool:
     """Whether a text begins with two whole rows of as many cells, and the second's are those of a matrix."""
     lines = [line for line in head.splitlines() if line.strip()]
     separator = _separator(lines[0]) if lines else ""
@@ -42,7 +42,7 @@ def tells(head: str) -> bool:
     )
 
 
-def read(source: SourceText, options: ImportOptions) -> Imported:
+def read(source: SourceFile, options: ImportOptions) -> Imported:
     """The fabric of a matrix; FormatError if it is malformed or its numbers have no unit."""
     names, cells = _names(source, _rows(source))
     graph = AttributedGraph(source.error, options.bandwidth, "--bandwidth")
@@ -69,7 +69,7 @@ def _is_cell(text: str) -> bool:
     return text.lower() in _NONE or bool(_NUMBER.fullmatch(text) or _SPEED.fullmatch(text))
 
 
-def _rows(source: SourceText) -> list[tuple[int, list[str]]]:
+def _rows(source: SourceFile) -> list[tuple[int, list[str]]]:
     """Line and cells of each row that holds anything."""
     first = next((line for line in io.StringIO(source.text) if line.strip()), "")
     if not _separator(first):
@@ -92,7 +92,7 @@ def _rows(source: SourceText) -> list[tuple[int, list[str]]]:
 
 
 def _names(
-    source: SourceText, rows: list[tuple[int, list[str]]]
+    source: SourceFile, rows: list[tuple[int, list[str]]]
 ) -> tuple[list[str], list[tuple[int, list[str]]]]:
     """Names of the nodes, and the matrix itself."""
     first, columns = rows[0][1], len(rows[-1][1])
@@ -106,7 +106,9 @@ def _names(
         own = [row[0].strip() for _, row in body]
         if names and names != own:
             at = next((k for k, pair in enumerate(zip(names, own, strict=False)) if pair[0] != pair[1]), 0)
-            raise source.error(f"row {shown(own[at])} and its column have other names", line=body[at][0])
+            raise source.error(
+                f"row {format_value(own[at])} and its column have other names", line=body[at][0]
+            )
         names, body = own, [(line, row[1:]) for line, row in body]
     names = names or [f"node{k}" for k in range(len(body))]
     for line, row in body:
@@ -117,7 +119,7 @@ def _names(
     return names, body
 
 
-def _edges(source: SourceText, names: list[str], cells: list[tuple[int, list[str]]]) -> Iterator[GraphEdge]:
+def _edges(source: SourceFile, names: list[str], cells: list[tuple[int, list[str]]]) -> Iterator[GraphEdge]:
     known: dict[str, dict[str, str]] = {}
     """Attributes by the text of a cell; most texts stand in many."""
     for k, (line, row) in enumerate(cells):
@@ -125,7 +127,7 @@ def _edges(source: SourceText, names: list[str], cells: list[tuple[int, list[str
             if text not in known:
                 cell = text.strip()
                 if len(cell) > _MAX_CELL or not _is_cell(cell):
-                    expected = f"expected a number or a bandwidth, found {shown(cell)}"
+                    expected = f"expected a number or a bandwidth, found {format_value(cell)}"
                     raise source.error(f"column {j + 1}: {expected}", line)
                 key = "weight" if _NUMBER.fullmatch(cell) else "bandwidth"
                 known[text] = {} if cell.lower() in _NONE else {key: cell}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from treadle.topologies.files import topology_from_text
-from treadle.topologies.readers.imported import Imported, ImportOptions, SourceText
+from treadle.topologies.files import parse_topology_file
+from treadle.topologies.readers.imported import Imported, ImportOptions, SourceFile
 
 
-def read(source: SourceText, options: ImportOptions) -> Imported:
+def read(source: SourceFile, options: ImportOptions) -> Imported:
     """The fabric that a file holds; FormatError if it is malformed."""
     del options  # such a file says everything
-    return Imported(topology_from_text(source.text, source=source.name), "json")
+    return Imported(parse_topology_file(source.text, source=source.name), "json")

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from treadle.arrays import Int64Array
-from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.trees.instance import Instance, instance_of
 from treadle.synthesis.trees.tight_cuts.closed_forms import plane_tables as module
-from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import BorderRuns
+from treadle.synthesis.trees.tight_cuts.closed_forms.boundary_runs import BoundaryRuns
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_relays import Deliveries, Meetings, deliveries
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_tables import mend, plane_tables
 from treadle.synthesis.trees.tight_cuts.closed_forms.relayed_stars import fitted_table
@@ -22,6 +21,7 @@ from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import Side, own
 from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.tight_cuts import without_partial_relays
 from treadle.topologies.topology import TopologyBuilder
+from treadle.unsupported import Unsupported
 
 
 @pytest.mark.parametrize(
@@ -46,10 +46,10 @@ def test_each_suppliers_own_units_first(
     assert units == before
 
 
-def runs_of(*rows: tuple[int, int, int, int, int, int, int]) -> BorderRuns:
+def runs_of(*rows: tuple[int, int, int, int, int, int, int]) -> BoundaryRuns:
     """Of owner, supplier, inner link, link, offset, units and plane."""
     columns = np.array(rows, dtype=np.int64).T
-    return BorderRuns(*columns)
+    return BoundaryRuns(*columns)
 
 
 def test_columns_of_owners() -> None:
@@ -213,7 +213,7 @@ def test_children_that_share_planes() -> None:
         out, into = tables.sum(axis=2).T, tables.sum(axis=1).T
         near = np.stack([sent // 2, sent - sent // 2])
         found = plane_tables(out, into, sent, near)
-        assert not isinstance(found, Refusal)
+        assert not isinstance(found, Unsupported)
         assert found.min() >= 0
         assert found.sum(axis=0).tolist() == sent.tolist()
         assert found.sum(axis=2).T.tolist() == out.tolist()
@@ -226,17 +226,17 @@ def test_children_that_cannot_share_planes(monkeypatch: pytest.MonkeyPatch) -> N
     out, into = np.array([[2, 0], [0, 2], [2, 0]]), np.array([[2, 0], [0, 2], [2, 0]])
     near = np.stack([sent // 2, sent // 2])
     found = plane_tables(out, into, sent, near)
-    assert isinstance(found, Refusal)
+    assert isinstance(found, Unsupported)
     assert str(found) == "its planes serve the children unequally, and there is no direct forest"
     three = plane_tables(
         np.pad(out, ((0, 0), (0, 1))), np.pad(into, ((0, 0), (0, 1))), sent, np.stack([*near, sent * 0])
     )
-    assert isinstance(three, Refusal)
+    assert isinstance(three, Unsupported)
     assert str(three) == "its planes serve the children unequally, and peeling them one by one fails"
     monkeypatch.setattr(module, "MOST_VISITS", 0)
     half = np.array([[1, 1], [1, 1], [1, 1]])
     slow = plane_tables(half, half, sent, np.zeros((2, 3, 3), dtype=np.int64))
-    assert isinstance(slow, Refusal)
+    assert isinstance(slow, Unsupported)
     assert str(slow) == "its planes serve the children unequally, and searches of paths take too long"
 
 
@@ -291,7 +291,7 @@ def test_deliveries_where_planes_are_missing() -> None:
     out[1, 1] = into[4, 0] = False
     meets = Meetings(out, into)
     apart = meets.apart(blocks)
-    assert not isinstance(apart, Refusal)
+    assert not isinstance(apart, Unsupported)
     assert apart.tolist() == [[1, 1, 1], [0, 1, 2], [4, 4, 4], [0, 2, 3]]
     exits = blocks * (n - 1)
     exits[1] -= 3
@@ -302,7 +302,7 @@ def test_deliveries_where_planes_are_missing() -> None:
     assert found.by.tolist() == [0, 2, 3]
     none = Meetings(np.eye(2, dtype=bool), np.eye(2, dtype=bool))
     refused = none.apart(np.array([1, 1]))
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, Unsupported)
     assert str(refused) == "no child is on all planes"
 
 
@@ -324,7 +324,7 @@ def test_too_many_deliveries_by_others(n: int, lack: list[int], refused: bool) -
     meets = Meetings(np.ones((n, 1), dtype=bool), np.ones((n, 1), dtype=bool))
     found = deliveries(blocks, exits, meets)
     words = "too many deliveries would be made by others"
-    assert (isinstance(found, Refusal) and str(found) == words) is refused
+    assert (isinstance(found, Unsupported) and str(found) == words) is refused
 
 
 def spare(capacities: dict[str, int], *, relays: str = "pqrs") -> tuple[Instance, Family, Int64Array]:

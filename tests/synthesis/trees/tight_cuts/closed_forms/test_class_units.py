@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 
 from treadle.arrays import Int64Array
-from treadle.refusal import Refusal
-from treadle.synthesis.trees.tight_cuts.closed_forms.class_shares import ClassShares, _hub, class_shares
+from treadle.synthesis.trees.tight_cuts.closed_forms.class_allocation import (
+    ClassAllocation,
+    _hub,
+    class_allocation,
+)
+from treadle.unsupported import Unsupported
 
 
 def shares(
@@ -19,11 +23,11 @@ def shares(
     *,
     block: int = 1,
     most: int = 9,
-) -> ClassShares | Refusal:
-    return class_shares(np.array(units), np.array(out), np.array(into), block, most)
+) -> ClassAllocation | Unsupported:
+    return class_allocation(np.array(units), np.array(out), np.array(into), block, most)
 
 
-def by_children(found: ClassShares) -> Int64Array:
+def by_children(found: ClassAllocation) -> Int64Array:
     """What each child sends to each other by each used plane, shape (n, n, planes)."""
     n = len(found.class_of)
     table = found.shares[found.class_of[:, None], found.class_of].copy()
@@ -31,7 +35,7 @@ def by_children(found: ClassShares) -> Int64Array:
     return table
 
 
-def check(found: ClassShares, units: Sequence[int], out: Int64Array, into: Int64Array) -> None:
+def check(found: ClassAllocation, units: Sequence[int], out: Int64Array, into: Int64Array) -> None:
     """Every child sends its units to each other, or has them delivered; planes carry what they may."""
     table = by_children(found)
     leaves, enters = table.sum(axis=1), table.sum(axis=0)
@@ -55,7 +59,7 @@ def test_children_that_all_meet() -> None:
     out = np.array([[6, 6], [6, 6], [12, 12], [0, 6]])
     into = np.array([[9, 9], [9, 9], [9, 9], [9, 9]])
     found = shares(units, out.tolist(), into.tolist())
-    assert isinstance(found, ClassShares)
+    assert isinstance(found, ClassAllocation)
     assert found.class_of.tolist() == [0, 0, 1, 2]
     assert found.class_units.tolist() == [2, 4, 2]
     assert found.planes.tolist() == [0, 1]
@@ -73,7 +77,7 @@ def test_even_planes_share_evenly() -> None:
     units = [64] * 4
     out = np.tile(np.array([[140, 70]]), (4, 1))
     found = shares(units, out.tolist(), out.tolist())
-    assert isinstance(found, ClassShares)
+    assert isinstance(found, ClassAllocation)
     check(found, units, out, out)
     assert found.shares.shape == (1, 1, 2)
     assert found.shares[0, 0].tolist() in ([42, 22], [44, 20])
@@ -83,7 +87,7 @@ def test_planes_that_nobody_uses_are_left_out() -> None:
     out = np.array([[0, 5, 4], [0, 5, 4], [9, 5, 4]])
     into = np.array([[0, 4, 5], [0, 4, 5], [9, 4, 5]])
     found = shares([1, 1, 1], out.tolist(), into.tolist())
-    assert isinstance(found, ClassShares)
+    assert isinstance(found, ClassAllocation)
     assert 0 not in found.planes
     check(found, [1, 1, 1], out, into)
 
@@ -94,7 +98,7 @@ def test_a_hub_delivers_where_no_plane_leads() -> None:
     out = np.array([[30, 30], [20, 0], [10, 10], [30, 30], [30, 30]])
     into = np.array([[30, 30], [30, 30], [0, 30], [30, 30], [30, 30]])
     found = shares(units, out.tolist(), into.tolist())
-    assert isinstance(found, ClassShares)
+    assert isinstance(found, ClassAllocation)
     hub = int(found.class_of[0])
     assert (found.class_of == hub).sum() == 1
     assert found.class_of[3] == found.class_of[4] != hub
@@ -122,25 +126,25 @@ def test_children_without_shares(
     units: list[int], out: list[list[int]], into: list[list[int]], most: int, words: str
 ) -> None:
     found = shares(units, out, into, most=most)
-    assert isinstance(found, Refusal)
+    assert isinstance(found, Unsupported)
     assert str(found) == words
 
 
 def test_children_of_a_class_that_do_not_meet() -> None:
     """Two alike send by plane 0 and take in by plane 1; a third meets both."""
     found = shares([1, 1, 1], [[9, 0], [9, 0], [9, 9]], [[0, 9], [0, 9], [9, 9]])
-    assert isinstance(found, Refusal)
+    assert isinstance(found, Unsupported)
     assert str(found) == "children of a class do not meet each other"
 
 
 def test_as_many_classes_as_are_allowed() -> None:
-    assert isinstance(shares([1, 2, 3], [[20]] * 3, [[20]] * 3, most=3), ClassShares)
+    assert isinstance(shares([1, 2, 3], [[20]] * 3, [[20]] * 3, most=3), ClassAllocation)
     exact = shares([1, 2, 3], [[2], [4], [6]], [[5], [4], [3]])
-    assert isinstance(exact, ClassShares)  # all of what leaves and enters is used
-    assert isinstance(shares([1, 2, 3], [[2], [4], [5]], [[5], [4], [3]]), Refusal)
-    assert isinstance(shares([1, 2, 3], [[2], [4], [6]], [[5], [3], [3]]), Refusal)
+    assert isinstance(exact, ClassAllocation)  # all of what leaves and enters is used
+    assert isinstance(shares([1, 2, 3], [[2], [4], [5]], [[5], [4], [3]]), Unsupported)
+    assert isinstance(shares([1, 2, 3], [[2], [4], [6]], [[5], [3], [3]]), Unsupported)
     blocks = shares([4, 4], [[2, 2], [2, 2]], [[2, 2], [2, 2]], block=2)
-    assert isinstance(blocks, ClassShares)
+    assert isinstance(blocks, ClassAllocation)
     assert blocks.shares[0, 0].tolist() == [2, 2]
 
 

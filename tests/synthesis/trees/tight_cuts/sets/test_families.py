@@ -111,7 +111,7 @@ def test_a_fabric_with_nothing_contracted() -> None:
     both = {(v, u): width for (u, v), width in widths.items()} | widths
     assert sorted(pairs) == sorted((*pair, width) for pair, width in both.items())
     assert one.tolist() == sorted(one.tolist())
-    served = list(zip(*(side.tolist() for side in whole.served), strict=True))
+    served = list(zip(*(side.tolist() for side in whole.joined_pairs), strict=True))
     assert sorted(served) == [(5, 0), (5, 1), (6, 0), (6, 1), (6, 2), (6, 3), (6, 4)]
     assert whole.entering.tolist() == [43, 34, 25, 26, 7, 70, 21]
 

@@ -11,21 +11,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, mask_of, sums_of
-from treadle.refusal import Refusal
-from treadle.schedules.factored import Piece, PlaneTrees
-from treadle.schedules.factored.piece_trees import ragged
+from treadle.schedules.factored import PlaneTrees, Subproblem
+from treadle.schedules.factored.subproblem_trees import ragged
 from treadle.synthesis.trees.instance import Instance
-from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import (
-    BorderRuns,
-    border_columns,
-    border_runs,
+from treadle.synthesis.trees.tight_cuts.closed_forms.boundary_runs import (
+    BoundaryRuns,
+    boundary_columns,
+    boundary_runs,
     side_tables,
 )
-from treadle.synthesis.trees.tight_cuts.closed_forms.class_shares import ClassShares, class_shares
-from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import places_in_turn, tree_groups
+from treadle.synthesis.trees.tight_cuts.closed_forms.class_allocation import ClassAllocation, class_allocation
+from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import positions_in_turn, tree_groups
 from treadle.synthesis.trees.tight_cuts.family import Family
-from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece, children_of
 from treadle.synthesis.trees.tight_cuts.proportion import quotas
+from treadle.synthesis.trees.tight_cuts.subproblems import Cutting, LocalSubproblem, children_of
+from treadle.unsupported import Unsupported
 
 _MOST_CLASSES = 2**6
 
@@ -36,18 +36,18 @@ class Spread:
 
     Parameters
     ----------
-    shares : ClassShares
+    shares : ClassAllocation
     capacities : array of int64, shape (m,)
         Every set of the family is tight for these.
     """
 
-    shares: ClassShares
+    shares: ClassAllocation
     capacities: Int64Array
 
 
 def spread_on_planes(
     problem: Instance, family: Family, capacities: Int64Array, multiplicities: Int64Array
-) -> Spread | Refusal:
+) -> Spread | Unsupported:
     """Lower the links between children and planes to what children of classes send each other, or why not.
 
     Parameters
@@ -63,7 +63,7 @@ def spread_on_planes(
     Source: docs/algorithms/decomposition.md, proposition 17. Links between planes are not used.
     """
     if int(family.depth.max()) != 1:
-        return Refusal("its sets are nested")
+        return Unsupported("its sets are nested")
     # the outermost child that holds each node, -1 for planes; unit trees of each child
     offset, _, place_of_rank, place_of_set = children_of(problem, family)
     child = np.where(family.innermost > 0, place_of_set[family.innermost], -1).astype(np.int32)
@@ -72,11 +72,11 @@ def spread_on_planes(
     units = sums_of(int(offset[1]), child[problem.terminals], multiplicities)
     tail, head = child[problem.tails], child[problem.heads]
     if np.any((tail >= 0) & (head >= 0) & (tail != head)):
-        return Refusal("some links join two children")
+        return Unsupported("some links join two children")
     leaving, entering = np.flatnonzero((tail >= 0) & (head < 0)), np.flatnonzero((tail < 0) & (head >= 0))
     planes = np.unique(np.concatenate([problem.heads[leaving], problem.tails[entering]]))
     if len(planes) < 2 or len(planes) * len(units) > len(leaving) + len(entering):
-        return Refusal("there is one plane, or many planes serve few children")
+        return Unsupported("there is one plane, or many planes serve few children")
     sides, sums = [], []
     for links, near, far in ((leaving, tail, problem.heads), (entering, head, problem.tails)):
         plane = np.searchsorted(planes, far[links])
@@ -84,11 +84,11 @@ def spread_on_planes(
         sides.append((links, near[links], plane))
         sums.append(total)
     block, most = int(np.gcd.reduce(multiplicities)), min(_MOST_CLASSES, len(units) // 2)
-    shares = class_shares(units, sums[0], sums[1], block, most)
-    if isinstance(shares, Refusal):
+    shares = class_allocation(units, sums[0], sums[1], block, most)
+    if isinstance(shares, Unsupported):
         return shares
     if len(shares.class_units) == 1:
-        return Refusal("its children are all alike")  # circulant trees need no room to spare
+        return Unsupported("its children are all alike")  # circulant trees need no room to spare
     lowered = capacities.copy()
     lowered[(tail < 0) & (head < 0)] = 0
     for (links, owner, plane), total, used in zip(sides, sums, shares.sums(), strict=True):
@@ -99,7 +99,9 @@ def spread_on_planes(
     return refused or Spread(shares, lowered)
 
 
-def _balance(problem: Instance, child: Int32Array, lowered: Int64Array, whole: Int64Array) -> Refusal | None:
+def _balance(
+    problem: Instance, child: Int32Array, lowered: Int64Array, whole: Int64Array
+) -> Unsupported | None:
     """Lower the inner links of relays at the border in place, or why that cannot be done: network cards that
     join one rank to one plane each way pass on just what crosses.
     """
@@ -124,21 +126,21 @@ def _balance(problem: Instance, child: Int32Array, lowered: Int64Array, whole: I
         links = np.flatnonzero(mask)
         links = links[np.argsort(node[links], kind="stable")]
         if not np.array_equal(node[links], cards):
-            return Refusal("a relay at the border of a child has several links")
+            return Unsupported("a relay at the border of a child has several links")
         columns.append(links)
     exits, entries, up, down = columns
     for inside, across in ((up, exits), (down, entries)):
         if np.any(lowered[across] > whole[inside]):
-            return Refusal("a relay at the border of a child has less capacity within")
+            return Unsupported("a relay at the border of a child has less capacity within")
         lowered[inside] = lowered[across]
     behind = ~(is_rank[tails[up]] & is_rank[heads[down]])
     if np.any(behind & (lowered[up] != lowered[down])):
-        return Refusal("a relay at the border of a child has another relay behind it")
+        return Unsupported("a relay at the border of a child has another relay behind it")
     return None
 
 
 def class_trees(
-    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], shares: ClassShares
+    piece: LocalSubproblem, cutting: Cutting, solved: dict[int, Subproblem], shares: ClassAllocation
 ) -> PlaneTrees:
     """The trees of the outermost piece whose capacities are those of `spread_on_planes`.
 
@@ -146,11 +148,11 @@ def class_trees(
     ----------
     piece, cutting, solved
         As of `treadle.synthesis.trees.tight_cuts.closed_forms.equal_children.circulant_trees`.
-    shares : ClassShares
+    shares : ClassAllocation
     """
     n = piece.n_children
-    sides = [border_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False)]
-    out, into = (border_columns(side, n, plane_first=True)[:3] for side in sides)
+    sides = [boundary_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False)]
+    out, into = (boundary_columns(side, n, plane_first=True)[:3] for side in sides)
     groups = tree_groups(cutting, solved, piece.native, 1)
     counts = np.bincount(shares.class_of)
     usual = int(np.argmax(np.where(shares.class_units > 0, counts, 0)))
@@ -180,9 +182,9 @@ def class_trees(
     )
 
 
-def _places(out: BorderRuns, child: int, sizes: Int64Array) -> Int64Array:
+def _places(out: BoundaryRuns, child: int, sizes: Int64Array) -> Int64Array:
     """Places of a child's trees: those of ranks that mostly send by the first plane come first, and so on."""
     mine = np.flatnonzero(out.owner == child)
     planes, plane = np.unique(out.plane[mine], return_inverse=True)
     sent = sums_of((len(sizes), max(1, len(planes))), (out.supplier[mine], plane.ravel()), out.units[mine])
-    return places_in_turn(sizes, np.argsort(np.argmax(sent, axis=1), kind="stable"))
+    return positions_in_turn(sizes, np.argsort(np.argmax(sent, axis=1), kind="stable"))

@@ -8,26 +8,26 @@ import numpy as np
 
 from treadle.arrays import Int64Array, sums_of
 from treadle.context import context
-from treadle.refusal import Refusal
-from treadle.schedules.factored import CirculantTrees, Piece
-from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import (
-    BorderRuns,
-    border_columns,
-    border_runs,
+from treadle.schedules.factored import CirculantTrees, Subproblem
+from treadle.synthesis.trees.tight_cuts.closed_forms.boundary_runs import (
+    BoundaryRuns,
+    boundary_columns,
+    boundary_runs,
     side_tables,
 )
-from treadle.synthesis.trees.tight_cuts.near_exits import near_exits
-from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
+from treadle.synthesis.trees.tight_cuts.near_egress import near_egress
+from treadle.synthesis.trees.tight_cuts.subproblems import Cutting, LocalSubproblem
+from treadle.unsupported import Unsupported
 
 
 def circulant_trees(
-    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int
-) -> CirculantTrees | Refusal:
+    piece: LocalSubproblem, cutting: Cutting, solved: dict[int, Subproblem], block: int
+) -> CirculantTrees | Unsupported:
     """The trees of the outermost piece if its children are equal and joined by relays alone, or why not.
 
     Parameters
     ----------
-    piece : LocalPiece
+    piece : LocalSubproblem
         Kind of piece 0.
     cutting : Cutting
     solved : mapping of kind to Piece
@@ -48,40 +48,40 @@ def circulant_trees(
     """
     n = piece.n_children
     if piece.has_outside or n < 2 or len(np.unique(piece.native)) != 1:
-        return Refusal("its children have unequal numbers of trees")
+        return Unsupported("its children have unequal numbers of trees")
     native = int(piece.native[0])
     if np.any((piece.tails < n) & (piece.heads < n)):  # links between relays are not needed
-        return Refusal("some links join two children")
-    out, into = (border_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False))
+        return Unsupported("some links join two children")
+    out, into = (boundary_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False))
     for runs in (out, into):
         totals = np.bincount(runs.owner, weights=runs.units, minlength=n)
         if np.any(totals != native * (n - 1)):
-            return Refusal("its children do not need just what enters and leaves them")
+            return Unsupported("its children do not need just what enters and leaves them")
         planes, place = np.unique(runs.plane, return_inverse=True)
         # some child has no unit on some plane, or not as many as the others
         if (
             n * len(planes) > len(runs.owner)
             or np.ptp(sums_of((n, len(planes)), (runs.owner, place.ravel()), runs.units), axis=0).any()
         ):
-            return Refusal("its planes serve the children unequally")
+            return Unsupported("its planes serve the children unequally")
     out, block = _near_first(out, cutting, solved, n - 1, block)
     for plane_first in (False, True):
         context().report("units of equal children", int(plane_first), 2)
-        tables = [border_columns(runs, n, plane_first=plane_first) for runs in (out, into)]
+        tables = [boundary_columns(runs, n, plane_first=plane_first) for runs in (out, into)]
         steps = {step for table in tables for step in table[3]}
         if len(steps) == 1:
             columns = side_tables(*(table[:3] for table in tables))
             return CirculantTrees(n_children=n, native_units=native, block=block, **columns)
-    return Refusal("its planes serve the children unequally")
+    return Unsupported("its planes serve the children unequally")
 
 
 def _near_first(
-    runs: BorderRuns, cutting: Cutting, solved: dict[int, Piece], deliveries: int, block: int
-) -> tuple[BorderRuns, int]:
-    """What leaves sets whose ranks do not all supply their own trees, in the order of `near_exits`.
+    runs: BoundaryRuns, cutting: Cutting, solved: dict[int, Subproblem], deliveries: int, block: int
+) -> tuple[BoundaryRuns, int]:
+    """What leaves sets whose ranks do not all supply their own trees, in the order of `near_egress`.
 
     `supplier` is the place in that order then, and blocks are as small as trees that differ ask for. The runs
-    are those of `border_runs`, in its order.
+    are those of `boundary_runs`, in its order.
     """
     codes = cutting.children[: int(cutting.child_offset[1])]
     kinds = cutting.kind[~codes[codes < 0].astype(np.int64)]
@@ -93,7 +93,7 @@ def _near_first(
     parts = [unchanged(np.arange(begin))]
     for kind, count in zip(*(some.tolist() for some in np.unique(kinds, return_counts=True)), strict=True):
         size = len(solved[kind].exits.link)
-        order = near_exits(solved[kind], deliveries)
+        order = near_egress(solved[kind], deliveries)
         if order is None:
             parts.append(unchanged(np.arange(begin, begin + size * count)))
         else:
@@ -108,4 +108,4 @@ def _near_first(
         return runs, block
     offset = runs.offset[row] + skip
     owner, inner, link, plane = (some[row] for some in (runs.owner, runs.inner_link, runs.link, runs.plane))
-    return BorderRuns(owner, place, inner, link, offset, units, plane), block
+    return BoundaryRuns(owner, place, inner, link, offset, units, plane), block

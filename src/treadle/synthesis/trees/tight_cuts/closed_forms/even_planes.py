@@ -9,19 +9,19 @@ import numpy as np
 
 from treadle.arrays import Int64Array, sums_of
 from treadle.context import context
-from treadle.refusal import Refusal
-from treadle.schedules.factored import Piece, RelayPlanes, RelayTrees
+from treadle.schedules.factored import RelayPlanes, RelayTrees, Subproblem
 from treadle.synthesis.runs import sums_before
-from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import BorderRuns, border_runs
+from treadle.synthesis.trees.tight_cuts.closed_forms.boundary_runs import BoundaryRuns, boundary_runs
 from treadle.synthesis.trees.tight_cuts.closed_forms.one_relay import trees_on_one_relay
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_assignment import UnitPool
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import MOST_PLACES, Side, tree_groups
-from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
+from treadle.synthesis.trees.tight_cuts.subproblems import Cutting, LocalSubproblem
+from treadle.unsupported import Unsupported
 
 
 def relay_planes(
-    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int
-) -> RelayPlanes | Refusal:
+    piece: LocalSubproblem, cutting: Cutting, solved: dict[int, Subproblem], block: int
+) -> RelayPlanes | Unsupported:
     """The trees of the outermost piece, each on one plane, or why not.
 
     Parameters
@@ -36,10 +36,10 @@ def relay_planes(
     """
     n = piece.n_children
     if piece.has_outside or n < 2:
-        return Refusal("it is not the outermost piece")
+        return Unsupported("it is not the outermost piece")
     if np.any((piece.tails < n) & (piece.heads < n)):
-        return Refusal("some links join two children")
-    runs = [border_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False)]
+        return Unsupported("some links join two children")
+    runs = [boundary_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False)]
     planes = np.unique(np.concatenate([side.plane for side in runs]))
     out, into = (
         sums_of((n, len(planes)), (side.owner, np.searchsorted(planes, side.plane)), side.units)
@@ -52,9 +52,9 @@ def relay_planes(
         or np.any(trees < 0)
         or np.any(out < trees)
     ):
-        return Refusal("its planes do not serve all children in the same shares")
+        return Unsupported("its planes do not serve all children in the same shares")
     if int(piece.native.sum()) > MOST_PLACES:
-        return Refusal(f"{int(piece.native.sum())} trees are too many to list the plane of each")
+        return Unsupported(f"{int(piece.native.sum())} trees are too many to list the plane of each")
     block = int(np.gcd.reduce(np.concatenate([[block], trees.ravel()])))
     on_plane, groups = _placed(tree_groups(cutting, solved, piece.native, 1), runs[0], trees, planes)
     parts = []
@@ -63,7 +63,7 @@ def relay_planes(
         leaving, entering = (Side.of(side, n, side.plane == plane) for side in runs)
         part = replace(piece, native=trees[:, number])
         found = trees_on_one_relay(part, block, leaving, entering, [g // block for g in groups[number]])
-        if isinstance(found, Refusal):
+        if isinstance(found, Unsupported):
             return found
         parts.append(found)
     owner = np.repeat(np.arange(n), piece.native)
@@ -73,7 +73,7 @@ def relay_planes(
 
 
 def _placed(
-    groups: list[Int64Array], out: BorderRuns, trees: Int64Array, planes: Int64Array
+    groups: list[Int64Array], out: BoundaryRuns, trees: Int64Array, planes: Int64Array
 ) -> tuple[Int64Array, list[list[Int64Array]]]:
     """The plane of each unit tree, its own rank's where it can be; trees of each rank by plane and child."""
     n, width = len(groups), max(len(group) for group in groups)

@@ -6,23 +6,23 @@ import numpy as np
 
 from treadle.arrays import Int64Array, sums_of
 from treadle.context import context
-from treadle.refusal import Refusal
-from treadle.schedules.factored import Piece, RelayTrees
-from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import border_runs, side_tables
+from treadle.schedules.factored import RelayTrees, Subproblem
+from treadle.synthesis.trees.tight_cuts.closed_forms.boundary_runs import boundary_runs, side_tables
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import (
     Recipe,
     Side,
     own_first,
     tree_groups,
 )
-from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
+from treadle.synthesis.trees.tight_cuts.subproblems import Cutting, LocalSubproblem
+from treadle.unsupported import Unsupported
 
 _BEAT = 1024  # steps between looks at the clock
 
 
 def relay_trees(
-    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int
-) -> RelayTrees | Refusal:
+    piece: LocalSubproblem, cutting: Cutting, solved: dict[int, Subproblem], block: int
+) -> RelayTrees | Unsupported:
     """The trees of the outermost piece if one relay joins its children, or why not.
 
     Parameters
@@ -37,26 +37,26 @@ def relay_trees(
     """
     n = piece.n_children
     if piece.has_outside or n < 2:
-        return Refusal("it is not the outermost piece")
+        return Unsupported("it is not the outermost piece")
     if np.any((piece.tails < n) == (piece.heads < n)):
-        return Refusal("its links do not all join a child and a relay")
+        return Unsupported("its links do not all join a child and a relay")
     if len(np.unique(np.maximum(piece.tails, piece.heads))) != 1:
-        return Refusal("more than one relay joins its children")
+        return Unsupported("more than one relay joins its children")
     out, into = (
-        Side.of(border_runs(piece, cutting, solved, leaving=leaving), n) for leaving in (True, False)
+        Side.of(boundary_runs(piece, cutting, solved, leaving=leaving), n) for leaving in (True, False)
     )
     groups = tree_groups(cutting, solved, piece.native // block, block)
     return trees_on_one_relay(piece, block, out, into, groups)
 
 
 def trees_on_one_relay(
-    piece: LocalPiece, block: int, out: Side, into: Side, groups: list[Int64Array]
-) -> RelayTrees | Refusal:
+    piece: LocalSubproblem, block: int, out: Side, into: Side, groups: list[Int64Array]
+) -> RelayTrees | Unsupported:
     """The trees of children, as many as `piece.native`, by units that one relay joins, or why there are none.
 
     Parameters
     ----------
-    piece : LocalPiece
+    piece : LocalSubproblem
     block : int
         Divides the trees in all groups.
     out, into : Side
@@ -67,10 +67,10 @@ def trees_on_one_relay(
     n = piece.n_children
     needed = piece.native.sum() - piece.native
     if np.any(into.units < needed):
-        return Refusal("some child cannot be entered by all trees of others")
+        return Unsupported("some child cannot be entered by all trees of others")
     blocks, exits = piece.native // block, out.units // block
     if np.any(exits < blocks) or int(exits.sum()) < int(blocks.sum()) * (n - 1):
-        return Refusal("some child cannot be left by all its trees, or too few units leave all of them")
+        return Unsupported("some child cannot be left by all its trees, or too few units leave all of them")
     given = given_away(blocks, exits, groups, out.by_supplier(groups, block))
     root, relayed, helper, count = assign_relays(blocks, exits, given)
     used = (blocks * (n - 1) - sums_of(n, root, count) + sums_of(n, helper, count)) * block

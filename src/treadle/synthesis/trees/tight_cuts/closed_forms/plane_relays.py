@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array
-from treadle.refusal import Refusal
-from treadle.schedules.factored.piece_trees import ragged
+from treadle.schedules.factored.subproblem_trees import ragged
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_assignment import UnitPool
+from treadle.unsupported import Unsupported
 
 MOST_DELIVERIES = 2**22
 """Deliveries by others that are listed one by one."""
@@ -29,7 +29,7 @@ class Deliveries:
     by: Int32Array
 
 
-def deliveries(blocks: Int64Array, exits: Int64Array, meets: Meetings) -> Deliveries | Refusal:
+def deliveries(blocks: Int64Array, exits: Int64Array, meets: Meetings) -> Deliveries | Unsupported:
     """Who delivers what roots cannot, so that every child makes as many deliveries as it has exits.
 
     Parameters
@@ -50,19 +50,19 @@ def deliveries(blocks: Int64Array, exits: Int64Array, meets: Meetings) -> Delive
     """
     n, most = len(blocks), int(blocks.max()) + 1
     apart = meets.apart(blocks)
-    if isinstance(apart, Refusal):
+    if isinstance(apart, Unsupported):
         return apart
     lack = blocks * (n - 1) - exits
     assert not lack.sum(), "exits must be as many as deliveries"
     np.subtract.at(lack, apart[0], 1)
     np.add.at(lack, apart[3], 1)
     spread = _spread(blocks, lack)
-    if isinstance(spread, Refusal):
+    if isinstance(spread, Unsupported):
         return spread
     root, block, child, by = np.concatenate([apart, spread], axis=1)
     keys = (root * n + child) * most + block
     if len(np.unique(keys)) < len(keys) or np.isin((root * n + by) * most + block, keys).any():
-        return Refusal("deliveries by others stand in each other's way")
+        return Unsupported("deliveries by others stand in each other's way")
     order = np.argsort(keys)
     root, child, by = (row[order].astype(np.int32) for row in (root, child, by))
     return Deliveries(root, block[order], child, by)
@@ -75,11 +75,11 @@ class Meetings:
     out: BoolArray
     into: BoolArray
 
-    def apart(self, blocks: Int64Array) -> Int64Array | Refusal:
+    def apart(self, blocks: Int64Array) -> Int64Array | Unsupported:
         """Root, block, child and relay of all blocks whose root no plane joins to the child, shape (4, m)."""
         partial = np.flatnonzero(~(self.out & self.into).all(axis=1))
         if len(partial) > _MOST_PARTIAL:
-            return Refusal("too many children lack planes")
+            return Unsupported("too many children lack planes")
         out, into = self.out[partial].astype(np.int64), self.into[partial].astype(np.int64)
         pairs = partial[np.argwhere((out @ into.T == 0) & ~np.eye(len(partial), dtype=bool))].reshape(-1, 2)
         counts = blocks[pairs[:, 0]]
@@ -87,12 +87,12 @@ class Meetings:
         block = ragged(np.zeros_like(counts), counts)
         others = np.delete(np.arange(len(blocks)), partial)
         if len(root) and not len(others):
-            return Refusal("no child is on all planes")
+            return Unsupported("no child is on all planes")
         by = others[np.arange(len(root)) % max(1, len(others))] if len(root) else root
         return np.stack([root, block, child, by]).astype(np.int64)
 
 
-def _spread(blocks: Int64Array, lack: Int64Array) -> Int64Array | Refusal:
+def _spread(blocks: Int64Array, lack: Int64Array) -> Int64Array | Unsupported:
     """Root, block, child and relay of deliveries, as many as roots lack, shape (4, m)."""
     n = len(blocks)
     given = int(lack[lack > 0].sum())
@@ -100,7 +100,7 @@ def _spread(blocks: Int64Array, lack: Int64Array) -> Int64Array | Refusal:
         return np.zeros((4, 0), dtype=np.int64)
     targets = np.flatnonzero(lack >= 0)
     if given > min(MOST_DELIVERIES, n * int(blocks.sum()) // _MOST_SHARE) or lack.max() > len(targets) - 2:
-        return Refusal("too many deliveries would be made by others")
+        return Unsupported("too many deliveries would be made by others")
     root = np.repeat(np.arange(n), np.maximum(lack, 0))
     turn = np.arange(given)
     within = turn - np.searchsorted(root, root)
@@ -117,7 +117,7 @@ def _spread(blocks: Int64Array, lack: Int64Array) -> Int64Array | Refusal:
         if not len(wrong):
             break
     if _wrong(root, child, n).any():
-        return Refusal("no children are found for deliveries by others")
+        return Unsupported("no children are found for deliveries by others")
     return np.stack([root, within % blocks[root], child, by])
 
 

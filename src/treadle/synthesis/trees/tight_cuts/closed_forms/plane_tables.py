@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int64Array
 from treadle.context import context
-from treadle.refusal import Refusal
+from treadle.unsupported import Unsupported
 
 MOST_VISITS = 2**17
 """Rows and columns that searches of alternating paths may look at in all, for a plane."""
@@ -20,7 +20,7 @@ Table = NDArray[np.signedinteger]
 
 def plane_tables(
     out: Int64Array, into: Int64Array, sent: Int64Array, near: Int64Array
-) -> Int64Array | Refusal:
+) -> Int64Array | Unsupported:
     """Units that each child sends to each other by each plane, shape (planes, n, n), or why there are none.
 
     Parameters
@@ -53,7 +53,7 @@ def plane_tables(
         if not is_full:
             known = "there is no direct forest" if planes == 2 else "peeling them one by one fails"
             known = "searches of paths take too long" if is_full is None else known
-            return Refusal(f"its planes serve the children unequally, and {known}")
+            return Unsupported(f"its planes serve the children unequally, and {known}")
         tables[plane] = table
         room = room - table
     tables[-1] = room

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from treadle.arrays import Int32Array, Int64Array, sums_of
 from treadle.context import context
 from treadle.engine import core, run_core
-from treadle.refusal import Refusal
-from treadle.schedules.factored import Piece, TableTrees
+from treadle.schedules.factored import Subproblem, TableTrees
 from treadle.synthesis.core_values.tree_values import TreeRows
-from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import BorderRuns, border_runs
+from treadle.synthesis.trees.tight_cuts.closed_forms.boundary_runs import BoundaryRuns, boundary_runs
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_tables import mend
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_assignment import UnitPool
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import tree_groups
-from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
+from treadle.synthesis.trees.tight_cuts.subproblems import Cutting, LocalSubproblem
+from treadle.unsupported import Unsupported
 
 _ROUNDS = 200
 _NEAR = 1e-9
@@ -36,13 +36,13 @@ _LEAST_WORK = 10**7
 class _Border:
     """Runs of units that leave or enter children, all sizes in bundles, with the relays numbered from 0."""
 
-    runs: BorderRuns
+    runs: BoundaryRuns
     sums: Int64Array  # by child and relay
 
 
 def relayed_stars(
-    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int
-) -> TableTrees | Refusal:
+    piece: LocalSubproblem, cutting: Cutting, solved: dict[int, Subproblem], block: int
+) -> TableTrees | Unsupported:
     """The trees of the outermost piece, at most two hops each, or why there are none.
 
     Parameters
@@ -63,46 +63,46 @@ def relayed_stars(
     """
     n = piece.n_children
     if piece.has_outside or n < 3:
-        return Refusal("it is not the outermost piece of several children")
+        return Unsupported("it is not the outermost piece of several children")
     if np.any((piece.tails < n) & (piece.heads < n)):
-        return Refusal("some links join two children")
+        return Unsupported("some links join two children")
     groups = tree_groups(cutting, solved, piece.native, 1)
-    sides = [border_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False)]
+    sides = [boundary_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False)]
     bundle = int(np.gcd.reduce(np.concatenate([[block], *(side.units for side in sides)])))
     trees = piece.native // bundle
     most = MOST_CELLS if trees.min() == trees.max() else MOST_UNEVEN_CELLS
     if int(trees.sum()) * n > most:
-        return Refusal(f"{n} children with {int(trees.sum())} trees are too many for a table")
+        return Unsupported(f"{n} children with {int(trees.sum())} trees are too many for a table")
     out, into = (_border(side, piece, bundle) for side in sides)
     if np.any(out.sums.sum(axis=0) != into.sums.sum(axis=0)):
-        return Refusal("a relay has unequal capacity in and out")
+        return Unsupported("a relay has unequal capacity in and out")
     if np.any(into.sums.sum(axis=1) < trees.sum() - trees):
-        return Refusal("some child cannot be entered by all trees of others")
+        return Unsupported("some child cannot be entered by all trees of others")
     tables = []
     for leaving, entering in zip(out.sums.T, into.sums.T, strict=True):
         table = fitted_table(leaving, entering)
         if table is None:
-            return Refusal("a relay has too much capacity to one child")
+            return Unsupported("a relay has too much capacity to one child")
         tables.append(table)
     shares = np.stack(tables)
     if int(shares.sum()) > MOST_CELLS:  # `_table` lists each unit, far more than trees where links are wide
-        return Refusal(f"{int(shares.sum())} units of capacity are too many for a table")
+        return Unsupported(f"{int(shares.sum())} units of capacity are too many for a table")
     found = _packed(trees, shares.sum(axis=0))
-    if isinstance(found, Refusal):
+    if isinstance(found, Unsupported):
         return found
     context().report("paths of trees", 0, 1)
     return _table(*found, shares, out, into, [group // bundle for group in groups], bundle)
 
 
-def _border(runs: BorderRuns, piece: LocalPiece, bundle: int) -> _Border:
+def _border(runs: BoundaryRuns, piece: LocalSubproblem, bundle: int) -> _Border:
     relays = np.unique(np.maximum(piece.tails, piece.heads))
     plane = np.searchsorted(relays, runs.plane)
     sums = sums_of((piece.n_children, len(relays)), (runs.owner, plane), runs.units // bundle)
     columns = {**vars(runs), "plane": plane, "units": runs.units // bundle}
-    return _Border(BorderRuns(**columns), sums)
+    return _Border(BoundaryRuns(**columns), sums)
 
 
-def _packed(trees: Int64Array, capacity: Int64Array) -> tuple[Int32Array, Int32Array] | Refusal:
+def _packed(trees: Int64Array, capacity: Int64Array) -> tuple[Int32Array, Int32Array] | Unsupported:
     """Root and parents of each tree, by roots, within the capacities of pairs."""
     n, cells = len(trees), int(trees.sum()) * len(trees)
     status, rows, _ = run_core(
@@ -116,7 +116,7 @@ def _packed(trees: Int64Array, capacity: Int64Array) -> tuple[Int32Array, Int32A
         ),
     )
     if status:
-        return Refusal("trees of two hops do not fit what children send each other in proportion")
+        return Unsupported("trees of two hops do not fit what children send each other in proportion")
     found = TreeRows(*rows)
     return (
         np.repeat(found.root, found.multiplicity),

@@ -8,16 +8,16 @@ from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of, sums_o
 from treadle.synthesis.runs import run_starts
 from treadle.synthesis.trees.packers.tree_packing import Packing
 from treadle.synthesis.trees.switch_removal import LogicalGraph
-from treadle.synthesis.trees.tight_cuts.pieces import LocalPiece
 from treadle.synthesis.trees.tight_cuts.proportion import in_proportion, quotas
+from treadle.synthesis.trees.tight_cuts.subproblems import LocalSubproblem
 
 
-def star_trees(piece: LocalPiece) -> tuple[LogicalGraph, Packing] | None:
+def star_trees(piece: LocalSubproblem) -> tuple[LogicalGraph, Packing] | None:
     """Arcs and trees of a piece in which children may send their unit trees straight to others; else None.
 
     Parameters
     ----------
-    piece : LocalPiece
+    piece : LocalSubproblem
         Condition C must hold.
 
     Notes
@@ -97,7 +97,7 @@ def _helpers(room: Int64Array) -> Int64Array:
     return np.stack([owner, helper, child, np.diff(stop, prepend=0)])
 
 
-def _sums(piece: LocalPiece, ends: Int32Array, chosen: BoolArray) -> Int64Array:
+def _sums(piece: LocalSubproblem, ends: Int32Array, chosen: BoolArray) -> Int64Array:
     """Capacity of the chosen links by their ends: children, then the outside if there is one."""
     sums = sums_of(piece.n_nodes, ends[chosen], piece.capacity[chosen])
     return np.concatenate([sums[: piece.n_children], sums[piece.n_children + piece.n_relays :]])
@@ -132,7 +132,7 @@ def _shared_border(
 
 
 def _assigned(
-    piece: LocalPiece, relay: int, tail: Int64Array, head: Int64Array, units: Int64Array
+    piece: LocalSubproblem, relay: int, tail: Int64Array, head: Int64Array, units: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
     """Arcs through the relay cut into parts of one link there and one back: arc, both links, units."""
     cuts = [np.stack([np.arange(len(tail)), np.zeros(len(tail), dtype=np.int64)])]

@@ -9,27 +9,27 @@ import numpy as np
 
 from treadle.arrays import Int64Array, positions_of, sums_of
 from treadle.context import context
-from treadle.refusal import Refusal
-from treadle.schedules.factored import Piece, PlaneTrees
-from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import border_runs, side_tables
+from treadle.schedules.factored import PlaneTrees, Subproblem
+from treadle.synthesis.trees.tight_cuts.closed_forms.boundary_runs import boundary_runs, side_tables
+from treadle.synthesis.trees.tight_cuts.closed_forms.plane_allocation import Changes, plane_allocation
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_relays import Meetings, deliveries
-from treadle.synthesis.trees.tight_cuts.closed_forms.plane_shares import Changes, plane_shares
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import (
     MOST_PLACES,
     Recipe,
     Side,
     own_first,
-    places_in_turn,
+    positions_in_turn,
     tree_groups,
 )
-from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
+from treadle.synthesis.trees.tight_cuts.subproblems import Cutting, LocalSubproblem
+from treadle.unsupported import Unsupported
 
 _MOST_UNUSUAL = 4  # at most every fourth child has another number of trees than most
 
 
 def plane_trees(
-    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int
-) -> PlaneTrees | Refusal:
+    piece: LocalSubproblem, cutting: Cutting, solved: dict[int, Subproblem], block: int
+) -> PlaneTrees | Unsupported:
     """The trees of the outermost piece if most children have equally many and send straight, or why not.
 
     Parameters
@@ -44,23 +44,23 @@ def plane_trees(
     """
     n = piece.n_children
     if piece.has_outside or n < 2:
-        return Refusal("it is not the outermost piece")
+        return Unsupported("it is not the outermost piece")
     values, counts = np.unique(piece.native, return_counts=True)
     trees = int(values[np.argmax(counts)])
     if not trees or n - counts.max() > n // _MOST_UNUSUAL:
-        return Refusal("its children have unequal numbers of trees")
+        return Unsupported("its children have unequal numbers of trees")
     if trees > MOST_PLACES:
-        return Refusal(f"{trees} trees of a child are too many to list the place of each")
+        return Unsupported(f"{trees} trees of a child are too many to list the place of each")
     if np.any((piece.tails < n) & (piece.heads < n)):
-        return Refusal("some links join two children")
+        return Unsupported("some links join two children")
     out, into = (
-        Side.of(border_runs(piece, cutting, solved, leaving=leaving), n) for leaving in (True, False)
+        Side.of(boundary_runs(piece, cutting, solved, leaving=leaving), n) for leaving in (True, False)
     )
     total = int(piece.native.sum())
     if np.any(into.units != total - piece.native) or int(out.units.sum()) != total * (n - 1):
-        return Refusal("its children do not need just what enters and leaves them")
+        return Unsupported("its children do not need just what enters and leaves them")
     if np.any(out.units % block) or np.any(out.units < piece.native):
-        return Refusal("some child cannot be left by all its trees")
+        return Unsupported("some child cannot be left by all its trees")
     planes = np.unique(np.concatenate([out.runs.plane, into.runs.plane]))
     on_plane = [np.searchsorted(planes, side.runs.plane) for side in (out, into)]
     sums = [
@@ -68,15 +68,15 @@ def plane_trees(
         for side, plane in zip((out, into), on_plane, strict=True)
     ]
     if np.any(sums[0].sum(axis=0) != sums[1].sum(axis=0)):
-        return Refusal("a relay has unequal capacity in and out")
+        return Unsupported("a relay has unequal capacity in and out")
     others = deliveries(piece.native // block, out.units // block, Meetings(sums[0] > 0, sums[1] > 0))
-    if isinstance(others, Refusal):
+    if isinstance(others, Unsupported):
         return others
     root, child, by = (end.astype(np.int64) for end in (others.root, others.child, others.by))
     units = np.repeat([-block, block], len(root))
     changes = Changes.of(np.concatenate([root, by]), np.concatenate([child, child]), units, n)
-    shares = plane_shares(sums[0], sums[1], piece.native, changes)
-    if isinstance(shares, Refusal):
+    shares = plane_allocation(sums[0], sums[1], piece.native, changes)
+    if isinstance(shares, Unsupported):
         return shares
     groups = [one for one in tree_groups(cutting, solved, piece.native, 1) if one.sum() == trees]
     sizes = groups[0] if len({one.tobytes() for one in groups}) == 1 else np.array([trees])
@@ -92,7 +92,7 @@ def plane_trees(
         **side_tables(leaving, entering),
         native_units=piece.native,
         block=block,
-        place=places_in_turn(sizes, turns),
+        place=positions_in_turn(sizes, turns),
         group=shares.group,
         group_units=shares.group_units,
         pair_root=shares.pair_root,

@@ -8,10 +8,10 @@ from itertools import pairwise
 import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of, sums_of
-from treadle.schedules.factored import Piece
-from treadle.schedules.factored.piece_trees import ragged
-from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import BorderRuns
-from treadle.synthesis.trees.tight_cuts.pieces import Cutting
+from treadle.schedules.factored import Subproblem
+from treadle.schedules.factored.subproblem_trees import ragged
+from treadle.synthesis.trees.tight_cuts.closed_forms.boundary_runs import BoundaryRuns
+from treadle.synthesis.trees.tight_cuts.subproblems import Cutting
 
 Recipe = list[tuple[int, int, int]]
 """Parts of an owner's runs in the order in which they are used: (run, units skipped, units)."""
@@ -26,23 +26,23 @@ class Side:
 
     Parameters
     ----------
-    runs : BorderRuns
+    runs : BoundaryRuns
     start : array of int64, shape (n + 1,)
         First run of each owner.
     units : array of int64, shape (n,)
         Units of each owner.
     """
 
-    runs: BorderRuns
+    runs: BoundaryRuns
     start: Int64Array
     units: Int64Array
 
     @staticmethod
-    def of(runs: BorderRuns, n: int, chosen: BoolArray | None = None) -> Side:
+    def of(runs: BoundaryRuns, n: int, chosen: BoolArray | None = None) -> Side:
         """Runs in any order; those chosen."""
         order = np.lexsort((runs.offset, runs.link, runs.inner_link, runs.supplier, runs.owner))
         order = order if chosen is None else order[chosen[order]]
-        runs = BorderRuns(**{key: column[order] for key, column in vars(runs).items()})
+        runs = BoundaryRuns(**{key: column[order] for key, column in vars(runs).items()})
         start = np.searchsorted(runs.owner, np.arange(n + 1))
         before = offsets_of(runs.units)
         return Side(runs, start, np.diff(before[start]))
@@ -76,7 +76,7 @@ class Side:
         return links, np.minimum(offsets_of(sizes), used[:, None]), offsets
 
 
-def places_in_turn(sizes: Int64Array, turns: Int64Array) -> Int64Array:
+def positions_in_turn(sizes: Int64Array, turns: Int64Array) -> Int64Array:
     """Place of each tree if groups of these sizes come in these turns."""
     begin = np.empty_like(sizes)
     begin[turns] = np.cumsum(sizes[turns]) - sizes[turns]
@@ -130,7 +130,7 @@ def own_first(own: list[int], supplier: list[int], units: list[int]) -> Recipe:
 
 
 def tree_groups(
-    cutting: Cutting, solved: dict[int, Piece], blocks: Int64Array, block: int
+    cutting: Cutting, solved: dict[int, Subproblem], blocks: Int64Array, block: int
 ) -> list[Int64Array]:
     """Blocks of trees of each child's own children."""
     codes = cutting.children[: int(cutting.child_offset[1])].tolist()

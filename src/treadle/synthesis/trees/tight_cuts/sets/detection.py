@@ -83,7 +83,7 @@ def _equal_neighbours(quotient: Quotient) -> Int32Array:
     _, first, inverse = np.unique(print_of[points], return_index=True, return_inverse=True)
     label[points] = points[first[inverse]]
     label = _with_strays(quotient, label)
-    switch, point = quotient.served
+    switch, point = quotient.joined_pairs
     least, most = extremes(quotient.n_nodes, switch, label[point])
     private = (least == most) & ~quotient.is_point
     label[private] = least[private]
@@ -96,7 +96,7 @@ def _with_strays(quotient: Quotient, label: Int32Array) -> Int32Array:
     Most of all points at each switch of such a point are of one larger group.
     """
     n = quotient.n_nodes
-    switch, point = (side.astype(np.int64) for side in quotient.served)
+    switch, point = (side.astype(np.int64) for side in quotient.joined_pairs)
     pairs, counts = np.unique(switch * n + label[point], return_counts=True)
     order = np.argsort(counts, kind="stable")
     usual = np.full(n, -1, dtype=np.int64)
@@ -123,7 +123,7 @@ def _cleaned(quotient: Quotient, labels: Int32Array, *, reject_shared: bool) -> 
     joined[labels[one][labels[one] == labels[other]]] = True
     good = (points >= 2) & (points < quotient.is_point.sum()) & joined & (sizes >= 2)
     if reject_shared:
-        switch, others = quotient.served
+        switch, others = quotient.joined_pairs
         good[labels[switch][labels[switch] != labels[others]]] = False
     kept = np.where(good[labels], labels, -1).astype(np.int32)
     if not np.any(kept >= 0):

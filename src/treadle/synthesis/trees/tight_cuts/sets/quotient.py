@@ -77,7 +77,7 @@ class Quotient:
         return self._pairs[2]
 
     @cached_property
-    def served(self) -> tuple[Int64Array, Int64Array]:
+    def joined_pairs(self) -> tuple[Int64Array, Int64Array]:
         """Each joined pair of a switch and a point."""
         one, other = self.neighbours
         serves = np.flatnonzero(self.is_point[other] & ~self.is_point[one])

@@ -1,0 +1,134 @@
+"""``treadle lower``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from treadle import planning
+from treadle.atomic import write_bytes
+from treadle.cli.checking.runtime_file_sets import lowered_sets, put_sets, set_folder
+from treadle.cli.file_paths import RuntimeFilePath, check_folder, group_output_path, output_path
+from treadle.cli.output import Output, ProgressLine, warn
+from treadle.cli.plan_file import read_plan
+from treadle.cli.status import FAILED, put
+from treadle.context import Context
+from treadle.errors import ScheduleError
+from treadle.inputs.group_plans import group_name
+from treadle.options.checking import Lower, RuntimeFileOptions
+from treadle.options.keywords import TextKeywords
+from treadle.options.rows import keywords
+from treadle.planning import Lowered, Profile, find_format
+from treadle.render.files import describe_gap, gap_values, lower_rows, lowered_values
+from treadle.render.problems import throughput
+from treadle.render.rows import facts
+from treadle.schedules.plan import Plan
+
+
+def command(o: Lower) -> int:
+    """Write a plan as text for a runtime, once that text has been read back and checked."""
+    output = Output(o.json, o.quiet or o.output is None)
+    target = find_format(o.to)
+    if o.output is None and target.is_per_rank:
+        raise ScheduleError(f"{target.title} are a file for each rank; name them by -o PREFIX")
+    options: TextKeywords = keywords(o, RuntimeFileOptions)
+    try:
+        with ProgressLine(quiet=o.quiet or o.json) as progress:
+            Context(progress).announce("reading")
+            loaded = read_plan(o.plan, o.max_memory)
+            folder = set_folder(loaded, target, o.output, options)
+            Context(progress).announce("lowering")
+            if folder is not None:
+                sets = lowered_sets(
+                    loaded, o.plan, folder, to=o.to, profile=o.profile, group=o.group, **options
+                )
+        if folder is not None:
+            return put_sets(output, loaded, sets, options)
+        with ProgressLine(quiet=o.quiet or o.json) as progress:
+            Context(progress).announce("lowering")
+            place = None if o.output is None else output_path(o.output, o.plan, target)
+            if place is not None:
+                check_folder(place, o.profile)
+            places = _places(loaded, o.plan, place, o.profile, o.group)
+            results = _lowered(loaded, o.group, places, to=o.to, profile=o.profile, options=options)
+    except planning.UnverifiedPlanError as error:
+        warn(f"{o.plan}: {error}")
+        return FAILED
+    faults = [fault for result in results for fault in result.faults]
+    if faults:
+        for fault in faults[:20]:
+            warn(str(fault))
+        return FAILED
+    for result, where in zip(results, places, strict=True):
+        if where is not None:
+            with where.folder():
+                for path, data in where.targets(result.files):
+                    write_bytes(path, data)
+        elif not (o.json or o.quiet):
+            _put(loaded, result)
+    paths = [None if where is None else where.path for where in places]
+    values = [lowered_values(result, path, o.rank) for result, path in zip(results, paths, strict=True)]
+    head = {**throughput(loaded), "format": o.to, "in_place": o.in_place, "instances": results[0].instances}
+    if len(results) == 1:
+        head |= values[0]
+    else:
+        sizes = {"groups": len(results), "group_size": loaded.collective.group_size}
+        head |= {**gap_values(None), **sizes, "texts": values}
+    output.show([*lower_rows(loaded, results, paths, target), facts(head)])
+    return 0
+
+
+def _places(
+    loaded: Plan, plan: Path, place: RuntimeFilePath | None, profile: Profile | None, group: int | None
+) -> list[RuntimeFilePath | None]:
+    """Where the text of each group goes, or of the one asked for; of a plan of one group, as named."""
+    n_groups = loaded.collective.n_groups
+    if n_groups is None or (group is not None and not (place is not None and place.is_own_folder)):
+        return [place]
+    if place is None or not place.is_own_folder:
+        raise ScheduleError(
+            f"{plan}: {n_groups} groups at once, a text for each; name a folder for them (-o texts/), or "
+            f"choose one (--group 0 to {n_groups - 1})"
+        )
+    numbers = range(n_groups) if group is None else [group] if group < n_groups else []
+    found = [group_output_path(place, plan, group_name(loaded, number)) for number in numbers]
+    for one in found:
+        check_folder(one, profile)
+    return [*found] or [place]
+
+
+def _lowered(
+    loaded: Plan,
+    group: int | None,
+    places: list[RuntimeFilePath | None],
+    *,
+    to: str,
+    profile: Profile | None,
+    options: TextKeywords,
+) -> tuple[Lowered, ...]:
+    """The texts of all groups, or of one."""
+    paths = ["" if one is None else str(one.path) for one in places]
+    in_own_folder = all(one is not None and one.is_own_folder for one in places)
+    if group is None:
+        return planning.lower_groups(
+            loaded, to=to, profile=profile, paths=paths, in_own_folder=in_own_folder, **options
+        )
+    return (
+        planning.lower(
+            loaded,
+            to=to,
+            profile=profile,
+            path=paths[0],
+            in_own_folder=in_own_folder,
+            group=group,
+            **options,
+        ),
+    )
+
+
+def _put(loaded: Plan, result: Lowered) -> None:
+    """The text itself, and what there is to say against it."""
+    put(result.text)
+    for caution in result.cautions:
+        warn(caution)
+    if result.shortfall is not None:
+        warn(describe_gap(loaded, result.shortfall, "the file"))

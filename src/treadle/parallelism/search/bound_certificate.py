@@ -1,0 +1,192 @@
+"""What proves a lower bound: multipliers, and messages of one pass over an uncut factor graph, or over boxes.
+
+A search prunes states and splits domains on its way; its bound is then known to it alone. The multipliers
+that it ends with give a bound on the whole graph too, with messages by which anybody can check it in one pass
+over the tables (`evaluation.bound_check`). It may lie below the search's own by what splitting gained.
+
+`proof_steps` goes the way of the search once more, without pruning: boxes of plans that fall into smaller
+boxes by the states of one node, until each has a witness of its own. States that the search had pruned where
+it split a box are a box of their own. So the proof may need less than the search found, and then proves less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.context import context
+from treadle.parallelism.search.factor_graph import FactorGraph, FloatArray
+from treadle.parallelism.search.minimax import Minimax, Overlap, step_time
+from treadle.parallelism.search.multipliers import Columns, climb, even_weights, theta
+from treadle.parallelism.search.reweighted_trees import TreeBound, no_messages
+from treadle.parallelism.search.slices import Domains, Slice, boxes_of, consistent, full_domains
+from treadle.parallelism.search.splitting import PartRecord, best_split
+
+MOST_MORE_SPLITS = 3
+"""One within the other, of a box that the search did not split, since it had pruned it."""
+_MORE_SOLVES = 12
+
+
+@dataclass(frozen=True, eq=False)
+class BoundCertificate:
+    """Numbers by which a bound on a step's seconds holds, whatever they are.
+
+    Parameters
+    ----------
+    shares : tuple of float
+        Of each section the share of its time that compute is charged for, 0 to 1; communication has the rest.
+        Where nothing overlaps they do not count, and over the whole model the first serves all sections.
+    prices : tuple of float
+        Seconds for each byte at each moment, 0 or more; where no moments are told apart, of what persists.
+    messages : array
+        Seconds; factor over two nodes after factor, in the graph's order: what it gives to the states of its
+        first node, then to those of its second.
+    """
+
+    shares: tuple[float, ...]
+    prices: tuple[float, ...]
+    messages: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class BoxSplit:
+    """A box of plans falls into boxes by the states of one node.
+
+    Parameters
+    ----------
+    node : int
+    groups : tuple of int arrays
+        States of the node, by box; together all that the box has.
+    """
+
+    node: int
+    groups: tuple[Int64Array, ...]
+
+
+ProofStep = BoxSplit | BoundCertificate
+"""Of a proof, depth first: a box falls apart, or is bounded."""
+
+
+def bound_certificate(
+    graph: FactorGraph,
+    *,
+    memory_bytes: float = np.inf,
+    overlap: Overlap = Overlap.LAYER,
+    known: Iterable[tuple[int, ...]] = (),
+    n_solves: int = 40,
+) -> BoundCertificate | None:
+    """A witness for the step's time over all plans that keep to a limit of memory.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+    memory_bytes : float
+        Limit of every moment.
+    overlap : Overlap
+    known : iterable of plans
+        Allowed ones: the better they are, the sooner multipliers are found.
+    n_solves : int
+        Most calls of message passing.
+
+    Returns
+    -------
+    BoundCertificate, or None where the factors forbid every plan.
+    """
+    domains = consistent(graph, full_domains(graph))
+    if domains is None:
+        return None
+    aim = step_time(graph, overlap=overlap, memory_bytes=memory_bytes)
+    columns, uncut = Columns(graph, aim), Slice(graph, domains)
+    for plan in known:
+        columns.add(plan)
+    point = climb(uncut, columns, even_weights(aim), no_messages(graph), cut_at=1.0, n_solves=n_solves)
+    found = theta(uncut, aim, point.weights, no_messages(graph), tolerance=1e-5)
+    return _witness(graph, aim, overlap, point.weights, found.messages)
+
+
+def proof_steps(
+    graph: FactorGraph,
+    aim: Minimax,
+    record: PartRecord,
+    *,
+    at_least: float,
+    known: Iterable[tuple[int, ...]] = (),
+    overlap: Overlap = Overlap.LAYER,
+    within: Domains | None = None,
+) -> Iterator[ProofStep]:
+    """A proof along the splits of a search, made as it is read.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+    aim : Minimax
+        Of the search: a step's time (`step_time`), or that with prices of bytes (`layer_columns.priced`).
+    record : PartRecord
+        Of the search.
+    at_least : float
+        What is to be proven: boxes that are bounded by it need not fall apart.
+    known : iterable of plans
+        That the search met: they tell which weights a box needs.
+    overlap : Overlap
+    within : tuple of int arrays, optional
+        States that plans may take, as the search took them.
+    """
+    columns = Columns(graph, aim)
+    for plan in known:
+        columns.add(plan)
+    start = full_domains(graph) if within is None else within
+    stack = [(record, start, no_messages(graph), MOST_MORE_SPLITS)]
+    while stack:
+        part, box, messages, n_more = stack.pop()
+        domains = consistent(graph, box)
+        if domains is None:  # whoever checks finds so too
+            yield _witness(graph, aim, overlap, part.weights, messages)
+            continue
+        cut = Slice(graph, domains)
+        found = theta(cut, aim, part.weights, messages)
+        if part.node < 0 and found.bound < at_least and not context().is_late:
+            part, found = _bounded_anew(cut, columns, part.weights, found, at_least, is_split=n_more > 0)
+            n_more -= 1
+        if part.node < 0 or found.bound >= at_least or context().is_late:
+            yield _witness(graph, aim, overlap, part.weights, found.messages)
+            continue
+        node, groups, parts = part.node, list(part.groups), list(part.parts)
+        rest = np.setdiff1d(box[node], np.concatenate(groups))
+        if len(rest):
+            groups.append(rest)
+            parts.append(PartRecord(part.weights))
+        yield BoxSplit(node, tuple(groups))
+        boxes = zip(parts, boxes_of(box, node, groups), strict=True)
+        stack += reversed([(one, smaller, found.messages, n_more) for one, smaller in boxes])
+
+
+def _bounded_anew(
+    cut: Slice, columns: Columns, weights: FloatArray, before: TreeBound, at_least: float, *, is_split: bool
+) -> tuple[PartRecord, TreeBound]:
+    """A box that the search had pruned to bound it: better weights for all of it, and where it may split."""
+    aim = columns.aim
+    share = at_least / columns.value if 0 < columns.value < np.inf else 1.0
+    point = climb(cut, columns, weights, before.messages, cut_at=share, n_solves=_MORE_SOLVES, prunes=False)
+    record, found = PartRecord(weights), before
+    if point.bound > before.bound:
+        record, found = PartRecord(point.weights), theta(cut, aim, point.weights, point.messages)
+    if found.bound < at_least and is_split and not cut.is_single:
+        record.split(*best_split(cut, aim, record.weights, found.messages, point.support))
+    return record, found
+
+
+def _witness(
+    graph: FactorGraph, aim: Minimax, overlap: Overlap, weights: FloatArray, messages: FloatArray
+) -> BoundCertificate:
+    shares = [float(weights[aim.groups[0][1][0]])] * len(graph.repeats)
+    if overlap is Overlap.LAYER:
+        first = (weights[forms[0]] for _, forms in aim.groups)
+        shares = [float(one) / repeats for one, repeats in zip(first, graph.repeats, strict=False)]
+    return BoundCertificate(
+        tuple(min(max(share, 0.0), 1.0) for share in shares),
+        tuple(float(weights[form]) for form in aim.limited),
+        messages,
+    )

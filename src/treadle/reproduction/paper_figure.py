@@ -1,0 +1,142 @@
+"""One record per table and figure of the papers, and what comes of computing it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from functools import partial
+from importlib import import_module
+
+from treadle.errors import FormatError
+
+
+class FigureBasis(StrEnum):
+    """Where our side of a table or figure comes from."""
+
+    COMPUTED = "computed"
+    """Exact, or certified from both sides, or CPU time of this machine."""
+    SIMULATED = "simulated"
+    """By a model, which the record names; theirs was measured on machines that are not here."""
+    FITTED = "fitted"
+    """Fitted on measured rows, next to such rows and limits of its errors."""
+    NO_FIGURES = "no figures"
+    """An illustration, a notation or a comparison in words."""
+
+
+@dataclass(frozen=True)
+class ReproducedValue:
+    """One figure of ours.
+
+    Parameters
+    ----------
+    label : str
+        What it is of; printed figures are found by it.
+    value : Fraction, int, float or str, optional
+        None: not had; `note` says why.
+    unit : str
+        Of both sides.
+    note : str
+        Said of this figure alone.
+    """
+
+    label: str
+    value: Fraction | float | str | None
+    unit: str = ""
+    note: str = ""
+
+
+def yes_or_no(label: str, *, holds: bool) -> ReproducedValue:
+    """A figure that is yes or no."""
+    return ReproducedValue(label, "yes" if holds else "no")
+
+
+_TITLES = {"preprint": "ForestColl preprint", "alltoall": "all-to-all paper"}
+"""By the beginning of a name; others are of the dissertation."""
+Making = Callable[[bool], Iterable[ReproducedValue]]
+"""Computes the figures; True: all of them, False: those that take seconds."""
+
+
+@dataclass(frozen=True)
+class PaperFigure:
+    """A table or figure of a paper.
+
+    Parameters
+    ----------
+    name : str
+        As typed: ``table-4.1``; those of the other papers have the paper's name before.
+    what : str
+        A few words.
+    function : str
+        ``package.module:name`` of a `Making`; "" where there is nothing to compute.
+    command : str
+        An ordinary command that gives one of the figures.
+    basis : FigureBasis
+    model : str
+        Of simulated and fitted figures: the model. Of measured times: what is timed.
+    quick_s, full_s : float
+        CPU seconds, about, of a 2-core virtual machine; 0: no form of its own.
+    left_out : str
+        What the quick form leaves out; "" if nothing.
+    reason : str
+        Why there is nothing to compute, or where else it is.
+    same_as : str
+        The one whose printed figures these are, where another paper or a drawing repeats it.
+    place : str
+        Paper and place, where the name does not say them.
+    Raises
+    ------
+    FormatError
+        If a record has a function and no need of one, or the other way round.
+    """
+
+    name: str
+    what: str
+    function: str = ""
+    command: str = ""
+    basis: FigureBasis = field(kw_only=True)
+    model: str = ""
+    quick_s: float = 0
+    full_s: float = 0
+    left_out: str = ""
+    reason: str = ""
+    same_as: str = ""
+    place: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.function) != self.is_here:
+            raise FormatError(
+                f"{self.name}: {self.basis}, {'without' if self.is_here else 'with'} a function"
+            )
+        if self.basis in (FigureBasis.SIMULATED, FigureBasis.FITTED) and not self.model:
+            raise FormatError(f"{self.name}: {self.basis}, and the model is not named")
+        if not self.is_here and not self.reason:
+            raise FormatError(f"{self.name}: {self.basis}, and no reason is given")
+        if bool(self.full_s) != bool(self.left_out):
+            raise FormatError(
+                f"{self.name}: a full form is one from which the quick one leaves something out"
+            )
+
+    @property
+    def source(self) -> str:
+        """Paper and place."""
+        paper, _, place = self.name.partition("-")
+        title = _TITLES.get(paper, "dissertation")
+        return self.place or f"{title}, {(place if paper in _TITLES else self.name).replace('-', ' ')}"
+
+    @property
+    def is_here(self) -> bool:
+        """Whether Treadle has figures of its own for it."""
+        return self.basis is not FigureBasis.NO_FIGURES
+
+    def load(self) -> Making:
+        """The function that computes it."""
+        module, _, name = self.function.partition(":")
+        making: Making = getattr(import_module(module), name)
+        return making
+
+
+computed = partial(PaperFigure, basis=FigureBasis.COMPUTED, quick_s=0.1)
+simulated = partial(PaperFigure, basis=FigureBasis.SIMULATED)
+no_figures = partial(PaperFigure, basis=FigureBasis.NO_FIGURES)

@@ -1,0 +1,201 @@
+"""Measures lanes on some machine: proves them right, runs them at every size, checks every element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.errors import ScheduleError
+from treadle.program.group_lists import ProgramGroups, as_groups
+from treadle.program.program import Buffer, Program
+from treadle.runtime.data import ElementType, Pattern, Reduction, numpy_dtype
+from treadle.runtime.device.block_lowering import lower_to_blocks
+from treadle.runtime.device.block_machine import BlockMachine
+from treadle.runtime.device.block_program import BlockProgram, DeviceProtocol
+from treadle.runtime.device.block_sizes import (
+    BlockChoice,
+    BlockLimits,
+    BlockSizes,
+    choose_blocks,
+    sizes_of,
+    unchosen_blocks,
+)
+from treadle.runtime.device.happens_before import check_blocks
+from treadle.runtime.device.sized_blocks import at_size
+from treadle.runtime.measured_sizes import SweepRow, make_row, worst_of
+from treadle.runtime.measured_sizes import group_pattern as pattern_of
+from treadle.runtime.memory import Layout, RankMemory, allocate, count_wrong, fill_input
+from treadle.runtime.run_options import RunOptions
+from treadle.topologies.topology import Topology
+
+LAUNCHES = 4
+"""In a row at each size, each with data of its own."""
+
+ELEMENT_CODES = {
+    ElementType.FLOAT32: 0,
+    ElementType.FLOAT16: 1,
+    ElementType.BFLOAT16: 2,
+    ElementType.INT32: 3,
+    ElementType.INT64: 4,
+}
+_FOUR_LAUNCHES_BYTES = 2**27
+
+
+def measure_blocks(
+    program: Program | ProgramGroups,
+    sizes: Iterable[int],
+    machine: Callable[[BlockProgram], BlockMachine],
+    asked: RunOptions,
+    *,
+    limits: BlockLimits,
+    on_row: Callable[[SweepRow], None] | None = None,
+    switches: Topology | None = None,
+) -> list[SweepRow]:
+    """A row for each size and protocol.
+
+    Parameters
+    ----------
+    program : Program or ProgramGroups
+        Of several groups: one runs after the other.
+    sizes : iterable of int
+        Bytes of the larger per-rank buffer, rounded down to whole elements.
+    machine : callable
+        From lanes to what runs them.
+    asked : RunOptions
+        A time is the mean of `LAUNCHES` launches in a row, of two for large data.
+    limits : BlockLimits
+        What is not chosen by size; of protocols those of `asked`.
+    on_row : callable, optional
+        Called with every row as it is ready.
+    switches : Topology, optional
+        The fabric of the program's paths, as for `lower_to_blocks`.
+
+    Raises
+    ------
+    ScheduleError
+        If the program cannot be executed, lanes are not proved right, or a wait was given up.
+    """
+    programs = as_groups(program).programs
+    figures = sizes_of(programs[0])
+    ready: dict[tuple[DeviceProtocol, int], list[_Judged]] = {}
+
+    def checked(choice: BlockChoice) -> list[_Judged]:
+        key = choice.protocol, choice.lanes
+        if key not in ready:
+            ready[key] = [_Judged(one, asked, machine, *key, switches) for one in programs]
+        for one in ready[key]:
+            one.machine.threads = choice.threads
+        return ready[key]
+
+    asked_for: list[tuple[DeviceProtocol, ...]] = [(one,) for one in asked.device_protocols]
+    rows: list[SweepRow] = []
+    for size in sizes:
+        for protocols in asked_for or [tuple(DeviceProtocol)]:
+            choice = _chosen(figures, size, asked, replace(limits, protocols=protocols))
+            group = checked(choice)
+            count = size // asked.element.n_bytes
+            done = [
+                one.checked_launches(count, asked, choice.slice_bytes, number)
+                for number, one in enumerate(group)
+            ]
+            wrong = [found for found, _ in done]
+            row = make_row(
+                programs[0],
+                count,
+                [sum(seconds for _, seconds in done)],
+                sum(wrong),
+                element=asked.element,
+                reduction=asked.reduction,
+                worst_group=worst_of(wrong),
+            )
+            rows.append(replace(row, protocol=group[0].machine.lanes.protocol.value))
+            if on_row is not None:
+                on_row(rows[-1])
+    return rows
+
+
+def _chosen(figures: BlockSizes, size: int, asked: RunOptions, limits: BlockLimits) -> BlockChoice:
+    if asked.lane_costs is None:
+        return unchosen_blocks(limits)
+    return choose_blocks(figures, size, asked.lane_costs, limits=limits)
+
+
+def can_switch_sum(element: ElementType, reduction: Reduction) -> bool:
+    """Whether switches combine such elements: multimem.ld_reduce has no minimum and maximum of float32."""
+    return element is not ElementType.FLOAT32 or reduction in (Reduction.SUM, Reduction.AVG)
+
+
+class _Judged:
+    """A program's lanes of one protocol, with what runs them; for each number of slices proved right once."""
+
+    def __init__(
+        self,
+        program: Program,
+        asked: RunOptions,
+        machine: Callable[[BlockProgram], BlockMachine],
+        protocol: DeviceProtocol,
+        most_lanes: int,
+        switches: Topology | None,
+    ) -> None:
+        if switches is not None and asked.lanes is None:
+            most_lanes = max(2, most_lanes)  # one that asks a switch for sums is refused
+        lanes = lower_to_blocks(
+            program,
+            protocol,
+            lanes=most_lanes,
+            averages=asked.reduction is Reduction.AVG,
+            switches=switches,
+            switch_sums=can_switch_sum(asked.element, asked.reduction),
+        )
+        self.machine = machine(lanes)
+        self._most_slots = max((message.slots for message in lanes.messages), default=0)
+        self._proved: set[int] = set()
+
+    def checked_launches(
+        self, count: int, asked: RunOptions, slice_bytes: int, group: int
+    ) -> tuple[int, float]:
+        """Wrong elements of all ranks and launches, and seconds of a launch."""
+        lanes = self.machine.lanes
+        tables = at_size(lanes, count, element_bytes=asked.element.n_bytes, slice_bytes=slice_bytes)
+        self._prove(min(tables.slices, self._most_slots + 2))
+        layout = Layout(lanes.program, count)
+        memories = [
+            allocate(layout, rank, numpy_dtype(asked.element)) for rank in range(lanes.program.n_ranks)
+        ]
+        data = sum(one.nbytes for memory in memories for one in memory.arrays.values())
+        launches = LAUNCHES if data <= _FOUR_LAUNCHES_BYTES else 2
+        patterns = [pattern_of(lanes.program, count, asked, group, launch) for launch in range(launches)]
+        inputs = [[_input(rank, memory, one) for one in patterns] for rank, memory in enumerate(memories)]
+        outputs = [[np.empty_like(memory.arrays[Buffer.OUTPUT]) for _ in patterns] for memory in memories]
+        seconds = self.machine.run(
+            tables,
+            memories,
+            inputs,
+            outputs,
+            element=ELEMENT_CODES[asked.element],
+            reduction=asked.reduction,
+        )
+        wrong = 0
+        for rank, memory in enumerate(memories):
+            for pattern, output in zip(patterns, outputs[rank], strict=True):
+                memory.arrays[Buffer.OUTPUT][...] = output
+                wrong += count_wrong(layout, rank, memory, pattern)
+        return wrong, seconds / launches
+
+    def _prove(self, slices: int) -> None:
+        if slices in self._proved:
+            return
+        lanes = self.machine.lanes
+        found = check_blocks(lanes, slices=slices)
+        if found:
+            raise ScheduleError(f"lanes of protocol {lanes.protocol} are not right: {found[0]}")
+        self._proved.add(slices)
+
+
+def _input(rank: int, memory: RankMemory, pattern: Pattern) -> NDArray[Any]:
+    fill_input(rank, memory, pattern)
+    return memory.arrays[Buffer.INPUT].copy()

@@ -1,0 +1,291 @@
+"""Solve one kind of piece by the general pipeline, and write its trees out as a table.
+
+The world outside is one more terminal while relays are split off. It is then deleted, and each unit that
+enters at a child becomes a tree rooted there, which loses nothing (Lemmas 4 and 5 of
+docs/algorithms/decomposition.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, offsets_of, sums_of
+from treadle.engine import core
+from treadle.schedules.factored import Crossings, Subproblem, TableTrees
+from treadle.schedules.factored.subproblem_trees import ragged
+from treadle.schedules.trees.forest import Direction, Forest
+from treadle.synthesis.core_values.tree_values import PathRows, Segments
+from treadle.synthesis.runs import run_starts, sums_before
+from treadle.synthesis.trees.instance import Instance, find_violated_cut
+from treadle.synthesis.trees.packers.packers import pack_smallest_height
+from treadle.synthesis.trees.packers.tree_packing import to_forest
+from treadle.synthesis.trees.switch_removal import LogicalGraph, remove_switches
+from treadle.synthesis.trees.tight_cuts.alignment import EgressPorts, aligned_rows
+from treadle.synthesis.trees.tight_cuts.closed_forms.star import star_trees
+from treadle.synthesis.trees.tight_cuts.subproblems import LocalSubproblem
+from treadle.topologies.topology import Topology
+
+_MOST_SEGMENTS = 2**15
+_MOST_CELLS = 2**18
+
+_MOST_ALIGNED = 2**18
+"""Trees times children up to which paths are assigned anew, in Python."""
+
+
+@dataclass(frozen=True)
+class SolvedSubproblem:
+    """A kind of piece with its trees, and who packed them.
+
+    Parameters
+    ----------
+    piece : Piece
+    packer : str
+    """
+
+    piece: Subproblem
+    packer: str
+
+
+def local_instance(piece: LocalSubproblem) -> Instance:
+    """A piece as a flow problem of its own; the outside is its last terminal."""
+    n = piece.n_nodes
+    linked = mask_of(n, piece.tails)
+    linked[piece.heads] = True
+    is_terminal = ~linked  # a relay without links is none; the fabric's constructor refuses such switches
+    is_terminal[piece.terminals] = True
+    names = (
+        *(f"child{i}" for i in range(piece.n_children)),
+        *(f"relay{i}" for i in range(piece.n_relays)),
+        *(("outside",) if piece.has_outside else ()),
+    )
+    ones = np.ones(len(piece.tails), dtype=np.int64)  # capacities may be beyond any bandwidth
+    topology = Topology("piece", names, is_terminal, piece.tails, piece.heads, ones)
+    return Instance(
+        topology,
+        Direction.BROADCAST,
+        piece.terminals,
+        piece.multiplicities,
+        piece.tails,
+        piece.heads,
+        piece.capacity,
+    )
+
+
+def violated_cut(piece: LocalSubproblem) -> Int32Array | None:
+    """Local nodes S with d+(S) < r(S), or None: condition C holds."""
+    found = find_violated_cut(local_instance(piece), piece.capacity)
+    return None if found is None else found[1]
+
+
+def solve_table(
+    piece: LocalSubproblem, gateways: EgressPorts | None = None, steps: int | None = None
+) -> SolvedSubproblem:
+    """The trees of a piece, for which condition C must hold.
+
+    Parameters
+    ----------
+    piece : LocalSubproblem
+    gateways : Gateways, optional
+        Members of the children that are sets; default: all are ranks.
+    steps : int, optional
+        No local search for lower trees if it may take more than so many.
+
+    Raises
+    ------
+    TimeLimitError
+        When the deadline passed.
+
+    Notes
+    -----
+    Relays are split off with the outside as a terminal; then the outside is deleted, and the units that enter
+    at a child become unit trees rooted there.
+    """
+    problem = local_instance(piece)
+    star = star_trees(piece)
+    graph = star[0] if star else remove_switches(problem, piece.capacity, piece.multiplicities)
+    if gateways is not None:
+        graph = balanced_over_links(graph, piece.tails, piece.heads)
+    used = np.zeros(len(piece.tails), dtype=np.int64)
+    is_exit, is_entrance = (
+        (ends == piece.outside) & piece.has_outside for ends in (graph.heads, graph.tails)
+    )
+    # units of links go to what leaves, then to what enters, and only then to the trees inside
+    exits = _crossings(graph, np.flatnonzero(is_exit), used, entering=False, native=piece.native)
+    entrances = _crossings(graph, np.flatnonzero(is_entrance), used, entering=True, native=piece.native)
+    multiplicities = piece.native + sums_of(piece.n_children, entrances.child, entrances.units)
+    inner = replace(problem, terminals=problem.terminals[: piece.n_children], weights=multiplicities)
+    rest = subgraph(graph, ~(is_exit | is_entrance))
+    if star is None:
+        free = piece.capacity.copy()  # without what enters and leaves
+        for rows in (entrances, exits):
+            lengths = np.diff(rows.path_offset)[rows.path]
+            links = rows.path_links[ragged(rows.path_offset[rows.path], lengths)]
+            np.subtract.at(free, links, np.repeat(rows.units, lengths))
+        packed = pack_smallest_height(inner, rest, multiplicities, capacities=free, search_steps=steps)
+        forest, packer = to_forest(inner, packed.graph, packed.packing), str(packed.packer)
+    else:
+        forest, packer = to_forest(inner, rest, star[1]), "star"
+    if gateways is None or forest.n_trees * forest.n_ranks > _MOST_ALIGNED:
+        table = table_of(forest, used)
+    else:
+        root, units, parent, path = aligned_rows(forest, gateways, entrances)
+        at = path >= 0
+        each = np.broadcast_to(units[:, None], path.shape)[at]
+        first, last = np.full((2, *path.shape), -1, dtype=np.int64)
+        first[at], last[at] = _first_and_last_units(forest, path[at], each, used)
+        table = TableTrees(root, units, parent, path, first, last, *forest.all_paths())
+    return SolvedSubproblem(Subproblem(piece.capacity, piece.native, table, entrances, exits), packer)
+
+
+def subgraph(graph: LogicalGraph, keep: BoolArray) -> LogicalGraph:
+    """Some arcs of a logical graph; paths stay as they are."""
+    counts = np.diff(graph.segment_offset)
+    segments = np.repeat(keep, counts)
+    return replace(
+        graph,
+        tails=graph.tails[keep],
+        heads=graph.heads[keep],
+        capacities=graph.capacities[keep],
+        segment_offset=offsets_of(counts[keep]),
+        segment_path=graph.segment_path[segments],
+        segment_units=graph.segment_units[segments],
+    )
+
+
+def _crossings(
+    graph: LogicalGraph, arcs: Int64Array, used: Int64Array, *, entering: bool, native: Int64Array
+) -> Crossings:
+    """Arcs to or from the outside as runs of capacity units; counts what they take of each link in `used`."""
+    counts = np.diff(graph.segment_offset)[arcs]
+    segments = ragged(graph.segment_offset[arcs], counts)
+    child = np.repeat((graph.heads if entering else graph.tails)[arcs], counts)
+    path, units = graph.segment_path[segments], graph.segment_units[segments]
+    ends = graph.path_links[graph.path_offset[path]], graph.path_links[graph.path_offset[path + 1] - 1]
+    border, inside = ends if entering else ends[::-1]
+    order = np.lexsort((border, inside, child))
+    child, path, units = child[order], path[order], units[order]
+    border, inside = border[order], inside[order]
+    offset = take_units(border, units, used)
+    longer = border != inside
+    inner = offset.copy()
+    inner[longer] = take_units(inside[longer], units[longer], used)
+    # unit trees that enter are numbered after the native ones of their child
+    unit = sums_before(child, units) + native[child] if entering else np.zeros_like(units)
+    rows = np.lexsort((offset, border))
+    return Crossings(
+        link=border[rows].astype(np.int32),
+        offset=offset[rows],
+        units=units[rows],
+        child=child[rows].astype(np.int32),
+        inner=inner[rows],
+        path=path[rows].astype(np.int32),
+        root_unit=unit[rows],
+        path_offset=graph.path_offset,
+        path_links=graph.path_links,
+    )
+
+
+def take_units(links: Int32Array, units: Int64Array, used: Int64Array) -> Int64Array:
+    """Give each row the next `units` capacity units of its link: the first of them; `used` counts on."""
+    order = np.argsort(links, kind="stable")
+    first = np.empty(len(links), dtype=np.int64)
+    first[order] = used[links[order]] + sums_before(links[order], units[order])
+    np.add.at(used, links, units)
+    return first
+
+
+def table_of(forest: Forest, used: Int64Array) -> TableTrees:
+    """A forest as rows of unit trees with one path an edge, each with capacity units of its own."""
+    n = forest.n_ranks
+    root, _, parent = forest.tree_table()
+    entry_offset, path, units = forest.edge_paths()
+    path_offset, path_links = forest.all_paths()
+    first, last = _first_and_last_units(forest, path, units, used)
+    edge = np.repeat(np.arange(len(entry_offset) - 1), np.diff(entry_offset))
+    before = np.cumsum(units) - units
+    start = before - before[entry_offset[edge]] if len(units) else before
+    tree, begin, count = _rows(forest, edge // n, start)
+    # entry of each (row, child): the last one of that edge that starts no later than the row
+    values = np.unique(start)
+    keys = edge * len(values) + np.searchsorted(values, start)
+    row_edge = tree[:, None] * n + np.arange(n)
+    wanted = row_edge * len(values) + (np.searchsorted(values, begin, side="right") - 1)[:, None]
+    entry = np.searchsorted(keys, wanted, side="right") - 1
+    is_root = np.arange(n) == root[tree][:, None]
+    entry = np.where(is_root, 0, entry)
+    if not len(start):  # a child alone, of whose trees no edge is in this piece
+        path, (first, last, start) = np.zeros(1, dtype=np.int32), np.zeros((3, 1), dtype=np.int64)
+    shift = begin[:, None] - start[entry]
+    return TableTrees(
+        root=root[tree],
+        units=count,
+        parent=parent[tree],
+        path=np.where(is_root, -1, path[entry]).astype(np.int32),
+        first=np.where(is_root, -1, first[entry] + shift),
+        last=np.where(is_root, -1, last[entry] + shift),
+        path_offset=path_offset,
+        path_table=path_links,
+    )
+
+
+def _first_and_last_units(
+    forest: Forest, path: Int32Array, units: Int64Array, used: Int64Array
+) -> tuple[Int64Array, Int64Array]:
+    """The first of the capacity units that each row takes of its path's first link, and of its last one."""
+    first_link, last_link = (ends[path] for ends in forest.path_ends())
+    first = take_units(first_link, units, used)
+    last = first.copy()
+    # a path of one link has one and the same units at both of its ends
+    longer = np.diff(forest.all_paths()[0])[path] > 1
+    last[longer] = take_units(last_link[longer], units[longer], used)
+    return first, last
+
+
+def _rows(forest: Forest, tree: Int64Array, start: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Rows of a table: tree, first unit in it, units; a tree is cut wherever an edge changes path."""
+    trees = np.arange(forest.n_trees)
+    pairs = np.stack([np.concatenate([trees, tree]), np.concatenate([np.zeros_like(trees), start])])
+    ordered = pairs[:, np.lexsort(pairs[::-1])]
+    of, begin = ordered[:, run_starts(*ordered)]
+    _, multiplicity, _ = forest.tree_table()
+    end = np.where(np.append(of[1:] == of[:-1], False), np.append(begin[1:], 0), multiplicity[of])
+    return of, begin, end - begin
+
+
+def balanced_over_links(graph: LogicalGraph, tails: Int32Array, heads: Int32Array) -> LogicalGraph:
+    """The same arcs over paths whose first and last links are spread evenly.
+
+    Parameters
+    ----------
+    graph : LogicalGraph
+    tails, heads : arrays of int32, shape (l,)
+        Ends of each link.
+
+    Notes
+    -----
+    Paths that leave a node for the same relay may swap their first links, and paths that come to a node
+    from the same relay their last ones: no link's load and no arc's capacity changes. What an arc has there
+    is spread over the links in proportion to what they carry.
+    """
+    if len(graph.segment_path) > _MOST_SEGMENTS:
+        return graph
+    arc = np.repeat(np.arange(len(graph.tails), dtype=np.int32), np.diff(graph.segment_offset))
+    found = core.spread_paths(
+        tails,
+        heads,
+        Segments(arc, graph.segment_path, graph.segment_units),
+        PathRows(graph.path_offset, graph.path_links),
+        _MOST_CELLS,
+    )
+    segments, paths = Segments(*found[0]), PathRows(*found[1])
+    counts = np.bincount(segments.arc, minlength=len(graph.tails))
+    return replace(
+        graph,
+        segment_offset=offsets_of(counts),
+        segment_path=segments.path,
+        segment_units=segments.units,
+        path_offset=paths.offset,
+        path_links=paths.links,
+    )
