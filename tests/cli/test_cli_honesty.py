@@ -195,8 +195,8 @@ def test_nodes_that_are_absent_from_a_plan_of_another_fabric_are_told(
         assert main(["verify", str(plan), "--topology", fabric, "--json"]) == status
         out, err = capsys.readouterr()
         name = fabric.replace(":", "(") + ")"
-        absent = "n4, which it does not know, is" if status else "n4, n5, which it does not know, are"
-        note = f"the plan was made for complete(4), not for {name}: {absent} taken as absent"
+        absent = "n4, which it lacks, counts" if status else "n4, n5, which it lacks, count"
+        note = f"the plan is for complete(4), not for {name}: {absent} as absent"
         assert err == f"treadle: warning: {note}\n"
         assert json.loads(out)["notes"] == [note]
         assert main(["verify", str(plan), "--topology", fabric, "-q"]) == status

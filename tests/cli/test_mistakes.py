@@ -151,7 +151,7 @@ MISTAKES = """
 2 | verify dgx-a100:2 | this is a topology, not a plan
 2 | run allreduce | this is a collective, not a plan
 2 | run fabric.json | this is a topology (Treadle's JSON), not a plan; solve it first: treadle solve fabric
-2 | lower text.xml | is a runtime file (msccl-xml), not a plan; 'treadle verify' checks it
+2 | lower text.xml | this is a runtime file (msccl-xml), not a plan; 'treadle verify' checks it
 2 | solve ring.plan allgather | this is a plan, not a topology; verify, run, simulate, lower and repair take
 2 | verify ring.plan --topology ring.plan | this is a plan, not a topology
 2 | run folder | this is a folder; expected a plan

@@ -294,7 +294,7 @@ def test_sizes_are_numbers_or_texts(given: Any, expected: list[int]) -> None:
 
 @pytest.mark.parametrize("given", [None, 1.5, True, [None], {"a": 1}, b"1K"])
 def test_what_is_no_size_is_refused(given: Any) -> None:
-    with pytest.raises(TreadleError, match=r"sizes: expected bytes, a text such as 64MB or 1K\.\.1G"):
+    with pytest.raises(TreadleError, match=r"sizes: expected bytes, a string such as 64MB or 1K\.\.1G"):
         as_sizes(given, "sizes")
 
 

@@ -11,7 +11,7 @@ from treadle.errors import FormatError
 from treadle.inputs import demand_files
 from treadle.inputs.demand_files import MAX_FILE_BYTES, MAX_RANKS, read_demands
 
-EXPECTED = "expected an integer from 0 to 2**20 (only ratios count: scale all alike)"
+EXPECTED = "expected an integer from 0 to 2**20 (only ratios matter: scale all by one factor)"
 
 
 def read(folder: Path, text: str) -> list[list[int]]:

@@ -55,8 +55,8 @@ def test_what_has_a_plan(tmp_path: Path) -> None:
     with pytest.raises(FormatError) as caught:
         as_plan(text)
     assert str(caught.value) == (
-        f"{str(text)[:80]}: is a runtime file (msccl-xml), not a plan; treadle.verify judges it, "
-        "and with a fabric simulate and compare take it"
+        f"{str(text)[:80]}: this is a runtime file (msccl-xml), not a plan; use treadle.verify, or simulate "
+        "or compare with a fabric"
     )
     fabric = tmp_path / "fabric"
     fabric.write_text(dump_topology(parse("ring:3")))
@@ -64,7 +64,7 @@ def test_what_has_a_plan(tmp_path: Path) -> None:
         with pytest.raises(FormatError) as caught:
             as_plan(value)
         assert str(caught.value) == (
-            f"{str(value)[:80]}: this is a fabric, not a plan; treadle.solve makes a plan for it"
+            f"{str(value)[:80]}: this is a fabric, not a plan; treadle.solve computes a plan for it"
         )
     for value in (Path("ring:3"), tmp_path / "none"):
         with pytest.raises(FormatError) as caught:
@@ -102,7 +102,7 @@ def test_what_is_no_size(value: Any) -> None:
     with pytest.raises(TreadleError) as caught:
         as_sizes(value, "own")
     assert str(caught.value).startswith(
-        "own: expected bytes, a text such as 64MB or 1K..1G, or a sequence of these, found "
+        "own: expected bytes, a string such as 64MB or 1K..1G, or a sequence of these, found "
     )
 
 
@@ -127,4 +127,4 @@ def test_one_size() -> None:
     for value in (True, 1.5, [1]):
         with pytest.raises(TreadleError) as caught:
             as_size(value, "own")
-        assert str(caught.value).startswith("own: expected bytes, or a text such as 64MB, found ")
+        assert str(caught.value).startswith("own: expected bytes, or a string such as 64MB, found ")

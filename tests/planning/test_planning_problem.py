@@ -161,7 +161,7 @@ def test_a_mesh_lays_chosen_ranks_out_and_a_root_is_a_groups() -> None:
         ({"mesh": "0,3", "axes": "0"}, "mesh '0,3'"),
         ({"mesh": "-2,-3", "axes": "0"}, "mesh '-2,-3'"),
         ({"mesh": "", "axes": "0"}, "mesh ''"),
-        ({"mesh": "dp=2,dp=3", "axes": "dp"}, "stands twice"),
+        ({"mesh": "dp=2,dp=3", "axes": "dp"}, "expected different names"),
         ({"mesh": "1,6", "axes": "0"}, "one rank only"),
         ({"mesh": "2,3", "axes": "0", "weights": [1] * 6}, "equal shards, found weights"),
     ],

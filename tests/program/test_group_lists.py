@@ -104,7 +104,7 @@ def test_one_group_is_its_program() -> None:
 def test_what_does_not_fit_is_refused() -> None:
     topology, collective, schedule = random_groups(1, CollectiveKind.ALLREDUCE)
     found = lower_groups(topology, collective, schedule)
-    with pytest.raises(ScheduleError, match=f"a schedule of {len(schedule.groups)} groups at once"):
+    with pytest.raises(ScheduleError, match=f"a schedule of {len(schedule.groups)} concurrent groups"):
         lower(topology, collective, schedule)
     with pytest.raises(ScheduleError, match="the schedule has"):
         lower_groups(topology, replace(collective, groups=None), schedule)

@@ -40,11 +40,11 @@ def test_a_group_is_all_places_that_differ_in_its_axes_only(
         ((), (), None, "at least one axis"),
         ((2, 0), ("a", "b"), None, "at least one axis"),
         ((2, 2), ("a",), None, "1 axis names for 2 axes"),
-        ((2, 2), ("a", "a"), None, "stands twice"),
+        ((2, 2), ("a", "a"), None, "expected different names"),
         ((2,), ("a,b",), None, "without comma"),
         ((2,), ("",), None, "a name"),
-        ((2, 2), ("a", "b"), (0, 1, 2, 2), "no permutation"),
-        ((2, 2), ("a", "b"), (0, 1, 2), "no permutation"),
+        ((2, 2), ("a", "b"), (0, 1, 2, 2), "expected a permutation"),
+        ((2, 2), ("a", "b"), (0, 1, 2), "expected a permutation"),
     ],
 )
 def test_what_is_no_mesh_is_refused(shape, names, order, message: str) -> None:  # type: ignore[no-untyped-def]
@@ -85,7 +85,7 @@ def test_the_collective_of_a_group_knows_who_passes_on() -> None:
         ({"groups": ((0, 1), (1, 3))}, "each rank"),
         ({"groups": ((0, 1),)}, "each rank"),
         ({"groups": ()}, "equally many"),
-        ({"groups": None, "ranks_forward": True}, "only where there are groups"),
+        ({"groups": None, "ranks_forward": True}, "expected groups, whose ranks"),
         ({"kind": CollectiveKind.ALLTOALL}, "one of demands"),
         ({"weights": (1, 1, 1, 2)}, "equal shards"),
     ],
@@ -99,7 +99,7 @@ def test_what_knows_one_group_refuses_several() -> None:
     fabric = parse("ring:4")
     several = Collective(CollectiveKind.ALLREDUCE, (0, 1, 2, 3), groups=((0, 1), (2, 3)))
     for use in (lambda: check_membership(fabric, several), lambda: several.shard_weights):
-        with pytest.raises(ScheduleError, match="2 groups at once; this knows one group"):
+        with pytest.raises(ScheduleError, match="2 concurrent groups: expected a single group"):
             use()
     one = Collective(CollectiveKind.ALLREDUCE, (0, 1, 2, 3))
     assert one.as_one_group() is one.member(0) is one

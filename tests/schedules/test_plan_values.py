@@ -65,7 +65,11 @@ def test_kinds(name: str) -> None:
         ("broadcast", {"root": 4}, "root 4: expected a rank from 0 to 3"),
         ("broadcast", {"root": -1}, "root -1: expected a rank from 0 to 3"),
         ("reduce", {"root": 2, "groups": ((0, 3), (1, 2))}, "root 2: expected a rank from 0 to 1"),
-        ("allgather", {"ranks_forward": True}, "ranks of other groups forward only where there are groups"),
+        (
+            "allgather",
+            {"ranks_forward": True},
+            "ranks_forward: expected groups, whose ranks forward for each other",
+        ),
         (
             "alltoall",
             {"groups": ((0, 1), (2, 3))},
@@ -117,7 +121,7 @@ def test_demands_are_of_as_many_ranks() -> None:
         "reduce has no demands between pairs; only an all-to-all has"
     )
     assert said(lambda: posed("alltoall").shard_weights) == (
-        "an all-to-all sends something else to every rank; spanning trees do not serve it"
+        "an all-to-all sends different data to every rank, which spanning trees cannot"
     )
 
 
@@ -134,14 +138,15 @@ def test_one_of_several_groups() -> None:
     forwarding = replace(groups, ranks_forward=True)
     assert forwarding.member(1) == posed("reduce", root=1, ranks=(2, 7), forwarders=(9, 8, 4, 5))
     assert said(groups.as_one_group) == (
-        "reduce of 2 groups at once; this knows one group: leave the mesh out, or choose one group's --ranks"
+        "reduce of 2 concurrent groups: expected a single group; "
+        "leave out the mesh, or choose the --ranks of one group"
     )
     assert said(lambda: groups.shard_weights) == said(groups.as_one_group)
     one = posed()
     assert one.member(0) is one
     assert one.as_one_group() is one
     assert (one.n_groups, one.blocks, one.group_size) == (None, None, 4)
-    assert said(lambda: one.member(1)) == "group 1: allgather is one over all ranks"
+    assert said(lambda: one.member(1)) == "group 1: allgather has no groups"
 
 
 def fabric() -> Topology:
@@ -171,7 +176,7 @@ def test_ranks_and_forwarders_are_the_compute_nodes() -> None:
     )
     missing = posed(ranks=(4, 0), forwarders=())
     assert said(lambda: check_declared(FABRIC, missing)) == (
-        "compute node 'b' is neither a rank nor a forwarder; take it out of the fabric (subset) or declare "
+        "compute node 'b' is neither a rank nor a forwarder; remove it from the fabric (subset) or declare "
         "it a forwarder"
     )
     ring = treadle.parse("ring:10")
@@ -212,10 +217,8 @@ def test_slices_within_limits(low: int, slices: int, protocol: str, text: str) -
 
 
 def test_ranges_of_sizes() -> None:
-    assert said(lambda: entry(-1)) == (
-        "plan: sizes from -1 to None bytes are no range; expected 0 <= min <= max"
-    )
-    assert said(lambda: entry(8, 7)) == "plan: sizes from 8 to 7 bytes are no range; expected 0 <= min <= max"
+    assert said(lambda: entry(-1)) == ("plan: sizes from -1 to None bytes; expected 0 <= min <= max")
+    assert said(lambda: entry(8, 7)) == "plan: sizes from 8 to 7 bytes; expected 0 <= min <= max"
     assert said(lambda: entry(algorithm="a\rb")) == (
         "plan: algorithm or options 'a\\rb', expected one line without control characters"
     )
@@ -264,12 +267,12 @@ def plan(**changes: Any) -> Plan:
         ),
         ({"algbw": Fraction(2**100)}, "plan: algbw is 2**100 bytes/s or more, which no fabric has"),
         ({"algorithm": "a\nb"}, "plan: algorithm 'a\\nb', expected one line without control characters"),
-        ({"witness": None}, "plan: an optimum is claimed without a witness"),
+        ({"witness": None}, "plan: an optimum is claimed without a certificate"),
         ({"provenance": {"x": [1]}}, "plan: provenance 'x' is [1], expected text or a finite number"),
         ({"provenance": {"x": inf}}, "plan: provenance 'x' is inf, expected text or a finite number"),
         (
             {"provenance": {"a\nb": 1}},
-            "plan: provenance 'a\\nb' is 1, expected one line without control characters",
+            "plan: provenance 'a\\nb' is 'a\\nb', expected one line without control characters",
         ),
         (
             {"provenance": {"x": "\0"}},
@@ -295,7 +298,7 @@ def test_plans_of_several_sizes() -> None:
         made.entries[place].schedule for place in (0, 0, 1, 1, 2)
     ]
     for size in (1, 10, 11):
-        assert said(lambda size=size: made.schedule_for(size)) == f"plan: no schedule serves {size} bytes"
+        assert said(lambda size=size: made.schedule_for(size)) == f"plan: no schedule for {size} bytes"
     for entries in ((entry(2, 6), entry(6, 9)), (entry(2), entry(7, 9)), (entry(7, 9), entry(2, 6))):
         assert said(lambda entries=entries: plan(entries=entries)) == (
             "plan: size ranges must rise and not overlap"
@@ -314,7 +317,7 @@ def test_plans_of_several_sizes() -> None:
         ((), (), None, "mesh (): expected at least one axis, of at least 1 rank each"),
         ((2, 0), ("a", "b"), None, "mesh (2, 0): expected at least one axis, of at least 1 rank each"),
         ((2, 3), ("a",), None, "mesh: 1 axis names for 2 axes; expected one for each"),
-        ((2, 3), ("a", "a"), None, "mesh: an axis name stands twice in a, a"),
+        ((2, 3), ("a", "a"), None, "mesh: axes a, a; expected different names"),
         ((2, 3), ("a", ""), None, "mesh: axis '', expected a name on one line without comma and ="),
         (
             (2,),
@@ -322,7 +325,7 @@ def test_plans_of_several_sizes() -> None:
             None,
             f"mesh: axis {'=' * 40!r}, expected a name on one line without comma and =",
         ),
-        ((2, 1), ("a", "b"), (0, 2), "mesh: its rank order is no permutation of the ranks 0 to 1"),
+        ((2, 1), ("a", "b"), (0, 2), "mesh: rank_order: expected a permutation of the ranks 0 to 1"),
     ],
 )
 def test_what_is_no_mesh(shape: Any, names: Any, order: Any, text: str) -> None:
@@ -357,20 +360,20 @@ def test_what_is_no_job() -> None:
         assert said(lambda weight=weight: job(weight=weight)) == (
             f"job 'j': weight {weight!r}, expected a positive fraction"
         )
-    assert said(lambda: job(ranks=(0, 2), groups=((0, 1),))).startswith("allgather of 1 groups at once")
+    assert said(lambda: job(ranks=(0, 2), groups=((0, 1),))).startswith("allgather of 1 concurrent groups")
     for jobs, text in (
         ([], "jobs: none; expected at least one"),
         (
             [job("x"), job("y" * 50), job("y" * 50)],
-            f"jobs: {'y' * 40!r} is the name of two; expected different names",
+            f"jobs: two are called {'y' * 40!r}; expected different names",
         ),
         (
             [job("x", Fraction(1, 2)), job("y", Fraction(500001))],
-            "jobs: the largest weight is more than 1000000 times the least; expected sizes and weights that "
-            "are not further apart",
+            "jobs: the largest weight is more than 1000000 times the least; use sizes and weights with "
+            "smaller ratios",
         ),
-        ([job(ranks=(0, 1))], "job 'j': node 1 is no compute node of odd"),
-        ([job(ranks=(0, 2), forwarders=(1,))], "job 'j': node 1 is no compute node of odd"),
+        ([job(ranks=(0, 1))], "job 'j': node 1 is not a compute node of odd"),
+        ([job(ranks=(0, 2), forwarders=(1,))], "job 'j': node 1 is not a compute node of odd"),
     ):
         assert said(lambda jobs=jobs: check_jobs(FABRIC, jobs)) == text
     check_jobs(FABRIC, [job("x", Fraction(1, 2)), job("y", Fraction(500000))])

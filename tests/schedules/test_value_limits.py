@@ -52,22 +52,22 @@ def test_routes_are_sorted_by_pair() -> None:
         ({"n_ranks": 1}, "needs at least 2 ranks and 1 to 2**24 chunks per unit of demand"),
         ({"n_chunks": 0}, "needs at least 2 ranks and 1 to 2**24 chunks per unit of demand"),
         ({"n_chunks": 2**24 + 1}, "needs at least 2 ranks and 1 to 2**24 chunks per unit of demand"),
-        ({"target": [1, 1]}, "target has 2 values, expected 3"),
-        ({"units": [1] * 4}, "units has 4 values, expected 3"),
-        ({"layer": []}, "layer has 0 values, expected 3"),
-        ({"path_offset": [0, 3, 4]}, "path_offset must rise from 0 to 5 in 3 steps"),
-        ({"path_offset": [1, 3, 4, 5]}, "path_offset must rise from 0 to 5 in 3 steps"),
-        ({"path_offset": [0, 3, 4, 4]}, "path_offset must rise from 0 to 5 in 3 steps"),
-        ({"path_offset": [0, 4, 3, 5]}, "path_offset must rise from 0 to 5 in 3 steps"),
-        ({"source": [0, 0, 3]}, "source has a value outside 0 to 2"),
-        ({"source": [-1, 0, 2]}, "source has a value outside 0 to 2"),
-        ({"target": [1, 1, 3]}, "target has a value outside 0 to 2"),
-        ({"units": [0, 1, 1]}, f"units has a value outside 1 to {2**44}"),
-        ({"units": [1, 2**44 + 1, 1]}, f"units has a value outside 1 to {2**44}"),
-        ({"layer": [0, 2**15 + 1, 0]}, "layer has a value outside 0 to 32768"),
-        ({"path_links": [0, 4, 1, 5, -1]}, f"path_links has a value outside 0 to {2**31 - 1}"),
-        ({"hop_layer": [0, 1, 2**15 + 1, 2, 1]}, "hop_layer has a value outside 0 to 32768"),
-        ({"hop_layer": [0, 1, 2]}, "3 values in hop_layer, expected 5 or none"),
+        ({"target": [1, 1]}, "target has 2 rows, expected 3"),
+        ({"units": [1] * 4}, "units has 4 rows, expected 3"),
+        ({"layer": []}, "layer has 0 rows, expected 3"),
+        ({"path_offset": [0, 3, 4]}, "path_offset must rise from 0 to 5 in 4 values"),
+        ({"path_offset": [1, 3, 4, 5]}, "path_offset must rise from 0 to 5 in 4 values"),
+        ({"path_offset": [0, 3, 4, 4]}, "path_offset must rise from 0 to 5 in 4 values"),
+        ({"path_offset": [0, 4, 3, 5]}, "path_offset must rise from 0 to 5 in 4 values"),
+        ({"source": [0, 0, 3]}, "source: found 3, expected 0 to 2"),
+        ({"source": [-1, 0, 2]}, "source: found -1, expected 0 to 2"),
+        ({"target": [1, 1, 3]}, "target: found 3, expected 0 to 2"),
+        ({"units": [0, 1, 1]}, f"units: found 0, expected 1 to {2**44}"),
+        ({"units": [1, 2**44 + 1, 1]}, f"units: found {2**44 + 1}, expected 1 to {2**44}"),
+        ({"layer": [0, 2**15 + 1, 0]}, "layer: found 32769, expected 0 to 32768"),
+        ({"path_links": [0, 4, 1, 5, -1]}, f"path_links: found -1, expected 0 to {2**31 - 1}"),
+        ({"hop_layer": [0, 1, 2**15 + 1, 2, 1]}, "hop_layer: found 32769, expected 0 to 32768"),
+        ({"hop_layer": [0, 1, 2]}, "hop_layer has 3 rows, expected 5"),
         ({"hop_layer": [0, 1, 2, 2, 0]}, "layer must be that of each path's first hop in hop_layer"),
         ({"source": [2, 0, 0]}, "paths must be sorted by source, then by target"),
         ({"target": [2, 1, 0]}, "paths must be sorted by source, then by target"),
@@ -101,18 +101,18 @@ def test_rounds_of_routes() -> None:
     assert TimedRoutes(into, [0, 2], [0, 1]).max_flows == 2  # type: ignore[arg-type]
     assert repr(rounds) == f"<TimedRoutes: 3 rounds, 6 chunks of {routes()!r}>"
     for offset, path, text in (
-        ([], [], "round_offset must rise from 0 to 0, the number of chunks"),
-        ([1, 2], [0, 1], "round_offset must rise from 0 to 2, the number of chunks"),
-        ([0, 1], [0, 1], "round_offset must rise from 0 to 2, the number of chunks"),
-        ([0, 2, 1, 2], [0, 1], "round_offset must rise from 0 to 2, the number of chunks"),
-        ([0, 1], [3], "path has a value outside 0 to 2"),
-        ([0, 1], [-1], "path has a value outside 0 to 2"),
+        ([], [], "round_offset must rise from 0 to 0 in 1 values"),
+        ([1, 2], [0, 1], "round_offset must rise from 0 to 2 in 2 values"),
+        ([0, 1], [0, 1], "round_offset must rise from 0 to 2 in 2 values"),
+        ([0, 2, 1, 2], [0, 1], "round_offset must rise from 0 to 2 in 4 values"),
+        ([0, 1], [3], "path: found 3, expected 0 to 2"),
+        ([0, 1], [-1], "path: found -1, expected 0 to 2"),
     ):
         assert said(lambda offset=offset, path=path: TimedRoutes(routes(), offset, path)) == f"rounds: {text}"
     assert routes_in(rounds, "x") == routes()
     assert routes_in(routes(), "x") == routes()
     assert said(lambda: routes_in(3, "mine")) == (
-        "the plan (mine) has no routes; expected one of treadle solve FABRIC alltoall --algorithm routes"
+        "the plan (mine) has no routes; use treadle solve FABRIC alltoall --algorithm routes"
     )
 
 
@@ -131,7 +131,7 @@ def test_demands() -> None:
         ([[1]], "expected a square matrix of at least 2 ranks, found shape (1, 1)"),
         ([[0, -1], [0, 0]], "entries must be integers from 0 to 2**20"),
         ([[0, 2**20 + 1], [0, 0]], "entries must be integers from 0 to 2**20"),
-        ([[3, 0], [0, 1]], "no rank has anything for another; expected a positive entry"),
+        ([[3, 0], [0, 1]], "no rank has data for another; expected a positive entry"),
     ):
         assert said(lambda matrix=matrix: Demands(np.array(matrix))) == f"demands: {text}"
 
@@ -194,37 +194,37 @@ def test_steps_as_they_are() -> None:
         ({"n_ranks": 0}, "needs at least 1 rank and 1 to 2**24 chunks per shard"),
         ({"n_chunks": 0}, "needs at least 1 rank and 1 to 2**24 chunks per shard"),
         ({"n_chunks": 2**24 + 1}, "needs at least 1 rank and 1 to 2**24 chunks per shard"),
-        ({"homes": [0, 3]}, "homes has a value outside 0 to 2"),
-        ({"homes": [-1, 2]}, "homes has a value outside 0 to 2"),
-        ({"step_offset": []}, "step_offset must rise from 0 to 3, the number of sends"),
-        ({"step_offset": [1, 3]}, "step_offset must rise from 0 to 3, the number of sends"),
-        ({"step_offset": [0, 2]}, "step_offset must rise from 0 to 3, the number of sends"),
-        ({"step_offset": [0, 2, 1, 3]}, "step_offset must rise from 0 to 3, the number of sends"),
-        ({"link": [0, 1]}, "link has 2 values, expected 3"),
-        ({"low": [0]}, "low has 1 values, expected 3"),
-        ({"high": [5] * 4}, "high has 4 values, expected 3"),
-        ({"shard": [0, 2, 1]}, "shard has a value outside 0 to 1"),
-        ({"link": [0, 2, 0]}, "link has a value outside 0 to 1"),
-        ({"link": [0, -1, 0]}, f"link has a value outside 0 to {2**31 - 1}"),
-        ({"low": [0, -1, 2]}, "low has a value outside 0 to 4"),
-        ({"low": [5, 0, 2]}, "low has a value outside 0 to 4"),
-        ({"high": [6, 2, 5]}, "high has a value outside 1 to 5"),
+        ({"homes": [0, 3]}, "homes: found 3, expected 0 to 2"),
+        ({"homes": [-1, 2]}, "homes: found -1, expected 0 to 2"),
+        ({"step_offset": []}, "step_offset must rise from 0 to 3 in 1 values"),
+        ({"step_offset": [1, 3]}, "step_offset must rise from 0 to 3 in 2 values"),
+        ({"step_offset": [0, 2]}, "step_offset must rise from 0 to 3 in 2 values"),
+        ({"step_offset": [0, 2, 1, 3]}, "step_offset must rise from 0 to 3 in 4 values"),
+        ({"link": [0, 1]}, "link has 2 rows, expected 3"),
+        ({"low": [0]}, "low has 1 rows, expected 3"),
+        ({"high": [5] * 4}, "high has 4 rows, expected 3"),
+        ({"shard": [0, 2, 1]}, "shard: found 2, expected 0 to 1"),
+        ({"link": [0, 2, 0]}, "link: found 2, expected 0 to 1"),
+        ({"link": [0, -1, 0]}, f"link: found -1, expected 0 to {2**31 - 1}"),
+        ({"low": [0, -1, 2]}, "low: found -1, expected 0 to 4"),
+        ({"low": [5, 0, 2]}, "low: found 5, expected 0 to 4"),
+        ({"high": [6, 2, 5]}, "high: found 6, expected 1 to 5"),
         ({"low": [0, 2, 2]}, "a send carries no chunk"),
-        ({"twins": [0, 3]}, "twins has a value outside 0 to 2"),
-        ({"twins": [0, 1, 2]}, "3 twins, expected as many for each shard"),
-        ({"fresh": [True]}, "fresh has 1 values, expected 3"),
-        ({"fresh": [False, False, True]}, "only sums begin anew; what is broadcast does not"),
+        ({"twins": [0, 3]}, "twins: found 3, expected 0 to 2"),
+        ({"twins": [0, 1, 2]}, "3 further owners, expected as many for each shard"),
+        ({"fresh": [True]}, "fresh has 1 rows, expected 3"),
+        ({"fresh": [False, False, True]}, "only sums start again; broadcasts do not"),
         ({"way_offset": []}, "way_links or way_kinds without way_offset"),
         ({"way_offset": [], "way_links": []}, "way_links or way_kinds without way_offset"),
-        ({"way_offset": [0, 2, 3]}, "way_offset must rise from 0 to 4, by a link at least"),
-        ({"way_offset": [1, 2, 4]}, "way_offset must rise from 0 to 4, by a link at least"),
-        ({"way_offset": [0, 2, 2, 4]}, "way_offset must rise from 0 to 4, by a link at least"),
-        ({"way_links": [3, 4, -1, 7]}, f"way_links has a value outside 0 to {2**31 - 1}"),
-        ({"way_kinds": [0]}, "1 way_kinds, expected 2"),
-        ({"way_kinds": [0, len(PathKind)]}, f"way_kinds has a value outside 0 to {len(PathKind) - 1}"),
+        ({"way_offset": [0, 2, 3]}, "way_offset must rise from 0 to 4 in 3 values, by 1 or more each"),
+        ({"way_offset": [1, 2, 4]}, "way_offset must rise from 0 to 4 in 3 values, by 1 or more each"),
+        ({"way_offset": [0, 2, 2, 4]}, "way_offset must rise from 0 to 4 in 4 values, by 1 or more each"),
+        ({"way_links": [3, 4, -1, 7]}, f"way_links: found -1, expected 0 to {2**31 - 1}"),
+        ({"way_kinds": [0]}, "way_kinds has 1 rows, expected 2"),
+        ({"way_kinds": [0, len(PathKind)]}, "way_kinds: found 3, expected 0 to 2"),
         (
             {"way_offset": [0, 1, 4]},
-            "a way on which a switch copies or adds up has other than two links",
+            "expected two links on a path with in-network multicast or aggregation",
         ),
     ],
 )
@@ -248,30 +248,30 @@ def test_phases_of_step_schedules() -> None:
     both = StepSchedule(CollectiveKind.ALLREDUCE, gather, spread)
     assert both.phases == (gather, spread)
     for kind, reduce, broadcast, text in (
-        ("alltoall", None, None, "its schedules have no reducing or broadcasting phase"),
-        ("reduce", None, spread, "a reducing phase is missing"),
-        ("allgather", gather, spread, "a reducing phase is of no use"),
-        ("broadcast", None, None, "the broadcasting phase is missing"),
-        ("reduce-scatter", gather, spread, "a broadcasting phase is of no use"),
-        ("allgather", None, gather, "the broadcast phase flows the other way"),
-        ("reduce", spread, None, "the reduce phase flows the other way"),
+        ("alltoall", None, None, "expected a collective that reduces or broadcasts"),
+        ("reduce", None, spread, "reducing steps are missing"),
+        ("allgather", gather, spread, "reducing steps are not used"),
+        ("broadcast", None, None, "broadcasting steps are missing"),
+        ("reduce-scatter", gather, spread, "broadcasting steps are not used"),
+        ("allgather", None, gather, "the broadcasting steps have the wrong direction"),
+        ("reduce", spread, None, "the reducing steps have the wrong direction"),
         (
             "allreduce",
             replace(gather, homes=[2, 0]),
             spread,
-            "the phases differ in ranks or in the homes of the shards",
+            "the phases differ in ranks or in the owners of the shards",
         ),
         (
             "allreduce",
             replace(gather, n_ranks=4),
             spread,
-            "the phases differ in ranks or in the homes of the shards",
+            "the phases differ in ranks or in the owners of the shards",
         ),
         (
             "reduce",
             replace(gather, fresh=[True, False, False]),
             None,
-            "sums begin anew in allreduces of two phases only",
+            "sums may start again only in an allreduce of two phases",
         ),
     ):
         assert said(
@@ -286,16 +286,16 @@ def test_exchanges_have_one_home_and_one_target() -> None:
     one = ExchangeSchedule(plain, [2, 1])  # type: ignore[arg-type]
     assert (one.n_ranks, one.n_shards, one.n_chunks, one.n_steps, one.n_sends) == (3, 2, 5, 2, 3)
     for sends, targets, text in (
-        (replace(plain, twins=[1, 0]), [2, 1], "expected shards with one home each"),
-        (steps(), [2, 1], "a switch copies or adds up, but shards have one target each"),
-        (plain, [2, 1, 0], "targets of shape (3,), expected one for each of 2 shards"),
-        (plain, [3, 1], "targets: expected ranks from 0 to 2"),
-        (plain, [1, -1], "targets: expected ranks from 0 to 2"),
+        (replace(plain, twins=[1, 0]), [2, 1], "expected one owner of each shard"),
+        (steps(), [2, 1], "shards have one target each, so no switch may multicast or aggregate"),
+        (plain, [2, 1, 0], "targets has 3 rows, expected 2"),
+        (plain, [3, 1], "targets: found 3, expected 0 to 2"),
+        (plain, [1, -1], "targets: found -1, expected 0 to 2"),
         (plain, [1, 2], "shard 1 goes from rank 2 to itself"),
         (
             replace(plain, direction=Direction.REDUCE),
             [2, 1],
-            "shards leave their homes; expected sends of direction broadcast",
+            "shards leave their owners; expected sends of direction broadcast",
         ),
     ):
         assert said(lambda sends=sends, targets=targets: ExchangeSchedule(sends, targets)) == (
@@ -339,11 +339,11 @@ def test_forests_as_they_are() -> None:
         ({"parent": [[-1, 0], [-1, 0]]}, "parent has shape (2, 2), expected (3, 2)"),
         ({"tree_multiplicity": [2, 3]}, "every tree needs a positive multiplicity"),
         ({"tree_multiplicity": [2, 0, 5]}, "every tree needs a positive multiplicity"),
-        ({"tree_root": [0, 0, 2]}, "roots must be ranks from 0 to 1"),
-        ({"tree_root": [-1, 0, 1]}, "roots must be ranks from 0 to 1"),
+        ({"tree_root": [0, 0, 2]}, "tree_root: found 2, expected 0 to 1"),
+        ({"tree_root": [-1, 0, 1]}, "tree_root: found -1, expected 0 to 1"),
         ({"tree_root": [0, 1, 0]}, "trees must be sorted by root"),
-        ({"parent": [[-1, 0], [-1, 2], [1, -1]]}, "parents must be ranks from 0 to 1, or -1"),
-        ({"parent": [[-1, 0], [-2, 0], [1, -1]]}, "parents must be ranks from 0 to 1, or -1"),
+        ({"parent": [[-1, 0], [-1, 2], [1, -1]]}, "parent: found 2, expected -1 to 1"),
+        ({"parent": [[-1, 0], [-2, 0], [1, -1]]}, "parent: found -2, expected -1 to 1"),
         (
             {"entry_offset": [0, 0, 1, 1, 3, 4]},
             "entry_offset must rise from 0 to 4 in 7 values",
@@ -362,9 +362,9 @@ def test_forests_as_they_are() -> None:
         ),
         ({"path_offset": []}, "path_offset must rise from 0 to 6 in 1 values"),
         ({"path_offset": [0, 2, 3, 5]}, "path_offset must rise from 0 to 6 in 4 values"),
-        ({"entry_units": [2, 1, 2]}, "entry_units and entry_path differ in length"),
-        ({"entry_path": [0, 0, 3, 2]}, "path numbers must be 0 to 2"),
-        ({"entry_path": [0, 0, -1, 2]}, "path numbers must be 0 to 2"),
+        ({"entry_units": [2, 1, 2]}, "entry_units has 3 rows, expected 4"),
+        ({"entry_path": [0, 0, 3, 2]}, "entry_path: found 3, expected 0 to 2"),
+        ({"entry_path": [0, 0, -1, 2]}, "entry_path: found -1, expected 0 to 2"),
         ({"entry_units": [2, 1, 0, 5]}, "path units must be positive"),
     ],
 )
@@ -386,7 +386,7 @@ def test_forests_in_other_units() -> None:
     left, right = equalised(scaled(one, 2), thrice)  # 20 and 30 units: 60 each
     assert left == right == scaled(one, 6)
     large = forest(root_multiplicity=[2**60, 2**60])
-    text = "the schedule needs more than 2**62 units; ask for few trees (--max-trees 10)"
+    text = "the schedule needs more than 2**62 units; limit the trees (--max-trees 10)"
     assert said(lambda: scaled(large, 2)) == text
     just = forest(root_multiplicity=[2**60, 2**60 - 1])
     assert scaled(just, 2).root_multiplicity.tolist() == [2**61, 2**61 - 2]
@@ -399,13 +399,13 @@ def test_phases_of_forests() -> None:
     assert both.forests == (back, out)
     assert both.root_multiplicity.tolist() == [5, 5]
     for kind, reduce, broadcast, text in (
-        ("alltoall", None, None, "spanning trees do not serve it"),
+        ("alltoall", None, None, "expected a collective that reduces or broadcasts"),
         ("reduce", None, out, "in-trees are missing"),
-        ("allgather", back, out, "in-trees do not belong"),
+        ("allgather", back, out, "in-trees are not used"),
         ("allreduce", back, None, "out-trees are missing"),
-        ("reduce-scatter", back, out, "out-trees do not belong"),
-        ("reduce", out, None, "the reducing forest flows the wrong way"),
-        ("allgather", None, back, "the broadcasting forest flows the wrong way"),
+        ("reduce-scatter", back, out, "out-trees are not used"),
+        ("reduce", out, None, "the in-trees have the wrong direction"),
+        ("allgather", None, back, "the out-trees have the wrong direction"),
         (
             "allreduce",
             replace(back, root_multiplicity=[4, 6]),

@@ -58,7 +58,7 @@ def test_bounds_of_cuts(collective: Collective, nodes: tuple[int, ...], bound: F
 @pytest.mark.parametrize(
     ("collective", "nodes", "text"),
     [
-        (posed("allreduce"), (0,), "a single cut is no witness for an allreduce"),
+        (posed("allreduce"), (0,), "a single cut is not a certificate for an allreduce"),
         (posed(), (0, 4), "the cut names a node beyond the 4 of odd"),
         (posed(), (-1, 0), "the cut names a node beyond the 4 of odd"),
         (posed(), (0, 1, 2), "the cut contains every rank, so nothing has to cross it"),
@@ -78,25 +78,25 @@ def test_lengths_between_ranks_that_are_apart_prove_nothing() -> None:
     for name in "abc":
         builder.compute(name)
     builder.duplex("a", "b", 1)
-    with pytest.raises(ScheduleError, match=r"^length witness: the ranks are not connected$"):
+    with pytest.raises(ScheduleError, match=r"^length certificate: the ranks are not connected$"):
         DualCertificate((Fraction(1),) * 2).bound(builder.build(), posed("allreduce"))
 
 
-LENGTHS = "length witness: expected the keys kind and lengths, a list"
+LENGTHS = "length certificate: expected the keys kind and lengths, a list"
 DISTANCES = (
-    "distance witness: expected the keys kind and lengths, a list; at most hosts, a list, and cards_forward, "
-    "true or false, besides"
+    "distance certificate: expected the keys kind and lengths, a list; optional: hosts, a list, and "
+    "cards_forward, true or false"
 )
 CUTS = (
     "cut combination: expected the keys kind, broadcast_cuts, reduce_cuts, broadcast_potentials, "
     "reduce_potentials"
 )
-RUNS = "group length witness: expected the keys kind, values, run_value, run_links, three lists"
-KEYS = "cut witness: expected the keys kind and nodes, a list"
-NODES = "cut witness: nodes must be node indices"
-FAR = "distance witness: lengths must be integers from 0 to 2**40"
-MANY = "group length witness: run_value and run_links must be as many integers"
-SHORT = f"group length witness: runs of 1 or more links, at most {MAX_LENGTHS} in all"
+RUNS = "group length certificate: expected the keys kind, values, run_value, run_links, three lists"
+KEYS = "bottleneck cut: expected the keys kind and nodes, a list"
+NODES = "bottleneck cut: nodes must be node indices"
+FAR = "distance certificate: lengths must be integers from 0 to 2**40"
+MANY = "group length certificate: run_value and run_links must be as many integers"
+SHORT = f"group length certificate: runs of 1 or more links, at most {MAX_LENGTHS} in all"
 NO_CUTS = CutCombinationCertificate((), ()).to_json()
 GROUPS: dict[str, Any] = {
     "kind": "group-lengths",
@@ -109,10 +109,11 @@ GROUPS: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ([], "witness: expected an object"),
+        ([], "certificate: expected an object"),
         (
             {"kind": "cuts"},
-            "witness: kind 'cuts', expected one of cut, lengths, cut-combination, distances, group-lengths",
+            "certificate: kind 'cuts', expected one of cut, lengths, cut-combination, distances, "
+            "group-lengths",
         ),
         ({"kind": "cut"}, KEYS),
         ({"kind": "cut", "nodes": [0], "more": 1}, KEYS),
@@ -120,22 +121,25 @@ GROUPS: dict[str, Any] = {
         ({"kind": "cut", "nodes": [0, True]}, NODES),
         ({"kind": "cut", "nodes": [-1, 0]}, NODES),
         ({"kind": "cut", "nodes": [0, 2**31]}, NODES),
-        ({"kind": "cut", "nodes": [0, 2, 1]}, "cut witness: nodes must rise"),
-        ({"kind": "cut", "nodes": [0, 2, 2]}, "cut witness: nodes must rise"),
+        ({"kind": "cut", "nodes": [0, 2, 1]}, "bottleneck cut: nodes must rise"),
+        ({"kind": "cut", "nodes": [0, 2, 2]}, "bottleneck cut: nodes must rise"),
         ({"kind": "lengths"}, LENGTHS),
         ({"kind": "lengths", "lengths": "1"}, LENGTHS),
         ({"kind": "lengths", "lengths": ["1"], "more": 1}, LENGTHS),
-        ({"kind": "lengths", "lengths": ["1", "1/02"]}, "witness: '1/02' is no rational p/q"),
-        ({"kind": "lengths", "lengths": ["1/0"]}, "witness: '1/0' is no rational p/q"),
-        ({"kind": "lengths", "lengths": ["9" * 1001]}, f"witness: '{'9' * 40}' is no rational p/q"),
-        ({"kind": "lengths", "lengths": [f"1/{'9' * 1001}"]}, f"witness: '1/{'9' * 38}' is no rational p/q"),
+        ({"kind": "lengths", "lengths": ["1", "1/02"]}, "certificate: '1/02' is not a rational p/q"),
+        ({"kind": "lengths", "lengths": ["1/0"]}, "certificate: '1/0' is not a rational p/q"),
+        ({"kind": "lengths", "lengths": ["9" * 1001]}, f"certificate: '{'9' * 40}' is not a rational p/q"),
+        (
+            {"kind": "lengths", "lengths": [f"1/{'9' * 1001}"]},
+            f"certificate: '1/{'9' * 38}' is not a rational p/q",
+        ),
         ({"kind": "distances"}, DISTANCES),
         ({"kind": "distances", "lengths": [1], "more": 1}, DISTANCES),
         ({"kind": "distances", "lengths": [1], "hosts": 1}, DISTANCES),
         ({"kind": "distances", "lengths": [1], "cards_forward": 1}, DISTANCES),
         (
             {"kind": "distances", "lengths": [1], "hosts": [[1]]},
-            "distance witness: hosts: expected two lengths of each",
+            "distance certificate: hosts: expected two lengths for each",
         ),
         (
             {"kind": "distances", "lengths": [2**40 + 1]},
@@ -165,25 +169,25 @@ GROUPS: dict[str, Any] = {
         ),
         (
             NO_CUTS | {"reduce_cuts": [{"nodes": [2**31], "multiplier": "1"}]},
-            "cut combination: 2147483648 is no node index",
+            "cut combination: 2147483648 is not a node index",
         ),
         (
             NO_CUTS | {"broadcast_potentials": [{"node": -1, "potential": "1"}]},
-            "cut combination: -1 is no node index",
+            "cut combination: -1 is not a node index",
         ),
-        (NO_CUTS | {"prices": [{"link": 1, "price": 2}]}, "witness: '2' is no rational p/q"),
+        (NO_CUTS | {"prices": [{"link": 1, "price": 2}]}, "certificate: '2' is not a rational p/q"),
         (GROUPS | {"more": 1}, RUNS),
         (GROUPS | {"values": "0"}, RUNS),
         (GROUPS | {"run_links": None}, RUNS),
-        (GROUPS | {"values": ["0", 1]}, "witness: '1' is no rational p/q"),
+        (GROUPS | {"values": ["0", 1]}, "certificate: '1' is not a rational p/q"),
         (
             GROUPS | {"run_value": [0]},
             MANY,
         ),
         (GROUPS | {"run_value": [0, True]}, MANY),
         (GROUPS | {"run_links": [1, 1.0]}, MANY),
-        (GROUPS | {"run_value": [0, 2]}, "group length witness: run_value must be 0 to 1"),
-        (GROUPS | {"run_value": [-1, 0]}, "group length witness: run_value must be 0 to 1"),
+        (GROUPS | {"run_value": [0, 2]}, "group length certificate: run_value must be 0 to 1"),
+        (GROUPS | {"run_value": [-1, 0]}, "group length certificate: run_value must be 0 to 1"),
         (
             GROUPS | {"run_links": [1, 0]},
             SHORT,
@@ -218,14 +222,14 @@ def test_witnesses_at_their_limits() -> None:
 def test_refusals_of_long_values_are_short() -> None:
     long = "x" * 1000
     for value, said in (
-        ({"kind": long}, f"witness: kind '{long[:39]}, expected one of "),
+        ({"kind": long}, f"certificate: kind '{long[:39]}, expected one of "),
         (
             {
                 "kind": "cut-combination",
                 "broadcast_cuts": [{"nodes": [long], "multiplier": "1"}],
                 **{key: [] for key in ("reduce_cuts", "broadcast_potentials", "reduce_potentials")},
             },
-            f"cut combination: '{long[:39]} is no node index",
+            f"cut combination: '{long[:39]} is not a node index",
         ),
     ):
         with pytest.raises(FormatError) as caught:

@@ -16,7 +16,7 @@ from treadle.schedules.mesh import Mesh
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.transfer import transfer_schedule
 from treadle.schedules.trees.forest import Direction, ForestSchedule
-from treadle.schedules.trees.group_cost import group_algbw
+from treadle.schedules.trees.forest_cost import group_algbw
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.topologies import parse, subset
 from treadle.topologies.topology import Topology

@@ -13,7 +13,7 @@ from treadle.program.any_schedule import lower_groups
 from treadle.program.operation_lists import OperationKind
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
 from treadle.schedules.mesh import Mesh
-from treadle.schedules.trees.group_cost import group_algbw
+from treadle.schedules.trees.forest_cost import group_algbw
 from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.simulation.simulate import simulate_graph
 from treadle.simulation.simulated_sizes import best_slices

@@ -54,7 +54,7 @@ def require_plan_file(path: str | Path, expected: str = "a plan that solve wrote
     text = head.decode("utf-8", "replace")
     if (form := format_name(text)) is not None:
         raise FormatError(
-            f"is a runtime file ({form.name}), not a plan; 'treadle verify' checks it",
+            f"this is a runtime file ({form.name}), not a plan; 'treadle verify' checks it",
             source=shown,
         )
     if (told := topology_name(text)) is not None:

@@ -1,1 +1,1 @@
-"""What users give, read and checked: fabrics, plans, meshes, demands; from these a problem."""
+"""User inputs, read and checked: fabrics, plans, meshes, demands, and problems made from them."""

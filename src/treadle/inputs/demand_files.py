@@ -1,4 +1,4 @@
-"""Demand matrices of all-to-alls from files: CSV or JSON."""
+"""Demand matrices of all-to-alls from CSV or JSON files."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ import numpy as np
 from treadle.errors import FormatError, ScheduleError
 from treadle.input_files import read_input_string
 from treadle.schedules.alltoall.demands import MAX_DEMAND, Demands
+from treadle.spelling import counted
 
 MAX_FILE_BYTES = 2**25
 MAX_RANKS = 2**13
 
 _CELL = re.compile(r"[0-9]{1,7}")
-_EXPECTED = "expected an integer from 0 to 2**20 (only ratios count: scale all alike)"
+_EXPECTED = "expected an integer from 0 to 2**20 (only ratios matter: scale all by one factor)"
 
 
 def read_demands(path: Path | str) -> Demands:
-    """Read a square matrix of non-negative integers; row i is what rank i has for each rank.
+    """Read a square matrix of nonnegative integers; row i has the data of rank i for each rank.
 
     Parameters
     ----------
@@ -44,13 +45,12 @@ def read_demands(path: Path | str) -> Demands:
 def _check_shape(sizes: list[int], source: str) -> None:
     n = len(sizes)
     if not 2 <= n <= MAX_RANKS:
-        rows = "1 row" if n == 1 else f"{n} rows"
-        raise FormatError(f"has {rows}; expected 2 to {MAX_RANKS}, one per rank", source=source)
-    for row, size in enumerate(sizes):
+        raise FormatError(f"has {counted(n, 'row')}; expected 2 to {MAX_RANKS}, one per rank", source=source)
+    for row, size in enumerate(sizes, 1):
         if size != n:
-            values = "1 value" if size == 1 else f"{size} values"
+            values = counted(size, "value")
             raise FormatError(
-                f"row {row + 1} has {values}; expected {n}, as many as there are rows", source=source
+                f"row {row} has {values}; expected {n}, as many as there are rows", source=source
             )
 
 
@@ -58,8 +58,8 @@ def _csv_rows(text: str, source: str) -> list[list[int]]:
     lines = [line for line in text.splitlines() if line.strip()]
     cells = [line.split(",", MAX_RANKS) for line in lines[: MAX_RANKS + 1]]
     _check_shape([len(row) for row in cells], source)
-    for number, row in enumerate(cells):
-        for column, cell in enumerate(row):
+    for number, row in enumerate(cells, 1):
+        for column, cell in enumerate(row, 1):
             if not _CELL.fullmatch(cell.strip()):
                 raise _bad_cell(number, column, cell.strip(), source)
     return [[int(cell) for cell in row] for row in cells]
@@ -73,22 +73,21 @@ def _json_rows(text: str, source: str) -> list[list[int]]:
     if not isinstance(value, list) or not all(isinstance(row, list) for row in value):
         raise FormatError("expected a JSON list of lists of integers", source=source)
     _check_shape([len(row) for row in value], source)
-    for number, row in enumerate(value):
-        for column, cell in enumerate(row):
+    for number, row in enumerate(value, 1):
+        for column, cell in enumerate(row, 1):
             if type(cell) is not int or not 0 <= cell <= MAX_DEMAND:
-                raise _bad_cell(number, column, _shown(cell), source)
+                raise _bad_cell(number, column, _format_value(cell), source)
     return value
 
 
-def _shown(cell: object) -> str:
-    """A JSON value as text; containers by their kind, since they may be large."""
-    if isinstance(cell, int) and not isinstance(cell, bool):
-        return str(cell) if abs(cell) < 10**40 else "a huge integer"
+def _format_value(cell: object) -> str:
+    """Return a JSON value as a string; large ones by their type."""
     if isinstance(cell, list | dict):
         return "a list" if isinstance(cell, list) else "an object"
-    return json.dumps(cell, ensure_ascii=False)
+    is_huge = type(cell) is int and abs(cell) >= 10**40
+    return "a huge integer" if is_huge else json.dumps(cell, ensure_ascii=False)
 
 
 def _bad_cell(row: int, column: int, found: str, source: str) -> FormatError:
     shown = found if len(found) <= 24 else f"{found[:20]}..."
-    return FormatError(f"row {row + 1}, column {column + 1}: found {shown!r}; {_EXPECTED}", source=source)
+    return FormatError(f"row {row}, column {column}: found {shown!r}; {_EXPECTED}", source=source)

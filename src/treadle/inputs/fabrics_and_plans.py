@@ -1,4 +1,4 @@
-"""What people pass for a fabric, a plan and sizes, and what functions make of it."""
+"""Arguments of public functions: fabrics, plans and sizes, in all accepted forms."""
 
 from __future__ import annotations
 
@@ -19,36 +19,35 @@ from treadle.topologies.topology import Topology
 
 
 class HasTopology(Protocol):
-    """Results, plans and imported files: whatever has a fabric."""
+    """Results, plans and imported files: values that have a fabric."""
 
     @property
     def topology(self) -> Any:
-        """The fabric, or a function that gives it."""
+        """The fabric, or a function that returns it."""
 
 
 FabricLike = Topology | HasTopology | Path | str
-"""What is taken as a fabric: a catalogue expression, a path, what has one, and a graph of networkx."""
+"""Accepted as a fabric: a catalogue expression, a path, a value that has one, and a graph of networkx."""
 PlanLike = Plan | HasPlan | Path | str
-"""What is taken as a plan: one, the path of its file, or the result that has one."""
+"""Accepted as a plan: one, the path of its file, or a result that has one."""
 SizesLike = Iterable[int | str] | int | str
-"""Bytes, texts such as ``1K``, ranges such as ``1K..64M``, or several."""
-
+"""Bytes, strings such as ``1K``, ranges such as ``1K..64M``, or several."""
 
 _ZIP = b"PK"
-"""How plan files begin; within, they have the text of a fabric too."""
+"""First bytes of plan files; these also contain the JSON of a fabric."""
 
 
 def as_fabric(value: Any, place: str = "topology") -> Topology | str:
-    """A fabric, or the text that names one; TreadleError for what is neither.
+    """Return a fabric, or the string that names one; TreadleError for anything else.
 
-    A Path is a file, also where the catalogue has its name. A graph of networkx needs a bandwidth at each
-    edge; `from_networkx` takes one for all.
+    A Path is a file, even if the catalogue has its name. A graph of networkx needs a bandwidth at each edge;
+    `from_networkx` accepts one for all.
     """
     if isinstance(value, Topology | str):
         return value
     if isinstance(value, Path):
         return format_path(value)
-    if "networkx" in sys.modules:  # else there is no graph of it
+    if "networkx" in sys.modules:  # otherwise the value cannot be one of its graphs
         from treadle.topologies.readers.graphs.networkx_graphs import from_networkx, is_networkx_graph
 
         if is_networkx_graph(value):
@@ -64,27 +63,27 @@ def as_fabric(value: Any, place: str = "topology") -> Topology | str:
 
 
 def as_plan(value: Any, place: str = "plan") -> Plan:
-    """A plan, that of a result, or that of a file; TreadleError for what is none."""
+    """Return a plan, that of a result, or that of a file; TreadleError for anything else."""
     if isinstance(value, str | Path):
         from treadle.schedules.plan_files.archive import load_plan
 
-        _refuse_what_is_no_plan(value)
+        _check_is_plan(value)
         return load_plan(value)
     if (found := plan_of(value)) is not None:
         return found
     raise unexpected(place, "a Plan, the path of a plan file, or a result with a plan", value)
 
 
-def _refuse_what_is_no_plan(value: str | Path) -> None:
-    """FormatError for a fabric or a text for a runtime; what else is wrong with a plan, its reader says."""
+def _check_is_plan(value: str | Path) -> None:
+    """Raise FormatError for a fabric or a runtime file; the reader of plans reports other errors."""
     from treadle.inputs.runtime_files import report_name
     from treadle.topologies.readers.reader import HEAD_CHARACTERS, topology_name
 
     shown = str(value)[:80]
     if name := report_name(Path(value)):
         raise FormatError(
-            f"is a runtime file ({name}), not a plan; treadle.verify judges it, and with a "
-            f"fabric simulate and compare take it",
+            f"this is a runtime file ({name}), not a plan; use treadle.verify, or simulate or compare with "
+            f"a fabric",
             source=shown,
         )
     is_fabric = isinstance(value, str) and names_fabric(value)
@@ -92,31 +91,27 @@ def _refuse_what_is_no_plan(value: str | Path) -> None:
         head = read_head(value, HEAD_CHARACTERS)
         is_fabric = not head.startswith(_ZIP) and topology_name(head.decode("utf-8", "replace")) is not None
     if is_fabric:
-        raise FormatError("this is a fabric, not a plan; treadle.solve makes a plan for it", source=shown)
+        raise FormatError("this is a fabric, not a plan; treadle.solve computes a plan for it", source=shown)
 
 
 def as_sizes(value: Any, place: str, *, least: int = 1) -> list[int]:
-    """Sizes in bytes from numbers of bytes, texts with a unit and ranges of them, or several of these."""
+    """Return sizes in bytes from numbers of bytes, strings with a unit, ranges, or several of these."""
     from treadle.runtime.measured_sizes import parse_sizes
 
-    expected = "bytes, a text such as 64MB or 1K..1G, or a sequence of these"
-    if isinstance(value, str | int | np.integer) and not isinstance(value, bool):
-        sizes = parse_sizes(value) if isinstance(value, str) else [int(value)]
+    is_single = isinstance(value, str | bytes | dict) or not isinstance(value, Iterable)
+    found: list[int] = []
+    for size in [value] if is_single else value:
+        if not isinstance(size, str | int | np.integer) or isinstance(size, bool):
+            raise unexpected(place, "bytes, a string such as 64MB or 1K..1G, or a sequence of these", size)
+        sizes = parse_sizes(size) if isinstance(size, str) else [int(size)]
         if min(sizes) < least:
             raise FormatError(f"{place}: expected at least {counted(least, 'byte')}, found {min(sizes)}")
-        return sizes
-    if not isinstance(value, Iterable) or isinstance(value, bytes | dict):
-        raise unexpected(place, expected, value)
-    found: list[int] = []
-    for one in value:
-        if not isinstance(one, str | int | np.integer) or isinstance(one, bool):
-            raise unexpected(place, expected, one)
-        found += as_sizes(one, place, least=least)
+        found += sizes
     return found
 
 
 def as_size(value: Any, place: str) -> int | None:
-    """One size in bytes from a number of bytes or a text with a unit; None stays."""
+    """Return one size in bytes from a number of bytes or a string with a unit; None for None."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -125,4 +120,4 @@ def as_size(value: Any, place: str) -> int | None:
         return parse_size(value)
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return int(value)
-    raise unexpected(place, "bytes, or a text such as 64MB", value)
+    raise unexpected(place, "bytes, or a string such as 64MB", value)

@@ -1,4 +1,4 @@
-"""Plans of several groups at once, one group at a time."""
+"""Plans of single groups from a plan of concurrent groups."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from treadle.schedules.trees.group_schedule import GroupSchedule
 
 
 def plan_of_group(plan: Plan, group: int) -> Plan:
-    """What one group does, as a plan on the whole fabric, whose other compute nodes forward.
+    """Return the plan of one group on the entire fabric, whose other compute nodes forward.
 
     Parameters
     ----------
     plan : Plan
-        Of several groups; verified by the caller.
+        Plan of several groups; the caller verifies it.
     group : int
 
     Returns
     -------
     Plan
-        Its algbw is that of the group's schedule while the others are idle; no optimum is claimed.
+        Its algbw is that of the group's schedule while the others are idle; it claims no optimum.
 
     Raises
     ------
     ScheduleError
-        If the plan is of one group, or there is none of that number.
+        If the plan has no groups, or none of that number.
     """
     groups = plan.collective.groups
     if groups is None:
-        raise ScheduleError(f"group {group}: the plan is of one group over all its ranks")
+        raise ScheduleError(f"group {group}: the plan has no groups")
     if not 0 <= group < len(groups):
         raise ScheduleError(f"group {group}: the plan has groups 0 to {len(groups) - 1}")
     entries: list[PlanEntry] = []
     for entry in plan.entries:
-        assert isinstance(entry.schedule, GroupSchedule)  # no other schedule is of several groups
+        assert isinstance(entry.schedule, GroupSchedule)  # no other schedule has several groups
         last = entry.schedule.groups[group]
         entries.append(replace(entry, schedule=last))
     return Plan(
@@ -52,9 +52,9 @@ def plan_of_group(plan: Plan, group: int) -> Plan:
 
 
 def group_name(plan: Plan, group: int) -> str:
-    """A group and its ranks in a word, for names of files: ``group1-ranks1-3-5-7``.
+    """Return a name of a group and its ranks for file names: ``group1-ranks1-3-5-7``.
 
-    Of many ranks, those that are evenly apart are told by first, step and last, others by first and last.
+    Many ranks are named by first, step and last if they are evenly spaced, or else by first and last.
     """
     assert plan.collective.groups is not None
     ranks = plan.collective.groups[group]

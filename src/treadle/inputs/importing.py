@@ -1,4 +1,4 @@
-"""A fabric from a file of others: what the file says, and what its user adds."""
+"""Import of a fabric from a third-party file, with options for values that the file lacks."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from treadle.units import parse_bandwidth, parse_decimal_size
 def import_topology(
     path: str | Path, *, format: str | None = None, **keywords: Unpack[ImportKeywords]
 ) -> Imported:
-    """Read a fabric from a file of any known format, and say what was recognised in it.
+    """Read a fabric from a file of any supported format, and report what was recognised in it.
 
     Parameters
     ----------
     path : str or Path
     format : str, optional
-        Name of the format; default: told by the file's content.
+        Name of the format; default: recognised by the file's content.
     **keywords
-        What the file does not say: see `treadle.topologies.readers.imported.ImportOptions`.
+        Values that the file lacks: see `treadle.topologies.readers.imported.ImportOptions`.
 
     Raises
     ------
     FormatError
-        If the file is malformed, or does not say all; then the message names the option that does, as the
-        command line has it: ``--nic-bandwidth`` is the keyword `nic_bandwidth`.
+        If the file is malformed or lacks a value. Then the message names the option of the command line for
+        it: ``--nic-bandwidth`` is the keyword `nic_bandwidth`.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def import_topology(
 
 
 def import_options(**keywords: Unpack[ImportKeywords]) -> ImportOptions:
-    """Options from what was typed; FormatError for a number below 1 or a word that is none of an option's.
+    """Return options from keywords; FormatError for a number below 1 or an unknown word.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def import_options(**keywords: Unpack[ImportKeywords]) -> ImportOptions:
 
 
 def _pcie_bandwidth(text: str, links: LinkSpeeds | None) -> int:
-    """Bytes/s of ``gen4x16``, or of a rate."""
+    """Return the bytes/s of ``gen4x16``, or of a rate."""
     lanes = re.fullmatch(r"(?:pcie)?gen([1-6])x(1|2|4|8|16)", text.strip().casefold())
     if lanes is not None:
         return pcie_bandwidth(PCIE_GT_PER_S[int(lanes[1])], int(lanes[2]), links or LinkSpeeds.NOMINAL)

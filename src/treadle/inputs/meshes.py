@@ -1,4 +1,4 @@
-"""Meshes as people type them, ``dp=16,tp=8`` or ``16,8``, and the groups that their axes make of ranks."""
+"""Meshes from strings, ``dp=16,tp=8`` or ``16,8``, and the groups of ranks that their axes form."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from treadle.schedules.mesh import Mesh
 
 _SIZE = re.compile(r"[1-9][0-9]{0,8}")
 AxesLike = str | int | Sequence[str | int]
-"""Names of axes: one, several with commas between, or a sequence of them."""
+"""Names of axes: one, several separated by commas, or a sequence of them."""
 
 
 def as_mesh(mesh: Mesh | str) -> Mesh:
-    """The mesh itself, or that of a text.
+    """Return the mesh itself, or that of a string.
 
     Parameters
     ----------
@@ -25,9 +25,9 @@ def as_mesh(mesh: Mesh | str) -> Mesh:
     Raises
     ------
     FormatError
-        If a text is neither.
+        If a string is neither.
     ScheduleError
-        If its names do not make a mesh.
+        If its names are not those of a mesh.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def as_mesh(mesh: Mesh | str) -> Mesh:
         return mesh
     parts = [part.strip() for part in mesh.split(",")]
     pairs = [part.partition("=") for part in parts]
-    named = any(equals for _, equals, _ in pairs)
+    named = "=" in mesh
     sizes = [(size if named else name).strip() for name, _, size in pairs]
     if not all(map(_SIZE.fullmatch, sizes)):
         bare = [name.strip() for name, equals, _ in pairs if not equals]
@@ -58,7 +58,7 @@ def as_mesh(mesh: Mesh | str) -> Mesh:
 
 
 def as_axes(axes: AxesLike) -> tuple[str, ...]:
-    """Names of axes, one by one."""
+    """Return the names of axes, one by one."""
     if isinstance(axes, str | int):
         return tuple(part.strip() for part in str(axes).split(","))
     return tuple(map(str, axes))
@@ -67,22 +67,22 @@ def as_axes(axes: AxesLike) -> tuple[str, ...]:
 def groups_of(
     mesh: Mesh | str | None, axes: AxesLike | None, n_ranks: int, fabric: str
 ) -> tuple[tuple[int, ...], ...] | None:
-    """Groups of ranks, as places from 0 to `n_ranks` - 1; None without a mesh.
+    """Return the groups of ranks, numbered from 0 to `n_ranks` - 1; None without a mesh.
 
     Parameters
     ----------
     mesh : Mesh or str, optional
     axes : str, int or sequence of them, optional
-        Over which of its axes each group goes; none without a mesh.
+        Axes of the mesh over which each group goes; None without a mesh.
     n_ranks : int
-        How many ranks there are to lay out.
+        Number of ranks.
     fabric : str
-        Whose name errors tell.
+        Name of the fabric for messages.
 
     Raises
     ------
     FormatError, ScheduleError
-        If one of the two is missing, the mesh is not of so many ranks, or there are no such axes.
+        If one of the two is missing, the mesh has another number of ranks, or it lacks an axis.
     """
     if mesh is None:
         if axes is not None:

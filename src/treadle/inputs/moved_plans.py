@@ -1,12 +1,14 @@
-"""Plans on another fabric than their own: what is missing there, what holds, and which claims go along.
+"""Verification of plans on another fabric than their own: missing nodes and links, and claims.
 
-A schedule goes along by the names of nodes and the ends of links; all that it lacks is told, not the first
-thing only. Its claims are about its own fabric: of a witness a cut goes along, as the nodes of it that are
-there; one that numbers links or nodes goes along only if those are the same, else it proves nothing there.
+A schedule is transferred by the names of nodes and the ends of links; all that is missing is reported, not
+only the first node or link. Its claims are about its own fabric. A bottleneck cut is transferred as those of
+its nodes that exist there. Other certificates have numbers of links or nodes: they are transferred only if
+links and nodes are equal, and prove nothing otherwise.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from treadle.errors import ScheduleError, TopologyError
@@ -19,19 +21,16 @@ from treadle.verification.schedules import verify, verify_plan
 from treadle.verification.violations import Findings, Report, ViolationKind
 
 _SHOWN = 3
-"""Ranks that a line names."""
+"""Most ranks that a message names."""
 
 _LIMIT = 1000
-"""Violations that are described of one schedule; all are counted."""
+"""Most violations of a schedule that are described; all are counted."""
 
 
 def moved_plan(plan: Plan, fabric: Topology) -> Plan:
-    """The plan on another fabric, without what it claims to be the optimum of its own.
+    """Return the plan on another fabric, without its claim of an optimum.
 
-    Raises
-    ------
-    TopologyError, ScheduleError
-        If the fabric lacks a node or a link that the plan uses.
+    TopologyError or ScheduleError if the fabric lacks a node or a link that the plan uses.
     """
     source = plan.topology
     if fabric == source:
@@ -50,7 +49,7 @@ def moved_plan(plan: Plan, fabric: Topology) -> Plan:
 
 
 def verified_on(plan: Plan, fabric: Topology, *, with_claims: bool = True) -> tuple[Report, ...]:
-    """A report of each schedule of a plan on a fabric; its claims are held against the last one.
+    """Return a report of each schedule of a plan on a fabric; its claims are checked with the last one.
 
     Parameters
     ----------
@@ -58,15 +57,15 @@ def verified_on(plan: Plan, fabric: Topology, *, with_claims: bool = True) -> tu
     fabric : Topology
         Compute nodes that the plan's fabric lacks are violations.
     with_claims : bool
-        Without, schedules are judged, and nothing that the plan says of them.
+        Whether to verify the claims as well, not only the schedules.
     """
     if fabric == plan.topology and with_claims:
         return verify_plan(plan, topology=fabric)
-    witness, why = _moved_witness(plan, fabric) if with_claims else (None, "")
-    return tuple(_judged(plan, entry, fabric, witness, why, with_claims) for entry in plan.entries)
+    witness, why = _moved_certificate(plan, fabric) if with_claims else (None, "")
+    return tuple(_verify_entry(plan, entry, fabric, witness, why, with_claims) for entry in plan.entries)
 
 
-def _judged(
+def _verify_entry(
     plan: Plan, entry: PlanEntry, fabric: Topology, witness: Certificate | None, why: str, with_claims: bool
 ) -> Report:
     has_claims = with_claims and entry is plan.entries[-1]
@@ -75,14 +74,21 @@ def _judged(
     report = None
     try:
         has_ranks = _add_absent_ranks(plan, fabric, found)
-        _add_lost_links(plan, entry, fabric, found)
-        if has_ranks and found.total:
+        found.add_all(
+            ViolationKind.MEMBERSHIP,
+            lost_links(entry.schedule, plan.topology, fabric),
+            lambda link: (
+                f"the schedule uses link {plan.topology.link_name(link)}, which {fabric.name} does not have"
+            ),
+        )
+        if has_ranks:
             collective = transfer_collective(plan.collective, plan.topology, fabric)
+        if has_ranks and found.total:
             check_bound(fabric, collective, optimal, witness if has_claims else None, found)
         elif not found.total:
             report = verify(
                 fabric,
-                transfer_collective(plan.collective, plan.topology, fabric),
+                collective,
                 transfer_schedule(entry.schedule, plan.topology, fabric),
                 claimed_algbw=plan.algbw if has_claims else None,
                 claimed_optimal_algbw=optimal,
@@ -103,36 +109,29 @@ def _judged(
 
 
 def _add_absent_ranks(plan: Plan, fabric: Topology, found: Findings) -> bool:
-    """One violation for all ranks and forwarders that are no compute nodes there; whether there is none."""
+    """Add one violation for all ranks and forwarders that the fabric lacks; return whether it has all."""
     compute = {fabric.node_names[node] for node in fabric.compute_nodes.tolist()}
     members = (*plan.collective.ranks, *plan.collective.forwarders)
     names = dict.fromkeys(plan.topology.node_names[node] for node in members)
     absent = [name for name in names if name not in compute]
     if not absent:
         return True
-    shown = ", ".join(absent[:_SHOWN]) + (f" and {len(absent) - _SHOWN} more" if len(absent) > _SHOWN else "")
     found.add(
         ViolationKind.MEMBERSHIP,
         f"the plan has {plan.collective.n_ranks} ranks, {fabric.name} has {len(compute)} compute "
-        f"nodes, and none called {shown}",
+        f"nodes, and none called {first_names(absent)}",
     )
     return False
 
 
-def _add_lost_links(plan: Plan, entry: PlanEntry, fabric: Topology, found: Findings) -> None:
-    """A violation for each link that the schedule uses and the fabric lacks."""
-    lost = lost_links(entry.schedule, plan.topology, fabric)
-    found.add_all(
-        ViolationKind.MEMBERSHIP,
-        lost,
-        lambda link: (
-            f"the schedule uses link {plan.topology.link_name(link)}, which {fabric.name} does not have"
-        ),
-    )
+def first_names(names: Sequence[str]) -> str:
+    """Return the first names of a list, and the number of the others."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
 
 
-def _moved_witness(plan: Plan, fabric: Topology) -> tuple[Certificate | None, str]:
-    """The witness there, and why there is none."""
+def _moved_certificate(plan: Plan, fabric: Topology) -> tuple[Certificate | None, str]:
+    """Return the certificate on that fabric, and the reason if there is none."""
     witness, source = plan.witness, plan.topology
     if isinstance(witness, BottleneckCut):
         there = {name: node for node, name in enumerate(fabric.node_names)}
@@ -142,7 +141,7 @@ def _moved_witness(plan: Plan, fabric: Topology) -> tuple[Certificate | None, st
         return witness, ""
     return None, (
         f"the plan's optimum is claimed for {source.name}; nodes or links of {fabric.name} differ, so the "
-        f"{witness.kind} witness proves nothing there"
+        f"{witness.kind} certificate proves nothing there"
     )
 
 

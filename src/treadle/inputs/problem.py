@@ -1,4 +1,4 @@
-"""What is to be planned: a fabric and a collective on it, from values or from what a user typed."""
+"""Problems: a fabric and a collective on it, from values or from strings of the user."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _SHORT_NAMES: Mapping[str, str] = MappingProxyType(
 @brief("collective", "topology")
 @dataclass(frozen=True)
 class Problem:
-    """A fabric and a collective on it that fit each other.
+    """A fabric and a collective on it that match.
 
     Parameters
     ----------
     topology : Topology
-        The fabric as used: absent nodes are taken out.
+        The fabric without absent nodes.
     collective : Collective
 
     Examples
@@ -53,10 +53,10 @@ class Problem:
 
 
 def model_of(topology: Topology, collective: Collective) -> str:
-    """What switches are assumed to do where an optimum depends on it; else "".
+    """Return the assumption about switches or forwarding on which an optimum depends; "" if there is none.
 
-    That is for an allreduce, and in groups wherever switches could copy or add: there they do not. In groups
-    of an all-to-all it is who passes data on.
+    An allreduce depends on in-network multicast and aggregation. So do collectives in groups, which do not
+    use them. An all-to-all in groups depends on the nodes that forward.
 
     Examples
     --------
@@ -85,27 +85,24 @@ def model_of(topology: Topology, collective: Collective) -> str:
 
 
 def format_exact(value: Fraction) -> str:
-    """An exact rational as JSON has it: ``1040/3``, with a denominator even where that is 1."""
+    """Return an exact rational for JSON: ``1040/3``, also with the denominator 1."""
     return f"{value.numerator}/{value.denominator}"
 
 
 def busbw_values(key: str, algbw: Fraction, collective: Collective) -> dict[str, object]:
-    """What JSON says of a throughput as nccl-tests scales it, under keys that begin with `key`."""
+    """Return the busbw of nccl-tests for JSON, under keys that begin with `key`."""
     scaled = algbw * busbw_factor(collective.kind, collective.group_size)
-    return {
-        f"{key}_bytes_per_s": float(scaled),
-        f"{key}_exact": f"{scaled.numerator}/{scaled.denominator}",
-    }
+    return {f"{key}_bytes_per_s": float(scaled), f"{key}_exact": format_exact(scaled)}
 
 
 def resolve_topology(topology: FabricLike, *, file_format: str | None = None) -> Topology:
-    """A fabric from whatever is taken as one (`as_fabric`); FormatError, TopologyError otherwise."""
+    """Return a fabric from any accepted value (`as_fabric`); FormatError or TopologyError otherwise."""
     found = as_fabric(topology)
     return found if isinstance(found, Topology) else parse(found, format=file_format)
 
 
 def resolve_kind(kind: CollectiveKind | str) -> CollectiveKind:
-    """The kind of that name, however it is spelt; FormatError for an unknown one.
+    """Return the kind of that name in any spelling; FormatError for an unknown one.
 
     Examples
     --------
@@ -122,43 +119,43 @@ def resolve_kind(kind: CollectiveKind | str) -> CollectiveKind:
 def make_problem(
     topology: FabricLike, collective: Collective | CollectiveKind | str, **options: Unpack[ProblemOptions]
 ) -> Problem:
-    """Bring a fabric and a collective together.
+    """Return the problem of a fabric and a collective.
 
     Parameters
     ----------
     topology : Topology, str, Path, networkx.Graph, plan or result
-        A value, a catalogue expression (``dgx_a100:2``), a file, a graph, or what has a fabric.
+        A value, a catalogue expression (``dgx_a100:2``), a file, a graph, or a value with a fabric.
     collective : Collective, CollectiveKind or str
-        A Collective is taken as it is, and all other parameters but `file_format` must then be left out.
+        With a Collective, all other parameters except `file_format` must be omitted.
     ranks : sequence of int, or str, optional
-        Places among the fabric's compute nodes from 0, or text: ``0-7,16-23`` or names and patterns
-        (``box0.*,box1.gpu3``). They are numbered in the order given, from 0: for the mesh, the root, weights
-        and demands, too. Nodes that one pattern matches keep the fabric's order. Default: all.
+        Indices among the fabric's compute nodes from 0, or a string: ``0-7,16-23`` or names and patterns
+        (``box0.*,box1.gpu3``). They are numbered from 0 in the order given, also for the mesh, the root,
+        weights and demands. Nodes that match a pattern keep the fabric's order. Default: all.
     forward : bool
-        Compute nodes outside `ranks` forward, with a mesh also ranks of other groups; otherwise they are
-        absent.
+        Whether compute nodes outside `ranks` forward, with a mesh also ranks of other groups; otherwise they
+        are absent.
     root : int or str, optional
-        Rank (an int) or node name of the root of broadcast and reduce; default rank 0. With a mesh: the place
-        within each group, or a node that has it in its own.
+        Rank (an int) or node name of the root of broadcast and reduce; default rank 0. With a mesh: the index
+        in each group, or a node with that index in its group.
     weights : sequence of int, optional
         Relative shard size of each rank.
     file_format : str, optional
         Format of the file that `topology` names.
     demands : Demands, Path or str, optional
-        What each rank has for each other in an all-to-all, or a CSV or JSON file of that.
+        Data of each rank for each other in an all-to-all, or a CSV or JSON file.
     without : str or sequence of str, optional
-        Links (``leaf3--spine2``) and nodes that failed, patterns, several with commas between
-        (`topologies.without_failures`). Ranks are counted in what is left.
+        Links (``leaf3--spine2``) and nodes that failed, patterns, several separated by commas
+        (`topologies.without_failures`). Ranks are numbered among the remaining nodes.
     mesh : Mesh or str, optional
-        Lays out the ranks: ``dp=16,tp=8``, or ``16,8`` with axes 0 and 1. The last axis is the fastest.
+        Mesh of the ranks: ``dp=16,tp=8``, or ``16,8`` with axes 0 and 1. The last axis is the fastest.
     axes : str or sequence of str, optional
-        With a mesh: the collective runs in all groups over these axes at once. Where they make one group
-        only, it is the plain collective of its ranks.
+        With a mesh: the collective runs concurrently in all groups over these axes. If they form only one
+        group, it is the plain collective of its ranks.
 
     Raises
     ------
     FormatError, TopologyError, ScheduleError
-        If either is malformed or they do not fit each other.
+        If either is malformed or they do not match.
 
     Examples
     --------
@@ -191,96 +188,72 @@ def make_problem(
     if len(chosen) < 2:
         raise ScheduleError(f"{fabric.name}: {kind} needs at least 2 ranks, found {len(chosen)}")
     groups = groups_of(options.get("mesh"), options.get("axes"), len(chosen), fabric.name)
-    return Problem(fabric, _collective(fabric, kind, tuple(chosen), forwarders, groups, options))
+    if groups is not None and len(groups) == 1:  # in the order that the axes give it
+        chosen, groups = [chosen[place] for place in groups[0]], None
+    weights, demands = options.get("weights"), options.get("demands")
+    demands = read_demands(demands) if isinstance(demands, Path | str) else demands
+    if groups is not None and kind is CollectiveKind.ALLTOALL:
+        if demands is not None:
+            raise ScheduleError("mesh and demands: both define the data of an all-to-all; give one of them")
+        demands, groups = block_demands(len(chosen), groups), None
+    root = options.get("root")
+    if isinstance(root, str) and not root.isdecimal():
+        node = fabric.node_index(root)
+        if node not in chosen:
+            raise ScheduleError(f"root {root!r} is not among the ranks")
+        root = chosen.index(node)
+        root = next(group.index(root) for group in groups or [range(len(chosen))] if root in group)
+    elif root is None and kind.is_rooted:
+        root = 0
+    value = Collective(
+        kind,
+        tuple(chosen),
+        root=None if root is None else int(root),
+        weights=None if weights is None else tuple(weights),
+        forwarders=forwarders,
+        demands=demands,
+        groups=groups,
+        ranks_forward=groups is not None and forward,
+    )
+    return Problem(fabric, value)
 
 
 def make_forwarding_problem(
     topology: FabricLike, collective: Collective | CollectiveKind | str, options: ProblemOptions
 ) -> Problem:
-    """Pose a problem where all compute nodes forward."""
+    """Return a problem where all compute nodes forward."""
     if isinstance(collective, Collective):
         return make_problem(topology, replace(collective, ranks_forward=True))
     return make_problem(topology, collective, **ProblemOptions(**{**options, "forward": True}))
 
 
-def _collective(
-    fabric: Topology,
-    kind: CollectiveKind,
-    chosen: tuple[int, ...],
-    forwarders: tuple[int, ...],
-    groups: tuple[tuple[int, ...], ...] | None,
-    options: ProblemOptions,
-) -> Collective:
-    """The value of what was asked for, over chosen nodes and perhaps in groups of their places."""
-    if groups is not None and len(groups) == 1:  # in the order that the axes give it
-        chosen, groups = tuple(chosen[place] for place in groups[0]), None
-    weights, typed = options.get("weights"), options.get("demands")
-    demands = read_demands(typed) if isinstance(typed, Path | str) else typed
-    if groups is not None and kind is CollectiveKind.ALLTOALL:
-        if demands is not None:
-            raise ScheduleError("a mesh says who has something for whom, and so do demands; give one of them")
-        demands, groups = block_demands(len(chosen), groups), None
-    return Collective(
-        kind,
-        chosen,
-        root=_root_rank(fabric, kind, chosen, groups, options.get("root")),
-        weights=None if weights is None else tuple(weights),
-        forwarders=forwarders,
-        demands=demands,
-        groups=groups,
-        ranks_forward=groups is not None and options.get("forward", False),
-    )
-
-
 def select_ranks(topology: Topology, ranks: Sequence[int] | str) -> list[int]:
-    """Return the positions among the compute nodes, in the order given.
-
-    TopologyError for a rank that does not exist or is named twice.
-    """
+    """Return indices of compute nodes, in the order given; TopologyError for unknown or repeated ranks."""
     names = [topology.node_names[int(node)] for node in topology.compute_nodes]
-    places = _typed_places(topology, names, ranks) if isinstance(ranks, str) else [int(r) for r in ranks]
+    if not isinstance(ranks, str):
+        indices = list(map(int, ranks))
+    else:
+        indices = [index for part in ranks.split(",") for index in _matching(topology, names, part.strip())]
     seen: set[int] = set()
-    for place in places:
-        if not 0 <= place < len(names):
-            raise TopologyError(f"rank {place}: {topology.name} has ranks 0 to {len(names) - 1}")
-        if place in seen:
-            raise TopologyError(f"rank {place} ({names[place]}) is chosen twice")
-        seen.add(place)
-    return places
+    for index in indices:
+        if not 0 <= index < len(names):
+            raise TopologyError(f"rank {index}: {topology.name} has ranks 0 to {len(names) - 1}")
+        if index in seen:
+            raise TopologyError(f"rank {index} ({names[index]}) is chosen twice")
+        seen.add(index)
+    return indices
 
 
-def _typed_places(topology: Topology, names: Sequence[str], text: str) -> list[int]:
-    places: list[int] = []
-    for part in (part.strip() for part in text.split(",")):
-        span = _RANGE.fullmatch(part)
-        if span is not None:
-            low, high = int(span[1]), int(span[2] or span[1])
-            if low > high or high >= len(names):
-                raise TopologyError(
-                    f"ranks {part!r}: expected a rising range within 0 to {len(names) - 1} of {topology.name}"
-                )
-            places += range(low, high + 1)
-            continue
-        found = [place for place, name in enumerate(names) if part and fnmatchcase(name, part)]
-        if not found:
-            raise TopologyError(f"ranks {part[:60]!r}: no compute node of {topology.name} has that name")
-        places += found
-    return places
-
-
-def _root_rank(
-    topology: Topology,
-    kind: CollectiveKind,
-    chosen: Sequence[int],
-    groups: tuple[tuple[int, ...], ...] | None,
-    root: int | str | None,
-) -> int | None:
-    if root is None:
-        return 0 if kind.is_rooted else None
-    if isinstance(root, str) and not root.isdecimal():
-        node = topology.node_index(root)
-        if node not in chosen:
-            raise ScheduleError(f"root {root!r} is not among the ranks")
-        rank = list(chosen).index(node)
-        return rank if groups is None else next(group.index(rank) for group in groups if rank in group)
-    return int(root)
+def _matching(topology: Topology, names: Sequence[str], part: str) -> Sequence[int]:
+    """Return the indices of a range, or of the nodes that match a pattern."""
+    if span := _RANGE.fullmatch(part):
+        low, high = int(span[1]), int(span[2] or span[1])
+        if low > high or high >= len(names):
+            raise TopologyError(
+                f"ranks {part!r}: expected a rising range within 0 to {len(names) - 1} of {topology.name}"
+            )
+        return range(low, high + 1)
+    found = [index for index, name in enumerate(names) if part and fnmatchcase(name, part)]
+    if not found:
+        raise TopologyError(f"ranks {part[:60]!r}: no compute node of {topology.name} has that name")
+    return found

@@ -1,4 +1,4 @@
-"""Texts for runtimes judged by the judges of their formats, whoever wrote them."""
+"""Verification of runtime files by the interpreters of their formats; any tool may have written them."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from treadle.formats.verdict import Check, Terms
 from treadle.input_files import read_head, read_input_string
 
 MAX_TEXT = 256 * 2**20
-"""Largest text that is read; judges have limits of their own below it."""
+"""Largest file that is read; interpreters have smaller limits of their own."""
 _HEAD = 2**16
 
 
 @dataclass(frozen=True)
 class FileVerification:
-    """What judging a text showed.
+    """Result of the verification of a runtime file.
 
     Parameters
     ----------
     format : str
         As `treadle lower --to` names it; MSCCL XML with the profile whose limits were applied.
     check : Check
-        What was done with it.
+        Check that was made.
     collective : str
-        Empty for NCCL graphs, which serve several.
+        Empty for NCCL graphs, which support several.
     n_ranks : int
     counts : tuple of (str, int)
-        What the text consists of: nouns and how many.
+        Parts of the file: nouns and their numbers.
     violations : tuple of str
     is_part : bool
-        It holds one rank of several, which was judged alone.
+        Whether the file has one rank of several, which was checked alone.
     notes : tuple of str
-        Limits of the result: values that a runtime assumes, runtimes that do not load the text.
+        Limits of the result: values that a runtime assumes, runtimes that do not load the file.
     """
 
     format: str
@@ -49,36 +49,33 @@ class FileVerification:
 
     @property
     def is_ok(self) -> bool:
-        """No violation anywhere."""
+        """Whether no violation was found."""
         return not self.violations
 
 
 def report_name(path: Path) -> str:
-    """The name of the format that a file begins as; "" for any other file, a fabric or a plan."""
-    told = _told(read_head(path, _HEAD).decode("utf-8", "replace"))
-    return "" if told is None else told.name
+    """Return the name of the format of a runtime file; "" for any other file, e.g. a fabric or a plan."""
+    record = _recognise(read_head(path, _HEAD).decode("utf-8", "replace"))
+    return "" if record is None else record.name
 
 
 def read_runtime_file(path: Path) -> str | None:
-    """The content of a file that begins as one of the formats does; None for any other file.
+    """Return the content of a runtime file; None for any other file.
 
-    Raises
-    ------
-    FormatError
-        If it begins so, and is too large or no UTF-8.
+    FormatError if it is too large or not UTF-8.
     """
     return read_input_string(path, MAX_TEXT) if report_name(path) else None
 
 
-def _told(head: str) -> Format | ScheduleSource | None:
-    """What a text begins as: a format that is written too, or one that is only read."""
+def _recognise(head: str) -> Format | ScheduleSource | None:
+    """Return the format of a runtime file: one that can be written as well, or one that can only be read."""
     return format_name(head) or source_name(head)
 
 
 def verify_runtime_file(
     text: str, *, source: str = "text", profile: str | None = None, root: int = 0
 ) -> FileVerification:
-    """Parse a text and, where it is a program, execute it on integer contributions.
+    """Parse a runtime file and, if it is a program, execute it on integer contributions.
 
     Parameters
     ----------
@@ -86,18 +83,18 @@ def verify_runtime_file(
     source : str
         Name for messages.
     profile : Profile or str, optional
-        Of MSCCL XML; default the first whose limits and spellings hold, else azure.
+        For MSCCL XML; default: the first whose limits and spellings hold, or else azure.
     root : int
-        Of broadcast and reduce, where the format does not name it.
+        Root of broadcast and reduce, if the format does not have it.
 
     Raises
     ------
     FormatError
-        If the file is malformed, hostile or of no known format.
+        If the file is malformed, hostile or not of a known format.
     """
-    record = _told(text[:_HEAD])
+    record = _recognise(text[:_HEAD])
     if record is None:
-        raise FormatError("neither a plan nor a text of a known format", source=source)
+        raise FormatError("neither a plan nor a runtime file of a known format", source=source)
     terms = Terms(source=source, profile=None if profile is None else str(profile), root=root)
     found = record.interpreted([text.encode("utf-8", "surrogatepass")], terms)
     chunks = () if found.n_chunks is None else (("chunk", found.n_chunks),)
@@ -106,7 +103,7 @@ def verify_runtime_file(
         found.check,
         found.collective,
         found.n_ranks,
-        # the line that lists them begins with the ranks, and a text is one file
+        # the line that lists them begins with the ranks, and the input is one file
         (*(count for count in found.counts if count[0] not in ("rank", "file")), *chunks),
         found.violations,
         found.is_part,

@@ -1,4 +1,4 @@
-"""Plans judged: every claim recomputed, on the plan's own fabric or on one that the user trusts."""
+"""Verification of plans: every claim is recomputed, on the plan's own fabric or on a trusted one."""
 
 from __future__ import annotations
 
@@ -8,42 +8,39 @@ from typing import Any
 
 from treadle.brief import brief
 from treadle.errors import ScheduleError, TopologyError
-from treadle.inputs.moved_plans import verified_on
+from treadle.inputs.moved_plans import first_names, verified_on
 from treadle.schedules.plan import Plan
 from treadle.topologies import subset, topology_hash
 from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify_plan
 from treadle.verification.violations import Report, Violation, ViolationKind
 
-_SHOWN = 3
-"""Nodes that a note names."""
-
 _OF_CLAIMS = (ViolationKind.LOAD, ViolationKind.CLAIM, ViolationKind.BOUND)
-"""Violations that say of a schedule only that it is not what is claimed of it."""
+"""Violations of claims about a schedule; the schedule itself may be correct."""
 
 
 @brief("topology", "is_ok", "is_embedded", "reports", "n_absent")
 @dataclass(frozen=True)
 class VerifyResult:
-    """What the verifier says of a plan.
+    """Result of the verification of a plan.
 
     Parameters
     ----------
     topology : Topology
-        The fabric that the claims were held against, without the absent nodes.
+        Fabric on which the claims were checked, without the absent nodes.
     topology_hash : str
         SHA-256 of its canonical text (absent nodes included), hex.
     is_embedded : bool
-        It was the fabric inside the plan; nobody vouches for it.
+        Whether it was the fabric in the plan file, which is not trusted.
     reports : tuple of Report
         One for each schedule of the plan.
     n_absent : int
-        Compute nodes of the trusted fabric that the plan does not know and that were taken out; the claims
-        hold for the rest.
+        Compute nodes of the trusted fabric that the plan lacks and that were removed; the claims are about
+        the other nodes.
     notes : tuple of str
-        What to know of it: that the plan was made for another fabric than a part of this one.
+        Warning that the plan was computed for a fabric that is not a part of this one.
     placed : PlacedSchedule, optional
-        Of a schedule of others: its messages or trees on the fabric, and the optimum beside it.
+        For a third-party schedule: its messages or trees on the fabric, and the optimum for comparison.
 
     Examples
     --------
@@ -63,12 +60,12 @@ class VerifyResult:
 
     @property
     def is_ok(self) -> bool:
-        """No violation anywhere."""
+        """Whether no violation was found."""
         return all(report.is_ok for report in self.reports)
 
     @property
     def is_sound(self) -> bool:
-        """All schedules do there what they are for, whether or not what the plan claims of them is true."""
+        """Whether all schedules are correct; the claims about them may be false."""
         return all(
             report.algbw is not None
             and report.n_violations == len(report.violations)
@@ -78,17 +75,17 @@ class VerifyResult:
 
     @property
     def report(self) -> Report:
-        """Of the schedule for the largest sizes, which the plan's claims are about."""
+        """Report of the schedule for the largest sizes, to which the claims apply."""
         return self.reports[-1]
 
     @property
     def full_report(self) -> Report:
-        """Of all schedules together: `report`, with the violations of the others before its own."""
+        """Report of all schedules: `report`, with the violations of the others before its own."""
         return full_report(self.reports)
 
 
 class UnverifiedPlanError(ScheduleError):
-    """A plan's schedules or claims are false, so nothing is made of it.
+    """Error for a plan whose schedules or claims are false, and which is not used.
 
     Parameters
     ----------
@@ -116,7 +113,7 @@ class UnverifiedPlanError(ScheduleError):
 
 
 def full_report(reports: Sequence[Report]) -> Report:
-    """The last report of a plan's, with the violations of all."""
+    """Return the last report of a plan, with the violations of all."""
     return replace(
         reports[-1],
         violations=tuple(violation for report in reports for violation in report.violations),
@@ -125,7 +122,7 @@ def full_report(reports: Sequence[Report]) -> Report:
 
 
 def check_plan(plan: Plan, fabric: Topology | None = None) -> VerifyResult:
-    """Verify a plan on a fabric that the user trusts, else on its own."""
+    """Verify a plan on a fabric that the user trusts, or else on its own."""
     if fabric is None:
         return VerifyResult(plan.topology, topology_hash(plan.topology), True, verify_plan(plan))
     whole_hash, n_absent = topology_hash(fabric), 0
@@ -137,7 +134,8 @@ def check_plan(plan: Plan, fabric: Topology | None = None) -> VerifyResult:
         fabric = part
         reports = verified_on(plan, fabric)
     except (TopologyError, ScheduleError) as error:
-        reports = (_refused(str(error)),)
+        violation = Violation(ViolationKind.MEMBERSHIP, str(error))
+        reports = (Report((violation,), 1, algbw=None, bound=None, height_max=None),)
     return VerifyResult(fabric, whole_hash, False, reports, n_absent, notes)
 
 
@@ -149,7 +147,7 @@ def require_verified(plan: Plan) -> None:
 
 
 def part_that_is_known(own: Topology, fabric: Topology) -> Topology:
-    """The trusted fabric without the compute nodes that the plan's fabric lacks, the others in its order."""
+    """Return the trusted fabric without compute nodes that the plan's fabric lacks, in the plan's order."""
     nodes = fabric.compute_nodes.tolist()
     number = {fabric.node_names[node]: place for place, node in enumerate(nodes)}
     known = (own.node_names[node] for node in own.compute_nodes.tolist())
@@ -158,21 +156,15 @@ def part_that_is_known(own: Topology, fabric: Topology) -> Topology:
 
 
 def _notes(own: Topology, fabric: Topology, part: Topology) -> tuple[str, ...]:
-    """That nodes are taken as absent though the plan's fabric is no part of the trusted one by its name.
+    """Return a warning if nodes count as absent although the plan's fabric has another name.
 
-    Plans of some ranks are made for ``subset(FABRIC, ...)``; names such as n0 are those of many fabrics.
+    Plans of some ranks are for ``subset(FABRIC, ...)``; names such as n0 occur in many fabrics.
     """
     kept = {part.node_names[node] for node in part.compute_nodes.tolist()}
     absent = [name for node in fabric.compute_nodes.tolist() if (name := fabric.node_names[node]) not in kept]
     if not absent or own.name == part.name:
         return ()
-    shown = ", ".join(absent[:_SHOWN]) + (f" and {len(absent) - _SHOWN} more" if len(absent) > _SHOWN else "")
     return (
-        f"the plan was made for {own.name}, not for {fabric.name}: {shown}, which it does not know, "
-        f"{'is' if len(absent) == 1 else 'are'} taken as absent",
+        f"the plan is for {own.name}, not for {fabric.name}: {first_names(absent)}, which it lacks, "
+        f"{'counts' if len(absent) == 1 else 'count'} as absent",
     )
-
-
-def _refused(message: str) -> Report:
-    violation = Violation(ViolationKind.MEMBERSHIP, message)
-    return Report((violation,), 1, algbw=None, bound=None, height_max=None)

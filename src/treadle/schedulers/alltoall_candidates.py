@@ -21,9 +21,9 @@ from treadle.schedulers.alltoall import alltoall_rate
 from treadle.schedulers.bounds import bound_of_alltoall
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.exchange_cost import exchange_algbw
-from treadle.schedules.alltoall.route_cost import slowest
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
+from treadle.schedules.link_times import slowest
 from treadle.simulation.cost_models import step_alpha_ns
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
 from treadle.synthesis.alltoall.routes.extract import extract_paths

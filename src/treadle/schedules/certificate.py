@@ -1,4 +1,4 @@
-"""Witnesses of optimality: small values from which anyone can recompute a bound."""
+"""Certificates of optimality: small values from which the verifier recomputes a bound."""
 
 from __future__ import annotations
 
@@ -21,23 +21,21 @@ from treadle.topologies.topology import Topology
 
 
 class Certificate(Protocol):
-    """What every witness offers; register a new kind's reader in `WITNESS_READERS`."""
+    """Interface of certificates; register the reader of a new kind in `WITNESS_READERS`."""
 
     kind: ClassVar[str]
 
     def bound(self, topology: Topology, collective: Collective) -> Fraction:
-        """The upper bound on algbw, bytes/s, that the witness proves; ScheduleError if it proves none."""
-        ...
+        """Return the upper bound on algbw, bytes/s, that it proves; ScheduleError if it proves none."""
 
     def to_json(self) -> dict[str, object]:
-        """A JSON object whose ``kind`` names the reader; exact rationals as strings ``p/q``."""
-        ...
+        """Return a JSON object whose ``kind`` names the reader; exact rationals are strings ``p/q``."""
 
 
 @brief("nodes")
 @dataclass(frozen=True)
 class BottleneckCut:
-    """A set S of nodes that leaves out some rank: the throughput bottleneck cut.
+    """Bottleneck cut: a set S of nodes without some rank.
 
     Parameters
     ----------
@@ -47,7 +45,7 @@ class BottleneckCut:
     Notes
     -----
     Allgather and broadcast: shards of total weight w(S) must leave S, so with W the weight of all shards
-    algbw <= W * B+(S) / w(S). Reduce-scatter and reduce: partial results must enter S, so B-(S) stands for
+    algbw <= W * B+(S) / w(S). Reduce-scatter and reduce: partial results must enter S, so B-(S) replaces
     B+(S). Source: optimality (*) of section 4.4 of the dissertation, with weights.
     """
 
@@ -56,9 +54,9 @@ class BottleneckCut:
     nodes: tuple[int, ...]
 
     def bound(self, topology: Topology, collective: Collective) -> Fraction:
-        """The upper bound on algbw, bytes/s, that the cut proves; ScheduleError if it proves none."""
+        """Return the upper bound on algbw, bytes/s, that the cut proves; ScheduleError if it proves none."""
         if collective.kind is CollectiveKind.ALLREDUCE:
-            raise ScheduleError("a single cut is no witness for an allreduce")
+            raise ScheduleError("a single cut is not a certificate for an allreduce")
         if self.nodes and not 0 <= min(self.nodes) <= max(self.nodes) < topology.n_nodes:
             raise ScheduleError(f"the cut names a node beyond the {topology.n_nodes} of {topology.name}")
         inside = mask_of(topology.n_nodes, list(self.nodes))
@@ -69,14 +67,13 @@ class BottleneckCut:
         demand = int(weights[is_inside].sum())
         if not demand:
             raise ScheduleError("the cut contains no data, so nothing has to cross it")
-        leaving = inside[topology.tails] & ~inside[topology.heads]
-        entering = ~inside[topology.tails] & inside[topology.heads]
-        crossing = entering if collective.kind.reduces else leaving
-        capacity = exact_sum(topology.bandwidths[crossing])
+        ends = (topology.tails, topology.heads)
+        near, far = reversed(ends) if collective.kind.reduces else ends
+        capacity = exact_sum(topology.bandwidths[inside[near] & ~inside[far]])
         return Fraction(capacity * int(weights.sum()), demand)
 
     def to_json(self) -> dict[str, object]:
-        """Kind and node indices."""
+        """Return kind and node indices."""
         return {"kind": self.kind, "nodes": list(self.nodes)}
 
     @classmethod
@@ -84,16 +81,16 @@ class BottleneckCut:
         """Read what `to_json` wrote; FormatError if it is anything else."""
         nodes = value.get("nodes")
         if set(value) != {"kind", "nodes"} or not isinstance(nodes, list):
-            raise FormatError("cut witness: expected the keys kind and nodes, a list")
+            raise FormatError("bottleneck cut: expected the keys kind and nodes, a list")
         if nodes and (set(map(type, nodes)) != {int} or not 0 <= min(nodes) <= max(nodes) < 2**31):
-            raise FormatError("cut witness: nodes must be node indices")
+            raise FormatError("bottleneck cut: nodes must be node indices")
         if np.any(np.diff(np.array(nodes, dtype=np.int64)) <= 0):
-            raise FormatError("cut witness: nodes must rise")
+            raise FormatError("bottleneck cut: nodes must rise")
         return cls(tuple(nodes))
 
 
 def binds_forwarding_hosts(witness: Certificate | None) -> bool:
-    """Whether a bound counts what passes through hosts, and so says nothing where network cards forward."""
+    """Return whether a bound counts data that hosts forward, and so is invalid if network cards forward."""
     return isinstance(witness, FlowDualCertificate) and witness.binds_forwarding_hosts
 
 
@@ -106,15 +103,17 @@ WITNESS_READERS: Mapping[str, Callable[[Mapping[str, object]], Certificate]] = M
         GroupDualCertificate.kind: GroupDualCertificate.from_json,
     }
 )
-"""Reader of each witness kind's JSON object."""
+"""Reader of the JSON object of each kind of certificate."""
 
 
 def certificate_from_json(value: object) -> Certificate:
-    """The witness that a JSON object (`Witness.to_json`) stands for; FormatError if it is malformed."""
+    """Read a certificate from a JSON object (`Witness.to_json`); FormatError if it is malformed."""
     if not isinstance(value, Mapping):
-        raise FormatError("witness: expected an object")
+        raise FormatError("certificate: expected an object")
     kind = value.get("kind")
     reader = WITNESS_READERS.get(kind) if isinstance(kind, str) else None
     if reader is None:
-        raise FormatError(f"witness: kind {repr(kind)[:40]}, expected one of {', '.join(WITNESS_READERS)}")
+        raise FormatError(
+            f"certificate: kind {repr(kind)[:40]}, expected one of {', '.join(WITNESS_READERS)}"
+        )
     return reader(value)

@@ -1,4 +1,4 @@
-"""What is to be communicated: the kind of collective, its ranks, root and shard weights."""
+"""Collectives: kind, ranks, root, shard weights, demands and groups."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class CollectiveKind(StrEnum):
 
     @property
     def is_rooted(self) -> bool:
-        """Broadcast and reduce have one root; the others treat all ranks alike."""
+        """Whether one rank is the root, as in broadcast and reduce."""
         return self in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE)
 
     @property
     def reduces(self) -> bool:
-        """Data is combined on the way."""
+        """Whether data is reduced on its way."""
         return self in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE, CollectiveKind.REDUCE)
 
     @property
     def broadcasts(self) -> bool:
-        """Data is copied on the way."""
+        """Whether data is copied on its way."""
         return self in (CollectiveKind.ALLGATHER, CollectiveKind.ALLREDUCE, CollectiveKind.BROADCAST)
 
 
@@ -57,7 +57,7 @@ SPANNING_KINDS = tuple(kind for kind in CollectiveKind if kind.reduces or kind.b
 
 
 def busbw_factor(kind: CollectiveKind, n_ranks: int) -> Fraction:
-    """busbw / algbw as nccl-tests defines it."""
+    """Return busbw / algbw as nccl-tests defines it."""
     if kind is CollectiveKind.ALLREDUCE:
         return Fraction(2 * (n_ranks - 1), n_ranks)
     if kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLTOALL):
@@ -84,11 +84,11 @@ class Collective:
     demands : Demands, optional
         Relative amounts between ranks of an all-to-all; default all equal.
     groups : tuple of tuples of int, optional
-        Ranks that communicate with each other only, each group by itself and all at once: disjoint, of equal
-        size, together all ranks. Sizes, shards and the root are then a group's, `root` a place in each.
-        Shards are equal; an all-to-all in groups is one of `demands`.
+        Ranks that communicate with each other only, all groups concurrently: disjoint, of equal size,
+        together all ranks. Sizes, shards and the root are then those of a group, `root` an index in each
+        group. Shards are equal; an all-to-all in groups is given by `demands`.
     ranks_forward : bool
-        With groups: the ranks of other groups forward, too, not only `forwarders`.
+        With groups: the ranks of other groups forward as well, not only `forwarders`.
 
     Raises
     ------
@@ -97,8 +97,8 @@ class Collective:
 
     Notes
     -----
-    What knows one group only goes through `shard_weights`, `check_membership` or `as_one_group`, which refuse
-    several; `member` is the collective of one group.
+    Code for a single group uses `shard_weights`, `check_membership` or `as_one_group`, which raise
+    ScheduleError for several groups; `member` is the collective of one group.
 
     Examples
     --------
@@ -136,13 +136,16 @@ class Collective:
                 raise ScheduleError(f"weights: expected {self.n_ranks} values, found {len(self.weights)}")
             if min(self.weights) < 0 or max(self.weights) == 0 or max(self.weights) > MAX_WEIGHT:
                 raise ScheduleError("weights must be integers from 0 to 2**20, not all 0")
-        if self.demands is not None:
-            self._check_demands(self.demands)
+        if self.demands is not None and self.pair_demands.n_ranks != self.n_ranks:
+            raise ScheduleError(
+                f"demands: a matrix of {self.demands.n_ranks} ranks, the collective has {self.n_ranks}; "
+                f"expected a row and a column for each"
+            )
 
     def _check_groups(self) -> None:
         if self.groups is None:
             if self.ranks_forward:
-                raise ScheduleError("ranks of other groups forward only where there are groups")
+                raise ScheduleError("ranks_forward: expected groups, whose ranks forward for each other")
             return
         if self.kind is CollectiveKind.ALLTOALL:
             raise ScheduleError("an all-to-all in groups is one of demands (block_demands), found groups")
@@ -154,18 +157,9 @@ class Collective:
         if sorted(chain.from_iterable(self.groups)) != list(range(self.n_ranks)):
             raise ScheduleError(f"groups: expected each rank from 0 to {self.n_ranks - 1} in one of them")
 
-    def _check_demands(self, demands: Demands) -> None:
-        if self.kind is not CollectiveKind.ALLTOALL:
-            raise ScheduleError(f"{self.kind} has no demands between pairs; only an all-to-all has")
-        if demands.n_ranks != self.n_ranks:
-            raise ScheduleError(
-                f"demands: a matrix of {demands.n_ranks} ranks, the collective has {self.n_ranks}; "
-                f"expected a row and a column for each"
-            )
-
     @property
     def pair_demands(self) -> Demands:
-        """What each rank has for each other in an all-to-all.
+        """Data of each rank for each other rank in an all-to-all.
 
         Raises
         ------
@@ -183,35 +177,35 @@ class Collective:
 
     @property
     def n_groups(self) -> int | None:
-        """Number of groups; None where the collective is one over all ranks."""
+        """Number of groups; None for a single collective over all ranks."""
         return None if self.groups is None else len(self.groups)
 
     @property
     def blocks(self) -> tuple[tuple[int, ...], ...] | None:
-        """Ranks that communicate with each other only: `groups`, or those of an all-to-all's demands."""
+        """Groups of ranks that communicate only with each other: `groups`, or those of the demands."""
         return self.groups if self.demands is None else self.demands.blocks
 
     @property
     def group_size(self) -> int:
-        """Ranks that communicate with each other: those of a group, else all."""
+        """Number of ranks that communicate with each other: those of a group, or else all."""
         return self.n_ranks if self.blocks is None else len(self.blocks[0])
 
     def member(self, group: int) -> Collective:
-        """The collective of one group by itself, whose nodes outside `ranks` and `forwarders` are absent."""
+        """Return the collective of one group; nodes outside its `ranks` and `forwarders` are absent."""
         if self.groups is None:
             if group:
-                raise ScheduleError(f"group {group}: {self.kind} is one over all ranks")
+                raise ScheduleError(f"group {group}: {self.kind} has no groups")
             return self
         nodes = tuple(self.ranks[rank] for rank in self.groups[group])
         others = frozenset(self.ranks).difference(nodes) if self.ranks_forward else ()
         return Collective(self.kind, nodes, self.root, forwarders=(*self.forwarders, *sorted(others)))
 
     def as_one_group(self) -> Collective:
-        """The collective itself; ScheduleError if it is one of several groups at once."""
+        """Return the collective itself; ScheduleError if it has several groups."""
         if self.groups is not None:
             raise ScheduleError(
-                f"{self.kind} of {len(self.groups)} groups at once; this knows one group: leave the mesh "
-                f"out, or choose one group's --ranks"
+                f"{self.kind} of {len(self.groups)} concurrent groups: expected a single group; leave out "
+                f"the mesh, or choose the --ranks of one group"
             )
         return self
 
@@ -229,7 +223,7 @@ class Collective:
         self.as_one_group()
         if self.kind is CollectiveKind.ALLTOALL:
             raise ScheduleError(
-                "an all-to-all sends something else to every rank; spanning trees do not serve it"
+                "an all-to-all sends different data to every rank, which spanning trees cannot"
             )
         if self.root is not None:
             return tuple(int(rank == self.root) for rank in range(self.n_ranks))
@@ -246,14 +240,14 @@ def on_all_ranks(
     root: int | None = None,
     weights: tuple[int, ...] | None = None,
 ) -> Collective:
-    """The collective over every compute node of `topology`."""
+    """Return the collective over every compute node of `topology`."""
     return Collective(kind, tuple(topology.compute_nodes.tolist()), root=root, weights=weights)
 
 
 def collective_of_group(topology: Topology, collective: Collective, group: int) -> Collective:
-    """One group's collective on the whole fabric: all other compute nodes are there, and forward.
+    """Return the collective of one group on the entire fabric, where all other compute nodes forward.
 
-    For what keeps to the paths of a verified schedule, whoever may forward there.
+    For use with the paths of a verified schedule, which follow the actual forwarders.
     """
     member = collective.member(group)
     others = frozenset(topology.compute_nodes.tolist()).difference(member.ranks)
@@ -261,7 +255,7 @@ def collective_of_group(topology: Topology, collective: Collective, group: int) 
 
 
 def check_membership(topology: Topology, collective: Collective) -> None:
-    """Raise ScheduleError unless one group covers just compute nodes of `topology`, each declared."""
+    """Raise ScheduleError unless a single group has all compute nodes of `topology`, and only these."""
     check_declared(topology, collective.as_one_group())
 
 
@@ -276,5 +270,5 @@ def check_declared(topology: Topology, collective: Collective) -> None:
     for node in sorted(compute - members):
         raise ScheduleError(
             f"compute node {topology.node_names[node]!r} is neither a rank nor a forwarder; "
-            f"take it out of the fabric (subset) or declare it a forwarder"
+            f"remove it from the fabric (subset) or declare it a forwarder"
         )

@@ -1,8 +1,8 @@
-"""Different collectives that run on one fabric at once, and how fast each of them can be."""
+"""Different collectives that run concurrently on one fabric, and proofs of their max-min rates."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -16,22 +16,23 @@ from treadle.topologies.naming import is_one_line
 from treadle.topologies.topology import Topology
 
 MOST_WEIGHT_RATIO = 10**6
-"""Of the largest weight to the least: solvers in floats tell such rates apart."""
+"""Largest ratio of two weights, so that solvers in floats can distinguish the rates."""
 
 
 @brief("name", "collective", "weight")
 @dataclass(frozen=True)
 class Job:
-    """A collective among others at once.
+    """A collective that runs concurrently with others.
 
     Parameters
     ----------
     name : str
         One line.
     collective : Collective
-        Of one group. Compute nodes that are neither its ranks nor its forwarders are absent for it.
+        A single group. Compute nodes that are neither its ranks nor its forwarders are absent for it.
     weight : Fraction
-        More than 0. Algbws are to be in proportion to these: with the sizes as weights all end together.
+        More than 0. Algbws should be in proportion to the weights: with sizes as weights all jobs end
+        together.
 
     Raises
     ------
@@ -53,20 +54,20 @@ class Job:
 
 @dataclass(frozen=True)
 class JobLevel:
-    """A step of the max-min rates: what those jobs get that are at their limit here, and why.
+    """A level of the max-min rates: the jobs that reach their limit at it, with the proof.
 
     Parameters
     ----------
     rate : Fraction
         Algbw per weight, bytes/s, of all jobs that no earlier level limits.
     limited : tuple of int
-        Numbers of the jobs that can get no more, rising.
+        Numbers of the jobs that cannot get more, rising.
     lengths : tuple of Fraction, length m
-        Of the links, not negative; the proof.
+        Lengths of the links, not negative; the proof.
 
     Notes
     -----
-    At these lengths a unit of job j needs links of length c_j at least (`proved_rates`). Jobs of earlier
+    At these lengths a unit of job j needs links of total length c_j or more (`proved_rates`). Jobs of earlier
     levels keep their rates r, so the others have rate * sum of w_j c_j <= sum of b(e) l(e) - sum of r_i c_i,
     where equality limits every job with c_j > 0.
     """
@@ -83,49 +84,48 @@ def check_jobs(topology: Topology, jobs: Sequence[Job]) -> None:
     names = [job.name for job in jobs]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise ScheduleError(f"jobs: {twice[:40]!r} is the name of two; expected different names")
+        raise ScheduleError(f"jobs: two are called {twice[:40]!r}; expected different names")
     weights = [job.weight for job in jobs]
     if max(weights) > MOST_WEIGHT_RATIO * min(weights):
         raise ScheduleError(
-            f"jobs: the largest weight is more than {MOST_WEIGHT_RATIO} times the least; expected sizes and "
-            f"weights that are not further apart"
+            f"jobs: the largest weight is more than {MOST_WEIGHT_RATIO} times the least; use sizes "
+            f"and weights with smaller ratios"
         )
     compute = set(topology.compute_nodes.tolist())
     for job in jobs:
         for node in (*job.collective.ranks, *job.collective.forwarders):
             if node not in compute:
-                raise ScheduleError(f"job {job.name!r}: node {node} is no compute node of {topology.name}")
+                raise ScheduleError(f"job {job.name!r}: node {node} is not a compute node of {topology.name}")
 
 
 def proved_rates(topology: Topology, jobs: Sequence[Job], levels: Sequence[JobLevel]) -> tuple[Fraction, ...]:
-    """The max-min algbw of every job, bytes/s, as far as the levels prove it.
+    """Return the max-min algbw of every job, bytes/s, as proved by the levels.
 
     Parameters
     ----------
     topology : Topology
     jobs : sequence of Job
     levels : sequence of JobLevel
-        No rates that the links carry are fairer than these: no job gets more unless one that gets less per
-        weight, or as much, loses. That links carry them is for the schedules to show.
+        They prove that no feasible rates are fairer: a job can get more only if another one loses that gets
+        less per weight, or as much. Schedules prove that the rates are feasible.
 
     Raises
     ------
     ScheduleError
-        If a level proves another rate, limits a job that it does not price, or some job is not limited.
+        If a level proves another rate, limits a job whose cost is 0, or some job is not limited.
     """
     check_jobs(topology, jobs)
     rates: dict[int, Fraction] = {}
     for number, level in enumerate(levels):
-        # sum of bandwidth times length
         if len(level.lengths) != topology.n_links or any(length < 0 for length in level.lengths):
             raise ScheduleError(f"level: expected {topology.n_links} lengths, none negative")
         ends = zip(topology.bandwidths.tolist(), level.lengths, topology.tails, topology.heads, strict=True)
-        room = sum((bandwidth * length for bandwidth, length, u, v in ends if u != v), Fraction(0))
+        volume = sum((bandwidth * length for bandwidth, length, u, v in ends if u != v), Fraction(0))
         costs = [_unit_cost(topology, job, level.lengths) for job in jobs]
-        room -= sum(rate * costs[job] for job, rate in rates.items())
-        priced = sum(job.weight * costs[place] for place, job in enumerate(jobs) if place not in rates)
-        if not priced or room / priced != level.rate:
-            found = f"{room / priced} bytes/s" if priced else "none"
+        volume -= sum(rate * costs[job] for job, rate in rates.items())
+        needed = sum(job.weight * costs[number] for number, job in enumerate(jobs) if number not in rates)
+        if not needed or volume / needed != level.rate:
+            found = f"{volume / needed} bytes/s" if needed else "none"
             raise ScheduleError(f"level {number}: its lengths prove {found}, claimed {level.rate}")
         if not level.limited:
             raise ScheduleError(f"level {number} limits no job")
@@ -139,35 +139,25 @@ def proved_rates(topology: Topology, jobs: Sequence[Job], levels: Sequence[JobLe
 
 
 def _unit_cost(topology: Topology, job: Job, lengths: Sequence[Fraction]) -> Fraction:
-    """Least length of links that a byte of the job's larger buffer needs."""
+    """Return the smallest total length of links that a byte of the job's larger buffer needs."""
     scale = common_scale(lengths)
-    whole = [int(length * scale) for length in lengths]
+    scaled = [int(length * scale) for length in lengths]
     if job.collective.kind is not CollectiveKind.ALLTOALL:
-        return tree_cost(topology, job.collective, LinkLengths.of(whole)) / scale
-    needed = sum(
-        amount * distance
-        for source, row in zip(
-            job.collective.ranks, job.collective.pair_demands.between.tolist(), strict=True
-        )
-        if any(row)
-        for amount, distance in _wanted(topology, job, whole, source, row)
-    )
-    return Fraction(needed, scale * job.collective.pair_demands.buffer_units)
-
-
-def _wanted(
-    topology: Topology, job: Job, lengths: Sequence[int], source: int, row: Sequence[int]
-) -> Iterator[tuple[int, int]]:
-    """What a rank has for each other, and how far that is by nodes which are there for the job."""
+        return tree_cost(topology, job.collective, LinkLengths.of(scaled)) / scale
     present = ~topology.is_compute
     present[[*job.collective.ranks, *job.collective.forwarders]] = True
     out: dict[int, list[tuple[int, int]]] = {}
-    for tail, head, length in zip(topology.tails.tolist(), topology.heads.tolist(), lengths, strict=True):
+    for tail, head, length in zip(topology.tails.tolist(), topology.heads.tolist(), scaled, strict=True):
         if present[tail] and present[head]:
             out.setdefault(tail, []).append((head, length))
-    reached = path_lengths(out, source)
-    for amount, node in zip(row, job.collective.ranks, strict=True):
-        if amount:
+    ranks, demands = job.collective.ranks, job.collective.pair_demands
+    needed = 0
+    for source in demands.senders.tolist():
+        reached = path_lengths(out, ranks[source])
+        for amount, node in zip(demands.rows([source])[0].tolist(), ranks, strict=True):
+            if not amount:
+                continue
             if node not in reached:
                 raise ScheduleError(f"job {job.name!r}: a rank cannot be reached, so nothing is proved")
-            yield amount, reached[node]
+            needed += amount * reached[node]
+    return Fraction(needed, scale * demands.buffer_units)

@@ -1,4 +1,4 @@
-"""Meshes of ranks, as training and serving lay them out: axes by name, and the groups that axes make."""
+"""Meshes of ranks as in training and serving: named axes, and the groups that they form."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Mesh:
     shape : tuple of int
         Ranks along each axis, at least 1.
     axis_names : tuple of str
-        As many, distinct, one line each without ``,`` and ``=``.
+        A distinct name for each axis, one line without ``,`` and ``=``.
     rank_order : tuple of int, optional
-        Rank at each place of the grid, counted with the last axis the fastest: a permutation of 0 to
-        prod(shape) - 1. Default: place p is rank p.
+        Rank at each position of the grid, numbered with the last axis the fastest: a permutation of 0 to
+        prod(shape) - 1. Default: position p is rank p.
 
     Raises
     ------
@@ -55,7 +55,7 @@ class Mesh:
                 f"mesh: {len(self.axis_names)} axis names for {len(self.shape)} axes; expected one for each"
             )
         if len(set(self.axis_names)) != len(self.axis_names):
-            raise ScheduleError(f"mesh: an axis name stands twice in {', '.join(self.axis_names)}")
+            raise ScheduleError(f"mesh: axes {', '.join(self.axis_names)}; expected different names")
         for name in self.axis_names:
             if not name or not is_one_line(name) or set(name) & set(",="):
                 raise ScheduleError(
@@ -63,33 +63,33 @@ class Mesh:
                 )
         if self.rank_order is not None and sorted(self.rank_order) != list(range(self.n_ranks)):
             raise ScheduleError(
-                f"mesh: its rank order is no permutation of the ranks 0 to {self.n_ranks - 1}"
+                f"mesh: rank_order: expected a permutation of the ranks 0 to {self.n_ranks - 1}"
             )
 
     @property
     def n_ranks(self) -> int:
-        """Ranks of the whole mesh."""
+        """Number of ranks of the entire mesh."""
         return prod(self.shape)
 
     @property
     def notation(self) -> str:
-        """As on the command line: ``dp=2,tp=4``, or ``2,4`` where axes are called 0, 1, and so on."""
+        """Spelling on the command line: ``dp=2,tp=4``, or ``2,4`` if the axes are called 0, 1, and so on."""
         if self.axis_names == tuple(map(str, range(len(self.shape)))):
             return ",".join(map(str, self.shape))
         return ",".join(f"{name}={size}" for name, size in zip(self.axis_names, self.shape, strict=True))
 
     def groups(self, axes: str | Sequence[str]) -> tuple[tuple[int, ...], ...]:
-        """Ranks that differ in these axes only, for each place along the others.
+        """Return the ranks that differ only in these axes, for each position along the others.
 
         Parameters
         ----------
         axes : str or sequence of str
-            Several make one group over all of them, the axes in the order given, the last the fastest.
+            Several axes form one group over all of them, in the order given, the last the fastest.
 
         Raises
         ------
         ScheduleError
-            For an axis that there is not, or twice; or if a group would have one rank.
+            For an axis that does not exist or is given twice, or if a group would have one rank.
         """
         chosen = [axes] if isinstance(axes, str) else list(axes)
         for name in chosen:

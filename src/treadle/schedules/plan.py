@@ -1,4 +1,4 @@
-"""A plan: what was synthesised for a fabric, with its claims, their witness and where it came from."""
+"""Plans: schedules for a fabric, with their claims, the certificate of the optimum, and the provenance."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from treadle.topologies.naming import is_one_line
 from treadle.topologies.topology import Topology
 
 Scalar = str | int | float
-"""What provenance records."""
+"""Type of the values of provenance."""
 
 MAX_SLICES = 2**20
-"""More than any runtime cuts a message into."""
+"""Most slices of a message; runtimes use fewer."""
 
 MAX_PROTOCOL = 40
-"""Characters of a protocol's name."""
+"""Most characters of a protocol's name."""
 
 _MAX_ALGBW = 2**100
-"""Beyond any fabric (bytes/s) and within a float."""
+"""Exclusive upper bound of algbw (bytes/s): beyond any fabric, and within a float."""
 
 
 @dataclass(frozen=True)
 class Pipelining:
-    """How finely messages are cut from a size on.
+    """Number of slices of messages from a size on.
 
     Parameters
     ----------
     min_bytes : int
-        Smallest size, the larger per-rank buffer.
+        Smallest size: the larger per-rank buffer.
     slices : int
-        Equal parts that every message is cut into.
+        Equal parts of every message.
     protocol : str
-        Of a cost model, that carries them fastest; "" where nothing is known of protocols.
+        Fastest protocol of a cost model; "" if the model has no protocols.
 
     Raises
     ------
     ScheduleError
-        If a number is out of range, or the protocol is no line of at most 40 characters.
+        If a number is out of range, or the protocol is not one line of at most 40 characters.
     """
 
     min_bytes: int
@@ -69,21 +69,21 @@ class Pipelining:
 @brief("min_bytes", "max_bytes", "algorithm", "schedule")
 @dataclass(frozen=True)
 class PlanEntry:
-    """A schedule and the sizes that it serves.
+    """A schedule and the range of sizes that it supports.
 
     Parameters
     ----------
     min_bytes : int
-        Smallest size, as DESIGN defines it: the larger per-rank buffer.
+        Smallest size: the larger per-rank buffer.
     max_bytes : int, optional
         Largest size, inclusive; None: no limit.
     schedule : Schedule
     algorithm : str
-        Name of its scheduler; "" where the plan's name is meant.
+        Name of its scheduler; "" for that of the plan.
     options : str
-        What its scheduler was told beyond its defaults, in words: ``factors=4,4``.
+        Options of its scheduler other than the defaults: ``factors=4,4``.
     pipelining : tuple of Pipelining
-        By rising size, from `min_bytes` at the latest; none where nothing is known of it.
+        By rising size, the first at most `min_bytes`; empty if unknown.
     """
 
     min_bytes: int
@@ -96,8 +96,7 @@ class PlanEntry:
     def __post_init__(self) -> None:
         if self.min_bytes < 0 or (self.max_bytes is not None and self.max_bytes < self.min_bytes):
             raise ScheduleError(
-                f"plan: sizes from {self.min_bytes} to {self.max_bytes} bytes are no range; "
-                f"expected 0 <= min <= max"
+                f"plan: sizes from {self.min_bytes} to {self.max_bytes} bytes; expected 0 <= min <= max"
             )
         for words in (self.algorithm, self.options):
             _check_line("algorithm or options", words)
@@ -109,49 +108,46 @@ class PlanEntry:
 
     @property
     def title(self) -> str:
-        """The algorithm with its options; "" where the plan's name is meant."""
+        """The algorithm with its options; "" for that of the plan."""
         return f"{self.algorithm} {self.options}".strip()
 
     def supports(self, size_bytes: int) -> bool:
-        """Whether a size, the larger per-rank buffer, is in the range."""
+        """Return whether a size, the larger per-rank buffer, is in the range."""
         return self.min_bytes <= size_bytes and (self.max_bytes is None or size_bytes <= self.max_bytes)
 
     def pipelining_at(self, size_bytes: int) -> Pipelining | None:
-        """How messages of a size are cut; None where nothing is known of it."""
-        return max(
-            (one for one in self.pipelining if one.min_bytes <= size_bytes),
-            key=lambda one: one.min_bytes,
-            default=None,
-        )
+        """Return the slices of messages of a size; None if unknown."""
+        fitting = [one for one in self.pipelining if one.min_bytes <= size_bytes]
+        return fitting[-1] if fitting else None
 
 
 @brief("collective", "topology", "algorithm", "algbw", "entries")
 @dataclass(frozen=True)
 class Plan:
-    """Schedules of one collective on one fabric, and what is claimed of them.
+    """Schedules of one collective on one fabric, and claims about them.
 
     Parameters
     ----------
     topology : Topology
-        The fabric that the plan was made for.
+        Fabric of the plan.
     collective : Collective
     entries : tuple of PlanEntry
-        At least one, by rising size, ranges apart.
+        At least one, by rising size, with disjoint ranges.
     algorithm : str
-        Name of the synthesis or baseline.
+        Name of the scheduler.
     algbw : Fraction
-        Claimed asymptotic algbw, bytes/s, of the last entry, which serves the largest sizes.
+        Claimed asymptotic algbw, bytes/s, of the last entry, which is for the largest sizes.
     optimal_algbw : Fraction, optional
-        Claimed optimum (a bound that `witness` proves), bytes/s; None: not known.
-    witness : Witness, optional
-        Needed for a claimed optimum.
+        Claimed optimum (a bound that the certificate proves), bytes/s; None: unknown.
+    `witness` : `Certificate`, optional
+        Required for a claimed optimum.
     provenance : mapping of str to str, int or float
-        Version, options, seconds: for reports only, no claim rests on it.
+        Version, options, seconds: for reports only, no claim depends on it.
 
     Raises
     ------
     ScheduleError
-        If the parts do not fit together. Whether the claims are true is for `verify_plan` to say.
+        If the parts do not fit together. `verify_plan` checks whether the claims are true.
     """
 
     topology: Topology
@@ -172,15 +168,16 @@ class Plan:
                 raise ScheduleError(f"plan: {name} {value!r}, expected a positive fraction")
             if value is not None and value >= _MAX_ALGBW:
                 raise ScheduleError(f"plan: {name} is 2**100 bytes/s or more, which no fabric has")
-        _check_line("algorithm", self.algorithm, repr(self.algorithm))
+        _check_line("algorithm", self.algorithm)
         if self.optimal_algbw is not None and self.witness is None:
-            raise ScheduleError("plan: an optimum is claimed without a witness")
+            raise ScheduleError("plan: an optimum is claimed without a certificate")
         for key, entry in self.provenance.items():
             if not isinstance(entry, Scalar) or (isinstance(entry, float) and not isfinite(entry)):
                 raise ScheduleError(
                     f"plan: provenance {key!r} is {entry!r}, expected text or a finite number"
                 )
-            _check_line(f"provenance {key!r} is", f"{key}{entry}", repr(entry))
+            for text in (key, str(entry)):
+                _check_line(f"provenance {key!r} is", text)
 
     def _check_entries(self) -> None:
         if not self.entries:
@@ -190,38 +187,33 @@ class Plan:
                 raise ScheduleError(
                     f"plan: a schedule for {entry.schedule.kind}, expected {self.collective.kind}"
                 )
-            found = entry.schedule.n_ranks
-            if found != self.collective.n_ranks:
+            n_ranks = entry.schedule.n_ranks
+            if n_ranks != self.collective.n_ranks:
                 raise ScheduleError(
-                    f"plan: a schedule for {found} ranks, the collective has {self.collective.n_ranks}"
+                    f"plan: a schedule for {n_ranks} ranks, the collective has {self.collective.n_ranks}"
                 )
         for one, other in pairwise(self.entries):
             if one.max_bytes is None or one.max_bytes >= other.min_bytes:
                 raise ScheduleError("plan: size ranges must rise and not overlap")
 
     def schedule_for(self, size_bytes: int) -> Schedule:
-        """The schedule that serves a size; ScheduleError if there is none."""
-        for entry in self.entries:
-            if entry.supports(size_bytes):
-                return entry.schedule
-        raise ScheduleError(f"plan: no schedule serves {size_bytes} bytes")
+        """Return the schedule for a size; ScheduleError if there is none."""
+        ((entry, _),) = serving(self.entries, [size_bytes])
+        return entry.schedule
 
 
 def serving(entries: Sequence[PlanEntry], sizes: Sequence[int]) -> list[tuple[PlanEntry, list[int]]]:
-    """Which sizes, by their places in the list, each entry serves; entries that serve none are left out.
+    """Return the entries that support some of the sizes, with the indices of these sizes.
 
-    Raises
-    ------
-    ScheduleError
-        If a size is served by none.
+    ScheduleError if no entry supports a size.
     """
-    served: list[tuple[PlanEntry, list[int]]] = [(entry, []) for entry in entries]
-    for place, size in enumerate(sizes):
-        places = next((places for entry, places in served if entry.supports(size)), None)
-        if places is None:
-            raise ScheduleError(f"plan: no schedule serves {size} bytes")
-        places.append(place)
-    return [(entry, places) for entry, places in served if places]
+    indices: list[list[int]] = [[] for _ in entries]
+    for index, size in enumerate(sizes):
+        number = next((i for i, entry in enumerate(entries) if entry.supports(size)), None)
+        if number is None:
+            raise ScheduleError(f"plan: no schedule for {size} bytes")
+        indices[number].append(index)
+    return [(entry, some) for entry, some in zip(entries, indices, strict=True) if some]
 
 
 class HasPlan(Protocol):
@@ -233,13 +225,11 @@ class HasPlan(Protocol):
 
 
 def plan_of(value: object) -> Plan | None:
-    """A plan itself, or that of a result; None for anything else."""
+    """Return a plan itself, or that of a result; None for anything else."""
     found = value if isinstance(value, Plan) else getattr(value, "plan", None)
     return found if isinstance(found, Plan) else None
 
 
-def _check_line(what: str, text: str, shown: str = "") -> None:
+def _check_line(what: str, text: str) -> None:
     if not is_one_line(text):
-        raise ScheduleError(
-            f"plan: {what} {shown or repr(text[:60])}, expected one line without control characters"
-        )
+        raise ScheduleError(f"plan: {what} {text[:60]!r}, expected one line without control characters")

@@ -1,4 +1,4 @@
-"""The kinds of schedules that plans hold."""
+"""Kinds of schedules that plans have."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
 
 ExplicitSchedule: TypeAlias = ForestSchedule | StepSchedule | ExchangeSchedule | RouteSchedule | TimedRoutes
-"""Schedules that hold all they move."""
+"""Schedules that list all data movements."""
 
 Schedule: TypeAlias = ExplicitSchedule | FactoredSchedule | GroupSchedule
-"""All have `kind` and `n_ranks`; `isinstance` tells them apart where a stage needs more."""
+"""All have `kind` and `n_ranks`; use `isinstance` where a stage needs more."""
 
 MAX_EXPANDED_RANKS = 1024
-"""Factored schedules of more ranks are not written out: N ranks have at least N trees of N parents."""
+"""Most ranks of a factored schedule that is written out: N ranks have at least N trees of N parents."""
 
 
 def written_out(schedule: Schedule) -> ExplicitSchedule:
-    """The schedule of one group itself; of a factored one, all its trees.
+    """Return the schedule itself, or all trees of a factored one.
 
     Raises
     ------
     InfeasibleError
-        If a factored schedule is of more than `MAX_EXPANDED_RANKS` ranks.
+        If a factored schedule has more than `MAX_EXPANDED_RANKS` ranks.
     ScheduleError
-        If it is one of several groups, each of which is a schedule of its own.
+        If it has several groups, each of which is a schedule of its own.
     """
     if isinstance(schedule, GroupSchedule):
         raise ScheduleError(
-            f"a schedule of {len(schedule.groups)} groups at once; this takes that of one group"
+            f"a schedule of {len(schedule.groups)} concurrent groups; expected a single group"
         )
     if not isinstance(schedule, FactoredSchedule):
         return schedule
@@ -49,7 +49,7 @@ def written_out(schedule: Schedule) -> ExplicitSchedule:
 
 
 def unit_trees(schedule: Schedule) -> int | None:
-    """Unit trees in all, of all groups together; None for other schedules."""
+    """Return the number of unit trees of all groups; None for schedules without trees."""
     if isinstance(schedule, GroupSchedule):
         return sum(one.total_units for one in schedule.groups)
     return schedule.total_units if isinstance(schedule, ForestSchedule | FactoredSchedule) else None

@@ -1,8 +1,9 @@
-"""How short trees on the ranks can be under given link lengths, for the length witness of an allreduce."""
+"""Length of the shortest tree on the ranks for given link lengths, for dual certificates of an allreduce."""
 
 from __future__ import annotations
 
 import heapq
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple, TypeVar
@@ -15,10 +16,10 @@ from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
 
 MAX_BRANCHING_SWITCHES = 12
-"""A length witness tries every subset of the switches that branch; more of them are refused."""
+"""Most switches that branch: every subset of them is tried."""
 
 MAX_ASKING_RANKS = 1024
-"""Where switches branch for ranks that ask, the distances of all pairs are held; more ranks are refused."""
+"""Most ranks with GPU-initiated switches, for which the distances of all pairs are stored."""
 
 _T = TypeVar("_T")
 
@@ -27,7 +28,7 @@ Distances = Mapping[tuple[int, int], int]
 
 
 class GroupDemand(NamedTuple):
-    """A switch that works for ranks that ask, the nodes of the ranks at it, and their links up and down."""
+    """A GPU-initiated switch, the nodes of the ranks at it, and their links up and down."""
 
     switch: int
     members: tuple[int, ...]
@@ -36,24 +37,22 @@ class GroupDemand(NamedTuple):
 
 
 def group_demands(topology: Topology, collective: Collective) -> Iterator[GroupDemand]:
-    """The groups of all switches that multicast or aggregate for ranks that ask."""
+    """Yield the groups of all GPU-initiated switches that multicast or aggregate."""
     able = (topology.multicast | topology.aggregation) & ~topology.turns_round
     for switch in np.flatnonzero(able).tolist():
-        ways: list[dict[int, list[int]]] = []
-        for here, there in ((topology.tails, topology.heads), (topology.heads, topology.tails)):
-            links = np.flatnonzero(there == switch)
-            ways.append({})
-            for node, link in zip(here[links].tolist(), links.tolist(), strict=True):
-                ways[-1].setdefault(node, []).append(link)
-        members = tuple(v for v in collective.ranks if v in ways[0] and v in ways[1])
-        up, down = ({v: tuple(found[v]) for v in members} for found in ways)
-        yield GroupDemand(switch, members, up, down)
+        up, down = defaultdict[int, tuple[int, ...]](tuple), defaultdict[int, tuple[int, ...]](tuple)
+        for link in np.flatnonzero(topology.heads == switch).tolist():
+            up[int(topology.tails[link])] += (link,)
+        for link in np.flatnonzero(topology.tails == switch).tolist():
+            down[int(topology.heads[link])] += (link,)
+        members = tuple(v for v in collective.ranks if v in up and v in down)
+        yield GroupDemand(switch, members, {v: up[v] for v in members}, {v: down[v] for v in members})
 
 
 def shortest_connection(
     topology: Topology, collective: Collective, distance: Distances, branches: BoolArray
 ) -> int:
-    """Length of the shortest tree on the ranks.
+    """Return the length of the shortest tree on the ranks.
 
     Parameters
     ----------
@@ -61,8 +60,8 @@ def shortest_connection(
     collective : Collective
     distance : mapping of (node, node) to int
     branches : array of bool, shape (n,)
-        Switches with the capability that trees need to branch there: those that work by themselves may be
-        nodes of the tree, the others' operations hyperarcs.
+        Switches with the capability that trees need to branch there. Those that work by themselves may be
+        nodes of the tree; the operations of GPU-initiated ones are hyperarcs.
 
     Raises
     ------
@@ -72,9 +71,9 @@ def shortest_connection(
     Notes
     -----
     For each subset of the switches: without operations a minimum spanning tree. With operations, which have a
-    direction, a minimum arborescence from a source before all ranks; an operation is a node that any member
-    of its group enters over its own link and that leads to all members at no cost, and the links of the whole
-    group are paid once for all.
+    direction, a minimum arborescence from a source before all ranks: an operation is a node that any member
+    of its group enters over its own link and that leads to all members at no cost. The links of the entire
+    group are paid once.
     """
     ranks = frozenset(collective.ranks)
     optional = [int(v) for v in np.flatnonzero(branches & topology.turns_round) if v not in ranks]
@@ -85,13 +84,13 @@ def shortest_connection(
     ]
     if len(optional) + len(groups) > MAX_BRANCHING_SWITCHES:
         raise ScheduleError(
-            f"length witness: {len(optional) + len(groups)} switches branch, expected at most "
+            f"length certificate: {len(optional) + len(groups)} switches branch, expected at most "
             f"{MAX_BRANCHING_SWITCHES}"
         )
     if groups and len(ranks) > MAX_ASKING_RANKS:
         raise ScheduleError(
-            f"length witness: {len(ranks)} ranks and switches that branch for ranks that ask, expected at "
-            f"most {MAX_ASKING_RANKS} ranks"
+            f"length certificate: {len(ranks)} ranks with GPU-initiated switches, expected at most "
+            f"{MAX_ASKING_RANKS} ranks"
         )
     neighbours: dict[int, list[tuple[int, int]]] = {node: [] for node in range(topology.n_nodes)}
     for (tail, head), length in distance.items():
@@ -106,7 +105,7 @@ def shortest_connection(
     ]
     shortest = min((length for length in lengths if length is not None), default=None)
     if shortest is None:
-        raise ScheduleError("length witness: the ranks are not connected")
+        raise ScheduleError("length certificate: the ranks are not connected")
     return shortest
 
 
@@ -118,7 +117,7 @@ def _subsets(values: Sequence[_T]) -> Iterator[tuple[_T, ...]]:
 def _spanning_length(
     neighbours: Mapping[int, Sequence[tuple[int, int]]], terminals: frozenset[int]
 ) -> int | None:
-    """Length of a minimum spanning tree of `terminals` under path distances (Prim); None if there is none."""
+    """Return the length of a minimum spanning tree under path distances (Prim); None if there is none."""
     total, left = 0, set(terminals)
     best: dict[int, int] = {}
     heap = [(0, min(terminals))]
@@ -140,7 +139,7 @@ def _spanning_length(
 
 
 def path_lengths(neighbours: Mapping[int, Sequence[tuple[int, int]]], start: int) -> dict[int, int]:
-    """Path lengths from a node to all that it reaches (Dijkstra)."""
+    """Return the path lengths from a node to all that it reaches (Dijkstra)."""
     found: dict[int, int] = {}
     heap = [(0, start)]
     while heap:
@@ -161,7 +160,7 @@ def _operating_length(
     ranks: frozenset[int],
     asked: Sequence[GroupDemand],
 ) -> int | None:
-    """Length of a shortest tree that uses one operation of each group in `asked`."""
+    """Return the length of a shortest tree that uses one operation of each group in `asked`."""
     nodes = sorted(terminals)
     number = {node: i for i, node in enumerate(nodes)}
     arcs = [(number[u], number[v], far[u][v]) for u in nodes for v in nodes if u != v and v in far[u]]
@@ -172,15 +171,15 @@ def _operating_length(
         arcs += [(number[v], i, length) for v, length in reach.items()]
         arcs += [(i, number[v], 0) for v in group.members]
     source = len(nodes) + len(asked)
-    # one arc from the source is needed; each is dearer than all others together, so there is only one
-    dear = sum(length for _, _, length in arcs) + 1
-    arcs += [(source, number[v], dear) for v in ranks]
+    # an arc from the source is longer than all others together, so a minimum arborescence has only one
+    longest = sum(length for _, _, length in arcs) + 1
+    arcs += [(source, number[v], longest) for v in ranks]
     total = _arborescence(source + 1, arcs, source)
-    return None if total is None or total >= 2 * dear else total - dear + paid
+    return None if total is None or total >= 2 * longest else total - longest + paid
 
 
 def _arborescence(n: int, arcs: Sequence[tuple[int, int, int]], root: int) -> int | None:
-    """Least total length of arcs from the root to all n nodes (Chu, Liu, Edmonds); None if one is cut off."""
+    """Return the length of a minimum arborescence of n nodes (Chu, Liu, Edmonds); None if there is none."""
     total = 0
     while True:
         least: list[tuple[int, int] | None] = [None] * n
@@ -195,20 +194,17 @@ def _arborescence(n: int, arcs: Sequence[tuple[int, int, int]], root: int) -> in
         name, count = _contracted(n, before, root)
         if count == n:
             return total
-        lowered = (
-            (name[tail], name[head], length - entry[0])
-            for tail, head, length in arcs
-            if (entry := least[head]) is not None and name[tail] != name[head]
-        )
         shortest: dict[tuple[int, int], int] = {}
-        for tail, head, length in lowered:
-            shortest[tail, head] = min(length, shortest.get((tail, head), length))
+        for tail, head, length in arcs:
+            ends = name[tail], name[head]
+            if (entry := least[head]) is not None and ends[0] != ends[1]:
+                shortest[ends] = min(length - entry[0], shortest.get(ends, length))
         arcs = [(tail, head, length) for (tail, head), length in shortest.items()]
         n, root = count, name[root]
 
 
 def _contracted(n: int, before: Sequence[int], root: int) -> tuple[list[int], int]:
-    """New numbers of the nodes when each circle of `before` becomes one, and how many there are."""
+    """Return new numbers of the nodes after each cycle of `before` is contracted, and their number."""
     name, seen, count = [-1] * n, [-1] * n, 0
     for start in range(n):
         node = start

@@ -19,8 +19,7 @@ from treadle.schedules.schedule import Schedule, written_out
 from treadle.schedules.steps.step_cost import shard_fraction, step_loads
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Forest, ForestSchedule
-from treadle.schedules.trees.forest_cost import algbw, link_loads, rate_of_loads
-from treadle.schedules.trees.group_cost import group_algbw
+from treadle.schedules.trees.forest_cost import algbw, group_algbw, link_loads, rate_of_loads
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.topologies.rotation import Rotation
 from treadle.topologies.topology import Topology

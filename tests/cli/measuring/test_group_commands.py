@@ -51,7 +51,7 @@ def test_all_groups_are_simulated(plan: Path, tmp_path: Path, capsys: pytest.Cap
 
 def test_what_knows_one_group_only_says_so(plan: Path) -> None:
     loaded = load_plan(plan)
-    with pytest.raises(ScheduleError, match="a schedule of 4 groups at once; this takes that of one group"):
+    with pytest.raises(ScheduleError, match="a schedule of 4 concurrent groups; expected a single group"):
         planning.program_of(loaded, 2**20)
     assert planning.programs_of(loaded, 2**20).groups == loaded.collective.groups
 

@@ -96,7 +96,7 @@ BAD = [
     ("0,1.5\n1,0", "found '1.5'"),
     ("0,2000000\n1,0", "integers from 0 to 2**20"),
     ("0," + "9" * 5000 + "\n1,0", "found '99999999999999999999...'; expected an integer from 0 to 2**20"),
-    ("0,0\n0,7", "no rank has anything for another"),
+    ("0,0\n0,7", "no rank has data for another"),
     ("[[0,1],[1]]", "row 2 has 1 value;"),
     ("[[0,NaN],[1,0]]", "row 1, column 2"),
     ("[[0,-1],[1,0]]", "row 1, column 2"),

@@ -131,10 +131,10 @@ def _route(key: str, value: object) -> Callable[[Any], None]:
         (_route("ports", [0, 0]), "another fabric"),
         (_route("first_chunk", 1), "from chunk 0"),
         (_route("chunks", "many"), "expected an integer"),
-        (_route("chunks", 2**62), "outside"),
-        (_route("layer", -1), "layer has a value outside"),
+        (_route("chunks", 2**62), "expected 1 to"),
+        (_route("layer", -1), "layer: found"),
         (_route("source", 7), "rank 3: 4 queue pairs, it sends 3 flows"),
-        (_route("target", 7), "target has a value outside"),
+        (_route("target", 7), "target: found"),
     ],
 )
 def test_malformed_files(change: Callable[[Any], None], words: str) -> None:

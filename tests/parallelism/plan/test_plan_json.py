@@ -128,7 +128,7 @@ OPERATOR = ("parts", "block", 1, "operators", "a")
         (("mesh", "axes"), [["dp", 2, 3]], r"mesh.axes\[0\]: expected a list of length 2, found 3"),
         (("mesh", "axes"), [["dp"]], "expected a list of length 2"),
         (("mesh", "axes"), [["dp", -3], ["tp", -5]], "at least 1 rank each"),
-        (("mesh", "ranks"), [0] * 8, "no permutation"),
+        (("mesh", "ranks"), [0] * 8, "expected a permutation"),
         (("boundary", "activation"), {"dims": [["no"], []]}, "names the axis 'no'"),
         (("boundary", "activation"), {"dims": [["pp"], []]}, "names the axis 'pp'"),
         (("boundary", "activation"), {"dims": [["dp", "dp"], []]}, "'dp' stands twice"),

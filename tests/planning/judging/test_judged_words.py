@@ -154,16 +154,16 @@ def test_false_plans_name_their_first_fault() -> None:
 @pytest.mark.parametrize(
     ("fabric", "told"),
     [
-        ("path:5", "n4, which it does not know, is taken as absent"),
-        ("path:7", "n4, n5, n6, which it does not know, are taken as absent"),
-        ("path:8", "n4, n5, n6 and 1 more, which it does not know, are taken as absent"),
+        ("path:5", "n4, which it lacks, counts as absent"),
+        ("path:7", "n4, n5, n6, which it lacks, count as absent"),
+        ("path:8", "n4, n5, n6 and 1 more, which it lacks, count as absent"),
     ],
 )
 def test_nodes_that_a_plan_does_not_know(fabric: str, told: str) -> None:
     own, whole = parse("path:4"), parse(fabric)
     part = part_that_is_known(own, whole)
     assert part.node_names == own.node_names
-    assert _notes(own, whole, part) == (f"the plan was made for path(4), not for {whole.name}: {told}",)
+    assert _notes(own, whole, part) == (f"the plan is for path(4), not for {whole.name}: {told}",)
     assert _notes(part, whole, part) == (), "it was made for this part"
     found = verify(solve("path:4", "allgather"), fabric)
     assert (found.n_absent, found.is_ok, found.is_embedded) == (whole.n_nodes - 4, True, False)
@@ -189,7 +189,7 @@ def test_witnesses_of_links_prove_nothing_elsewhere() -> None:
     assert found.report.n_violations == 1
     assert str(found.report.violations[0]) == (
         "bound: the plan's optimum is claimed for ring(4); nodes or links of complete(4) differ, so the "
-        f"{plan.witness.kind} witness proves nothing there"  # type: ignore[union-attr]
+        f"{plan.witness.kind} certificate proves nothing there"  # type: ignore[union-attr]
     )
     assert found.report.algbw == plan.algbw, "the schedule is judged though its claim is not"
     assert found.is_sound
@@ -248,7 +248,7 @@ def test_files_that_are_no_texts(tmp_path: Path) -> None:
         assert str(caught.value) == f"{tmp_path / 'none'}: cannot be read: No such file or directory"
     with pytest.raises(FormatError) as caught:
         verify_runtime_file("no text of ours", source="here")
-    assert str(caught.value) == "here: neither a plan nor a text of a known format"
+    assert str(caught.value) == "here: neither a plan nor a runtime file of a known format"
     with pytest.raises(TreadleError, match="neither a plan nor a schedule of a known format"):
         route_schedule(tmp_path / "other", make_problem("ring:4", "allgather"))
 

@@ -80,7 +80,7 @@ def test_a_size_between_the_ranges_is_served_by_none() -> None:
     small, large = plan.entries
     gap = (dataclasses.replace(small, max_bytes=2**12), large)
     assert serving(gap, [2**20, 1]) == [(gap[0], [1]), (large, [0])]
-    with pytest.raises(ScheduleError, match="no schedule serves 8192 bytes"):
+    with pytest.raises(ScheduleError, match="no schedule for 8192 bytes"):
         serving(gap, [2**13])
 
 

@@ -135,7 +135,7 @@ def test_the_profile_is_the_first_whose_limits_hold() -> None:
     found = verify_runtime_file(spelt)
     assert found.format == "msccl-xml (legacy)"
     assert found.violations
-    with pytest.raises(FormatError, match="neither a plan nor a text"):
+    with pytest.raises(FormatError, match="neither a plan nor a runtime file"):
         verify_runtime_file("hello")
     with pytest.raises(FormatError, match="coll="):
         verify_runtime_file(text.replace('coll="allreduce"', 'coll="gossip"'))

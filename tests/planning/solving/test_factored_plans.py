@@ -110,7 +110,7 @@ def test_links_in_another_order_are_refused(tmp_path: Path) -> None:
     turned = [*lines[:start], ",\n".join(reversed(links)), lines[-1]]
     (tmp_path / "fabric.json").write_text("\n".join(turned))
     result = verify(solved().plan, load_topology(tmp_path / "fabric.json"))
-    assert "links of a piece must rise" in str(result.report.violations[0])
+    assert "links of a subproblem must rise" in str(result.report.violations[0])
 
 
 @pytest.mark.parametrize(("collective", "in_place"), [("allgather", False), ("allreduce", True)])

@@ -218,7 +218,7 @@ def test_what_does_not_fit_is_refused_in_a_line(
 def test_other_files_have_no_routes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(tmp_path / "plan")
     assert main(["solve", "ring:4", "alltoall", "-o", path, "-q"]) == 0
-    assert "has no routes; expected one of" in refusal(capsys, "routes", path, status=2)
+    assert "has no routes; use treadle solve" in refusal(capsys, "routes", path, status=2)
     plan = samples.plan_of()
     save_plan(path, plan)
     said = refusal(capsys, "routes", path, "--layers", "2", status=2)

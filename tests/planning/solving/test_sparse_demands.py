@@ -196,5 +196,5 @@ def test_very_many_chunks_set_out_in_runs_of_equal_rounds() -> None:
 
 
 def test_nothing_to_send_is_refused() -> None:
-    with pytest.raises(ScheduleError, match="no rank has anything for another"):
+    with pytest.raises(ScheduleError, match="no rank has data for another"):
         Demands(np.diag([3, 1, 2]))

@@ -192,7 +192,7 @@ def test_a_file_names_jobs_and_groups_of_a_mesh(file: Path) -> None:
         ("[[job]]\nkind = 'allgather'\nweight = 1e-300", "from 1e-6"),
         (
             "[[job]]\nkind = 'allgather'\nsize = '1GB'\n[[job]]\nkind = 'allgather'\nsize = '1B'",
-            "not further apart",
+            "smaller ratios",
         ),
         ("[[job]]\nkind = 'allgather'\nforward = 1", "true or false"),
         ("[[job]]\nkind = 'broadcast'\nroot = 1.5", "a rank or a node's name"),
@@ -202,7 +202,7 @@ def test_a_file_names_jobs_and_groups_of_a_mesh(file: Path) -> None:
         ),
         ("[[job]]\nkind = 'allgather'\nranks = [0, 9]", "rank 9"),
         ("[[job]]\nkind = 'allgather'\nsize = '1MB'\n[[job]]\nkind = 'allgather'", "some jobs have a size"),
-        ("[[job]]\nkind = 'reduce'\nname = 'a'\n[[job]]\nkind = 'reduce'\nname = 'a'", "the name of two"),
+        ("[[job]]\nkind = 'reduce'\nname = 'a'\n[[job]]\nkind = 'reduce'\nname = 'a'", "two are called"),
         ("[[job]", "not TOML"),
     ],
 )

@@ -359,7 +359,7 @@ def circulant() -> Sample:
             )
     first = [[0, 2, 4, 6, 8]] * 3
     none = [[0] * 4] * 3
-    trees = CirculantTrees(3, 4, 2, columns[0], columns[1], first, first, none, none)
+    trees = CirculantTrees(columns[0], columns[1], first, first, none, none, 3, 4, 2)
     layer = replace(layer, pieces=(replace(outer, trees=trees), *layer.pieces[1:]))
     collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
     return topology, collective, _schedule(CollectiveKind.ALLGATHER, [2] * 6, layer)

@@ -1,4 +1,4 @@
-"""Demands and the distance witness of an all-to-all."""
+"""Demands and the dual certificate of an all-to-all."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_demands_are_values() -> None:
         ([[0, 2**21], [1, 0]], "0 to 2"),
         ([[0.0, 1.0], [1.0, 0.0]], "expected integers"),
         ([[float("nan"), 1.0], [1.0, 0.0]], "expected integers"),
-        ([[3, 0], [0, 3]], "anything for another"),
+        ([[3, 0], [0, 3]], "has data for another"),
     ],
 )
 def test_malformed_demands_are_refused(matrix: list[list[float]], message: str) -> None:
@@ -65,7 +65,7 @@ def test_only_an_all_to_all_has_demands() -> None:
             Collective(kind, (0, 1, 2), root=root, demands=demands)
         with pytest.raises(ScheduleError, match="only an all-to-all"):
             _ = Collective(kind, (0, 1, 2), root=root).pair_demands
-    with pytest.raises(ScheduleError, match="spanning trees do not serve it"):
+    with pytest.raises(ScheduleError, match="which spanning trees cannot"):
         _ = Collective(A2A, (0, 1, 2)).shard_weights
 
 
@@ -129,10 +129,10 @@ def test_json_round_trip_and_bad_lengths() -> None:
     with pytest.raises(ScheduleError, match="distance 0"):
         FlowDualCertificate(np.zeros(6, dtype=np.int64)).bound(ring(3), collective)
     for wrong in ([-1], [2**40 + 1], [[1]], [0.5]):
-        with pytest.raises(ScheduleError, match="distance witness"):
+        with pytest.raises(ScheduleError, match="distance certificate"):
             FlowDualCertificate(np.array(wrong))
     for text in ('{"kind": "distances"}', '{"kind": "distances", "lengths": [true]}'):
-        with pytest.raises(ValueError, match="distance witness"):
+        with pytest.raises(ValueError, match="distance certificate"):
             certificate_from_json(json.loads(text))
 
 
@@ -290,5 +290,5 @@ def test_distances_that_do_not_fit_the_links(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(alltoall_certificate, "shortest_lengths", wrong)
     graph = ring(4)
-    with pytest.raises(ScheduleError, match="do not fit the lengths"):
+    with pytest.raises(ScheduleError, match="do not match the lengths"):
         FlowDualCertificate(np.ones(8, dtype=np.int64)).pair_rate_bound(graph, on_all_ranks(graph, A2A))

@@ -61,10 +61,10 @@ def complaints(report: Report) -> list[str]:
 
 def test_malformed_values_are_refused() -> None:
     good = steps([(0, 0, 0, 0, 2)], [0])
-    with pytest.raises(ScheduleError, match="expected one for each of 1 shards"):
+    with pytest.raises(ScheduleError, match="targets has 2 rows, expected 1"):
         ExchangeSchedule(good, np.array([1, 2]))
     for stranger in (3, -1):
-        with pytest.raises(ScheduleError, match="expected ranks from 0 to 2"):
+        with pytest.raises(ScheduleError, match="expected 0 to 2"):
             ExchangeSchedule(good, np.array([stranger]))
     with pytest.raises(ScheduleError, match="shard 0 goes from rank 0 to itself"):
         ExchangeSchedule(good, np.array([0]))

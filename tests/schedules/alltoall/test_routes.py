@@ -222,9 +222,9 @@ def test_mutants_are_rejected(data: st.DataObject) -> None:
     [
         ({"n_chunks": 0}, "1 to 2\\*\\*24"),
         ({"n_ranks": 1}, "at least 2 ranks"),
-        ({"units": np.zeros(12, dtype=np.int64)}, "units has a value outside 1"),
-        ({"layer": np.zeros(3, dtype=np.int32)}, "layer has 3 values, expected 12"),
-        ({"layer": np.full(12, -1)}, "layer has a value outside 0"),
+        ({"units": np.zeros(12, dtype=np.int64)}, "units: found 0, expected 1"),
+        ({"layer": np.zeros(3, dtype=np.int32)}, "layer has 3 rows, expected 12"),
+        ({"layer": np.full(12, -1)}, "layer: found -1, expected 0"),
         ({"source": np.zeros((2, 2), dtype=np.int32)}, "one dimension"),
         ({"source": np.arange(12)[::-1] % 4}, "sorted"),
         ({"path_offset": np.arange(13)}, "must rise from 0 to 24"),

@@ -24,7 +24,7 @@ from treadle.schedules.factored import (
     TableTrees,
     expand,
 )
-from treadle.schedules.factored.expansion import Expansion, LayerExpansion
+from treadle.schedules.factored.expansion import LayerExpansion
 from treadle.schedules.trees.forest import Direction
 from treadle.verification.schedules import verify
 
@@ -188,7 +188,7 @@ def test_malformed_tables_are_refused(key: str, change: Callable[[Any], Any], me
     ("key", "change", "message"),
     [
         ("out_first", lambda a: _with(a, (1, 2), 9), "out_first must rise"),
-        ("in_first", lambda a: _with(a, (0, 4), 9), "in_first must rise"),
+        ("in_first", lambda a: _with(a, (0, 4), 9), "has 9 ingress units"),
         ("out_offset", lambda a: a[:, :-1], "out_offset has shape"),
         ("in_offset", lambda a: _with(a, (0, 0), -1), "in_offset: found -1"),
         ("in_links", lambda a: a[:-1], "in_links has shape"),
@@ -239,12 +239,12 @@ def test_malformed_pieces_are_refused(key: str, change: Callable[[Any], Any], me
     ("key", "change", "message"),
     [
         ("kind", lambda a: _with(a, 1, 7), "kind: found 7"),
-        ("kind", lambda a: _with(a, 1, 0), "piece 1 has"),
+        ("kind", lambda a: _with(a, 1, 0), "subproblem 1 has"),
         ("outer", lambda a: _with(a, 1, 1), "outer must be -1"),
-        ("outer", lambda a: _with(a, 3, 0), "child of its outer piece"),
-        ("children", lambda a: _with(a, 0, a[1]), "child of its outer piece"),
-        ("children", lambda a: _with(a, -1, a[-2]), "child of two pieces"),
-        ("child_offset", lambda a: _with(a, 1, a[1] + 1), "piece 0 has"),
+        ("outer", lambda a: _with(a, 3, 0), "child of its outer subproblem"),
+        ("children", lambda a: _with(a, 0, a[1]), "child of its outer subproblem"),
+        ("children", lambda a: _with(a, -1, a[-2]), "child of two subproblems"),
+        ("child_offset", lambda a: _with(a, 1, a[1] + 1), "subproblem 0 has"),
         ("links", lambda a: _with(a, 1, a[0]), "must rise"),
         ("links", lambda a: a[:-1], "link_offset must rise"),
     ],
@@ -257,13 +257,13 @@ def test_malformed_layers_are_refused(key: str, change: Callable[[Any], Any], me
 
 def test_malformed_forests_are_refused() -> None:
     forest = samples.two_boxes()[2].forests[0]
-    with pytest.raises(ScheduleError, match="native unit trees in the layers"):
+    with pytest.raises(ScheduleError, match="native unit trees in the components"):
         _changed(forest, "root_multiplicity", lambda a: a * 2)
     with pytest.raises(ScheduleError, match="once each"):
         _changed(forest, "root_multiplicity", lambda a: a[:-1])
-    with pytest.raises(ScheduleError, match="there is no layer"):
+    with pytest.raises(ScheduleError, match="no component; expected at least one"):
         replace(forest, layers=())
-    with pytest.raises(ScheduleError, match="flows the wrong way"):
+    with pytest.raises(ScheduleError, match="have the wrong direction"):
         FactoredSchedule(samples.two_boxes()[2].kind, broadcast=replace(forest, direction=Direction.REDUCE))
 
 
@@ -305,7 +305,7 @@ def test_expansion_of_misfits_is_refused() -> None:
 
 def test_large_expansions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     forest = samples.nested_pods()[2].forests[0]
-    monkeypatch.setattr("treadle.schedules.factored.expansion.MAX_CELLS", 63)
+    monkeypatch.setattr("treadle.schedules.factored.factored_forest.MAX_CELLS", 63)
     with pytest.raises(ScheduleError, match="more than 63 parents"):
         forest.explicit()
 
@@ -329,8 +329,8 @@ def test_runs_at_borders_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
         if most == 6:
             assert len([*again.trees(0)]) == 1
         else:
-            with pytest.raises(ScheduleError, match=r"^layer: more than 5 runs of units at borders$"):
-                again.trees(0)
+            with pytest.raises(ScheduleError, match=r"^component: more than 5 runs of units at boundaries$"):
+                next(again.trees(0))
 
 
 def test_unit_trees_beyond_those_of_a_root_are_refused() -> None:
@@ -344,20 +344,20 @@ def test_unit_trees_beyond_those_of_a_root_are_refused() -> None:
 def test_parents_of_all_trees_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many rows of parents as there are runs of equal trees, found one after another for each root."""
     forest = samples.nested_pods()[2].forests[0]
-    n, runs, whole = forest.n_ranks, 0, Expansion._expand
+    n, runs, whole = forest.n_ranks, 0, FactoredForest._expand
 
-    def counted(self: Expansion, roots: Any, units: Any) -> Any:
+    def counted(self: FactoredForest, roots: Any, units: Any) -> Any:
         nonlocal runs
         runs += len(roots)
         return whole(self, roots, units)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Expansion, "_expand", counted)
+        patch.setattr(FactoredForest, "_expand", counted)
         for root in range(n):
             list(forest.trees(root))
     assert runs >= n
     for most in (n * runs, n * runs - 1):
-        monkeypatch.setattr("treadle.schedules.factored.expansion.MAX_CELLS", most)
+        monkeypatch.setattr("treadle.schedules.factored.factored_forest.MAX_CELLS", most)
         if most == n * runs:
             assert len(set(expand(forest, range(n)).tree_root.tolist())) == n
         else:

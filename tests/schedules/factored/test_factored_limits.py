@@ -13,8 +13,8 @@ import pytest
 from samples.factored import factored_samples as samples
 from treadle.arrays import check_offsets
 from treadle.errors import ScheduleError
+from treadle.schedules.checks import check_length, check_range, check_sum
 from treadle.schedules.factored import CirculantTrees, Crossings, Layer, Subproblem, TableTrees
-from treadle.schedules.factored.checks import check_length, check_range, check_sum
 
 MOST = 2**61 - 1
 LAST_LINK = 2**31 - 2
@@ -49,7 +49,7 @@ def test_lengths_ranges_offsets_and_sums() -> None:
     check_sum("x", "y", np.array([7, 0, 0]), 8)
     for total, limit, power in (([2**60, 2**60], 2**61, 61), ([7, 0, 1], 8, 3), ([5, 9], 13, 3)):
         assert said(lambda total=total, limit=limit: check_sum("x", "y", np.array(total), limit)) == (
-            f"x: y sum to 2**{power} or more; use fewer trees"
+            f"x: y sum to 2**{power} or more; use a smaller number of trees"
         )
 
 
@@ -99,7 +99,7 @@ def test_tables_of_trees_as_they_are() -> None:
         ({"root": [-1, 0, 2]}, "root: found -1, expected 0 to 2"),
         ({"root": [2, 0, 2]}, "roots must rise from row to row"),
         ({"units": [2, 0, 5]}, f"units: found 0, expected 1 to {MOST}"),
-        ({"units": [2**60, 2**60 - 1, 1]}, "units sum to 2**61 or more; use fewer trees"),
+        ({"units": [2**60, 2**60 - 1, 1]}, "units sum to 2**61 or more; use a smaller number of trees"),
         (
             {"path_offset": [0, 1, 1, 4, 6]},
             "path_offset must rise from 0 to 6 in 5 values, by 1 or more each",
@@ -196,13 +196,13 @@ def test_circulant_trees_as_they_are() -> None:
         ({"out_first": [[0, 4, 8]] * 3}, "out_first has shape (3, 3), expected (3, 2)"),
         (
             {"in_first": [[0, 2, 8], [0, 2, 8], [1, 2, 8]]},
-            "in_first must rise from 0 to r (n - 1) = 8 in each row",
+            "in_first must rise from 0 in each row",
         ),
         (
             {"in_first": [[0, 2, 8], [0, 2, 7], [0, 2, 8]]},
-            "in_first must rise from 0 to r (n - 1) = 8 in each row",
+            "child 1 has 7 ingress units, its trees take 8",
         ),
-        ({"in_first": [[0, 9, 8]] * 3}, "in_first must rise from 0 to r (n - 1) = 8 in each row"),
+        ({"in_first": [[0, 9, 8]] * 3}, "in_first must rise from 0 in each row"),
     ],
 )
 def test_what_are_no_circulant_trees(changes: dict[str, Any], text: str) -> None:
@@ -212,7 +212,7 @@ def test_what_are_no_circulant_trees(changes: dict[str, Any], text: str) -> None
 def test_circulant_trees_at_their_limits() -> None:
     """Two children of 2**60 - 1 trees, one link each way; a column of no units is none."""
     most = 2**60 - 1
-    one = CirculantTrees(2, most, 1, [[0], [1]], [[2], [3]], *([[[0, most]] * 2] * 2), *([[[0]] * 2] * 2))
+    one = CirculantTrees([[0], [1]], [[2], [3]], *([[[0, most]] * 2] * 2), *([[[0]] * 2] * 2), 2, most, 1)
     assert one.rows(np.array([1]), np.array([most - 1])).first.tolist() == [[most - 1, -1]]
     assert circulant(in_first=[[0, 0, 8]] * 3).owners(np.array([3, 4], dtype=np.int32), np.array([5, 7]))[
         0
@@ -270,21 +270,30 @@ def piece(**changes: Any) -> Subproblem:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"capacity": [-1] * 12}, f"piece: capacity: found -1, expected 0 to {MOST}"),
-        ({"native": [1, 1, 2**61]}, f"piece: native: found {2**61}, expected 0 to {MOST}"),
-        ({"native": [1, 2**60, 2**60 - 1]}, "piece: native sum to 2**61 or more; use fewer trees"),
-        ({"native": [1, 1]}, "piece: native has 2 rows, its trees span 3 children"),
-        ({"capacity": [5] * 11}, "piece: trees use local link 11 of 11"),
-        ({"entrances": crossings(link=[3, 3, 12])}, "piece: entrances: link: found 12, expected 0 to 11"),
-        ({"exits": crossings(path_links=[3, 3, 12])}, "piece: exits: path_links: found 12, expected 0 to 11"),
-        ({"exits": crossings(child=[1, 0, 3])}, "piece: exits: child: found 3, expected 0 to 2"),
+        ({"capacity": [-1] * 12}, f"subproblem: capacity: found -1, expected 0 to {MOST}"),
+        ({"native": [1, 1, 2**61]}, f"subproblem: native: found {2**61}, expected 0 to {MOST}"),
+        (
+            {"native": [1, 2**60, 2**60 - 1]},
+            "subproblem: native sum to 2**61 or more; use a smaller number of trees",
+        ),
+        ({"native": [1, 1]}, "subproblem: native has 2 rows, its trees span 3 children"),
+        ({"capacity": [5] * 11}, "subproblem: trees use local link 11 of 11"),
+        (
+            {"entrances": crossings(link=[3, 3, 12])},
+            "subproblem: entrances: link: found 12, expected 0 to 11",
+        ),
+        (
+            {"exits": crossings(path_links=[3, 3, 12])},
+            "subproblem: exits: path_links: found 12, expected 0 to 11",
+        ),
+        ({"exits": crossings(child=[1, 0, 3])}, "subproblem: exits: child: found 3, expected 0 to 2"),
         (
             {"entrances": crossings(offset=[0, 2, 2])},
-            "piece: entrances: units 2 to 5 of local link 5, which has 5",
+            "subproblem: entrances: units 2 to 5 of local link 5, which has 5",
         ),
         (
             {"exits": crossings(offset=[3, 3, 0], units=[2, 3, 9])},
-            "piece: exits: units 3 to 5 of local link 3, which has 5",
+            "subproblem: exits: units 3 to 5 of local link 3, which has 5",
         ),
     ],
 )
@@ -309,12 +318,21 @@ NONE = np.zeros(0)
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"kind": NONE}, "there is no piece; piece 0 is the outermost"),
+        ({"kind": NONE}, "no subproblem; expected the outermost one, number 0"),
         ({"kind": [0, 1, 1, 2, 3, 2, 4]}, "kind: found 4, expected 0 to 3"),
         ({"outer": [-1, 0, 0, 1, 1, 2]}, "outer has 6 rows, expected 7"),
-        ({"outer": [0, 0, 0, 1, 1, 2, 2]}, "outer must be -1 at piece 0, and a smaller piece elsewhere"),
-        ({"outer": [-1, 0, -1, 1, 1, 2, 2]}, "outer must be -1 at piece 0, and a smaller piece elsewhere"),
-        ({"outer": [-1, 0, 0, 1, 4, 2, 2]}, "outer must be -1 at piece 0, and a smaller piece elsewhere"),
+        (
+            {"outer": [0, 0, 0, 1, 1, 2, 2]},
+            "outer must be -1 at subproblem 0, and a smaller number elsewhere",
+        ),
+        (
+            {"outer": [-1, 0, -1, 1, 1, 2, 2]},
+            "outer must be -1 at subproblem 0, and a smaller number elsewhere",
+        ),
+        (
+            {"outer": [-1, 0, 0, 1, 4, 2, 2]},
+            "outer must be -1 at subproblem 0, and a smaller number elsewhere",
+        ),
         (
             {"child_offset": [0, 2, 4, 6, 8, 10, 12, 13]},
             "child_offset must rise from 0 to 14 in 8 values",
@@ -323,29 +341,29 @@ NONE = np.zeros(0)
             {"link_offset": [0, 8, 20, 32, 42, 50, 60, 67]},
             "link_offset must rise from 0 to 68 in 8 values",
         ),
-        ({"child_offset": [0, 2, 4, 6, 9, 10, 12, 14]}, "piece 3 has 3 children, its kind 2"),
-        ({"link_offset": [0, 8, 20, 31, 42, 50, 60, 68]}, "piece 2 has 11 links, its kind 12"),
+        ({"child_offset": [0, 2, 4, 6, 9, 10, 12, 14]}, "subproblem 3 has 3 children, its class 2"),
+        ({"link_offset": [0, 8, 20, 31, 42, 50, 60, 68]}, "subproblem 2 has 11 links, its class 12"),
         (
             {"children": [-2, -3, -4, -5, -6, -8, *range(8)]},
             f"children: found -8, expected -7 to {LAST_LINK}",
         ),
         (
             {"children": [-2, -3, -4, -5, -6, -6, *range(8)]},
-            "every piece but piece 0 must be a child of its outer piece, once",
+            "every subproblem but 0 must be a child of its outer subproblem, once",
         ),
         (
             {"children": [-2, -3, -4, -6, -5, -7, *range(8)]},
-            "every piece but piece 0 must be a child of its outer piece, once",
+            "every subproblem but 0 must be a child of its outer subproblem, once",
         ),
         (
             {"children": [-2, -3, -4, -5, -6, 8, *range(8)]},
-            "every piece but piece 0 must be a child of its outer piece, once",
+            "every subproblem but 0 must be a child of its outer subproblem, once",
         ),
-        ({"children": [-2, -3, -4, -5, -6, -7, 0, *range(1, 7), 0]}, "a rank is a child of two pieces"),
+        ({"children": [-2, -3, -4, -5, -6, -7, 0, *range(1, 7), 0]}, "a rank is a child of two subproblems"),
     ],
 )
 def test_what_is_no_layer(changes: dict[str, Any], text: str) -> None:
-    assert said(lambda: layer(**changes)) == f"layer: {text}"
+    assert said(lambda: layer(**changes)) == f"component: {text}"
 
 
 def test_links_rise_within_pieces_alone() -> None:
@@ -356,7 +374,9 @@ def test_links_rise_within_pieces_alone() -> None:
         if place + 1 in one.link_offset:
             assert layer(links=links).links[place + 1] == 0
         else:
-            assert said(lambda links=links: layer(links=links)) == "layer: links of a piece must rise"
+            assert (
+                said(lambda links=links: layer(links=links)) == "component: links of a subproblem must rise"
+            )
 
 
 @pytest.mark.parametrize(("depth", "is_read"), [(64, True), (65, False)])
@@ -374,7 +394,7 @@ def test_pieces_nest_sixty_four_deep(depth: int, is_read: bool) -> None:
     if is_read:
         assert made().n_subproblems == n
     else:
-        assert said(made) == "layer: pieces are nested more than 64 deep"
+        assert said(made) == "component: subproblems are nested more than 64 deep"
 
 
 def test_capacities_of_a_layer_are_summed_over_all_pieces() -> None:
@@ -390,26 +410,26 @@ def test_capacities_of_a_layer_are_summed_over_all_pieces() -> None:
             assert layer(pieces=pieces).n_subproblems == 7
         else:
             assert said(lambda pieces=pieces: layer(pieces=pieces)) == (
-                "layer: capacity units sum to 2**61 or more; use fewer trees"
+                "component: capacity units sum to 2**61 or more; use a smaller number of trees"
             )
 
 
 def test_forests_count_the_trees_of_all_their_layers() -> None:
     forest: Any = samples.superposed()[2].forests[0]
     assert said(lambda: replace(forest, root_multiplicity=[2, 2, 2, 3, 1, 2])) == (
-        "factored forest: rank 3 has 2 native unit trees in the layers, root_multiplicity 3"
+        "factored forest: rank 3 has 2 native unit trees in the components, root_multiplicity 3"
     )
     assert said(lambda: replace(forest, root_multiplicity=[2] * 5)) == (
-        "factored forest: layer 0 must have ranks 0 to 4, once each"
+        "factored forest: component 0 must have ranks 0 to 4, once each"
     )
     assert said(lambda: replace(forest, root_multiplicity=[-1] * 6)) == (
         f"factored forest: root_multiplicity: found -1, expected 0 to {MOST}"
     )
     assert said(lambda: replace(forest, root_multiplicity=[2**60, 2**60, 0, 0, 0, 0])) == (
-        "factored forest: root_multiplicity sum to 2**61 or more; use fewer trees"
+        "factored forest: root_multiplicity sum to 2**61 or more; use a smaller number of trees"
     )
     last: Any = forest.layers[1]
     other = replace(last, children=[0, 1, 2, 3, 4, 6])
     assert said(lambda: replace(forest, layers=(forest.layers[0], other))) == (
-        "factored forest: layer 1 must have ranks 0 to 5, once each"
+        "factored forest: component 1 must have ranks 0 to 5, once each"
     )

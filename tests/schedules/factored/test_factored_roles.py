@@ -16,7 +16,7 @@ from treadle.schedules.factored.index import LayerIndex
 from treadle.schedules.trees.forest import RoleEdges, Tree, Trees
 
 TWO, PODS = samples.two_boxes, samples.nested_pods
-ENTRY = "is neither native nor that of an entrance"
+ENTRY = "is neither native nor enters by a link"
 Edge = tuple[int, int, int, tuple[int, ...]]
 """Root, unit, peer, links."""
 
@@ -123,16 +123,16 @@ def _damaged(forest: FactoredForest, kind: int, side: str, **changes: tuple[int,
 @pytest.mark.parametrize(
     ("sample", "kind", "side", "changes", "rank", "said"),
     [
-        (TWO, 1, "entrances", {"child": (0, 1)}, 0, "a unit tree of piece 1 " + ENTRY),
-        (TWO, 1, "entrances", {"child": (0, 1)}, 3, "a unit tree of piece 2 " + ENTRY),
-        (PODS, 2, "entrances", {"child": (0, 1)}, 4, "a unit tree of piece 5 " + ENTRY),
+        (TWO, 1, "entrances", {"child": (0, 1)}, 0, "a unit tree of subproblem 1 " + ENTRY),
+        (TWO, 1, "entrances", {"child": (0, 1)}, 3, "a unit tree of subproblem 2 " + ENTRY),
+        (PODS, 2, "entrances", {"child": (0, 1)}, 4, "a unit tree of subproblem 5 " + ENTRY),
         (
             PODS,
             1,
             "entrances",
             {"child": (0, 1)},
             0,
-            "no tree of piece 1 takes some units that its children await",
+            "no tree of subproblem 1 takes some units that its children expect",
         ),
         (
             PODS,
@@ -140,9 +140,16 @@ def _damaged(forest: FactoredForest, kind: int, side: str, **changes: tuple[int,
             "entrances",
             {"offset": (0, 1)},
             5,
-            "piece 2 has a unit at its border that leads to no rank",
+            "subproblem 2 has a unit at its boundary that leads to no rank",
         ),
-        (PODS, 2, "entrances", {"units": (0, -1)}, 2, "a piece within piece 1 has no crossing for some unit"),
+        (
+            PODS,
+            2,
+            "entrances",
+            {"units": (0, -1)},
+            2,
+            "a subproblem within subproblem 1 has no crossing for some unit",
+        ),
     ],
 )
 def test_pieces_that_do_not_fit_have_no_roles(
@@ -177,7 +184,7 @@ def test_each_unit_tree_has_an_entrance() -> None:
         with pytest.raises(ScheduleError) as caught:
             place.entered_by(roots, beyond)
         assert str(caught.value) == (
-            f"factored forest: a unit tree of piece 1 {ENTRY}; treadle verify says what is wrong"
+            f"factored forest: a unit tree of subproblem 1 {ENTRY}; treadle verify says what is wrong"
         )
     own = np.flatnonzero(rows.child == rows.child[0])
     last = own[[rows.root_unit[own].argmax()]]

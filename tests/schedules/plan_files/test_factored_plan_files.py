@@ -107,8 +107,8 @@ def test_other_plans_have_not_changed(tmp_path: Path) -> None:
     [
         (lambda m, _: m["entries"][0].update(broadcast=1), "factored 1 .*does not exist"),
         (lambda m, _: m["entries"][0].update(broadcast="0"), "expected an integer"),
-        (lambda m, _: m["entries"][0].update(reduce=0), "both ways"),
-        (lambda m, _: m["entries"][0].update(type="forests"), "used both ways or does not exist"),
+        (lambda m, _: m["entries"][0].update(reduce=0), "two directions"),
+        (lambda m, _: m["entries"][0].update(type="forests"), "has two directions or does not exist"),
         (lambda m, _: m["entries"][0].update(layers=1), "'layers' is unknown"),
         (lambda m, _: m.update(factored=[]), "does not belong in a plan"),
         (lambda m, _: m.update(factored=7), "factored: expected a list"),
@@ -130,7 +130,7 @@ def test_other_plans_have_not_changed(tmp_path: Path) -> None:
         (put(form=[0]), "values, expected"),
         (put(kind=[1]), "kind: found 1"),
         (put(outer=[0]), "outer must be -1"),
-        (put(children=[0, 1, 2, 2]), "child of two pieces"),
+        (put(children=[0, 1, 2, 2]), "child of two subproblems"),
         (put(child_count=[3]), "child_offset must rise"),
         (put(child_count=[-1]), "child_count: a value out of range"),
         (put(link_count=[2**40]), "link_count: a value out of range"),
@@ -233,9 +233,7 @@ def test_trees_of_a_type_of_ones_own_are_not_written_nor_proved(tmp_path: Path) 
     odd = replace(plan, entries=(replace(entry, schedule=replace(schedule, broadcast=forest)),))
     with pytest.raises(FormatError) as caught:
         save_plan(tmp_path / "plan", odd)
-    assert str(caught.value).endswith(
-        "plan: a piece has trees of type SimpleNamespace, which files do not know"
-    )
+    assert str(caught.value).endswith("plan: trees of type SimpleNamespace, unsupported in files")
     assert not (tmp_path / "plan").exists()
     report = verify(plan.topology, plan.collective, odd.entries[0].schedule)
     assert [str(one) for one in report.violations] == [

@@ -191,8 +191,8 @@ def reader(*members: tuple[str, bytes], granted: int = 2**30) -> MemberReader:
         ({"root": "x"}, "collective.root: expected an integer"),
         ({"weights": "x"}, "collective.weights: expected a list"),
         ({"demands": "x"}, "collective.demands: expected 'demands.npy'"),
-        ({"groups": [[0, 1]]}, "collective: groups and ranks_forward stand together or not at all"),
-        ({"ranks_forward": True}, "collective: groups and ranks_forward stand together or not at all"),
+        ({"groups": [[0, 1]]}, "collective: groups and ranks_forward: expected both or neither"),
+        ({"ranks_forward": True}, "collective: groups and ranks_forward: expected both or neither"),
         (
             {"groups": [[0, 1]], "ranks_forward": 1},
             "collective.ranks_forward: expected true or false",
@@ -264,7 +264,7 @@ def test_members() -> None:
             "member a.npy: 6 values, expected at most 5",
         ),
         (lambda: found.array("a.npy", np.int8, n_dimensions=2), "member a.npy: a value out of range"),
-        (lambda: found.array("b/c.txt", np.int8), "member b/c.txt: no .npy of version 1.0"),
+        (lambda: found.array("b/c.txt", np.int8), "member b/c.txt: not an .npy of version 1.0"),
         (
             lambda: reader(("a.npy", table + b"x")).shapes(),
             f"member a.npy: {len(table) + 1} bytes do not hold shape (2, 3) of int16",

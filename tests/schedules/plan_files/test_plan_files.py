@@ -169,7 +169,7 @@ def test_edited_claims_never_verify(saved: Path, change: Callable[[dict], object
         (lambda m: m.update(algbw="0/1"), "positive"),
         (lambda m: m.update(algbw="٨/1"), "fraction"),
         (lambda m: m.update(algbw="8" * 5000 + "/1"), "fraction"),
-        (lambda m: m.update(witness=None), "without a witness"),
+        (lambda m: m.update(witness=None), "without a certificate"),
         (lambda m: m.update(witness={"kind": "magic"}), "kind 'magic'"),
         (lambda m: m.update(witness=[1]), "object"),
         (lambda m: m["witness"].update(nodes=[-1]), "indices"),
@@ -182,8 +182,8 @@ def test_edited_claims_never_verify(saved: Path, change: Callable[[dict], object
         (lambda m: m["collective"].update(root=0), "root"),
         (lambda m: m["entries"][0].update(broadcast=1), "does not exist"),
         (lambda m: m["entries"][0].update(broadcast="0"), "integer"),
-        (lambda m: m["entries"][0].update(reduce=0), "both ways"),
-        (lambda m: m["entries"][0].update(min_bytes=-1), "no range"),
+        (lambda m: m["entries"][0].update(reduce=0), "two directions"),
+        (lambda m: m["entries"][0].update(min_bytes=-1), "expected 0 <= min <= max"),
         (lambda m: m["entries"][1].update(min_bytes=5), "overlap"),
         (lambda m: m.update(entries=[]), "forests"),
         (lambda m: m.update(entries=[3, 4]), "expected objects"),
@@ -319,7 +319,7 @@ def test_malformed_plans() -> None:
     ):
         with pytest.raises(ScheduleError):
             replace(plan, **changes)
-    with pytest.raises(ScheduleError, match="no range"):
+    with pytest.raises(ScheduleError, match="expected 0 <= min <= max"):
         PlanEntry(5, 4, plan.entries[0].schedule)
 
 
@@ -327,7 +327,7 @@ def test_schedule_for_a_size() -> None:
     plan = ring_plan()
     assert plan.schedule_for(1023) is plan.entries[0].schedule
     bounded = replace(plan, entries=plan.entries[:1])
-    with pytest.raises(ScheduleError, match="no schedule serves 1024 bytes"):
+    with pytest.raises(ScheduleError, match="no schedule for 1024 bytes"):
         bounded.schedule_for(1024)
 
 

@@ -151,7 +151,7 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: written(with_manifest(trees(), lambda m: m.update(entries=m["entries"] * 10**5))),
         "entries: 100000, expected 1 to 1000",
     ),
-    "shapes": (lambda: written(broadcastable()), "do not fit"),
+    "shapes": (lambda: written(broadcastable()), "parent has shape"),
     "factored": (
         lambda: written(
             with_manifest(

@@ -100,7 +100,7 @@ def test_versions_that_are_not_known_are_refused(tmp_path: Path) -> None:
                 if name == "manifest.json":
                     data = json.dumps({**json.loads(data), "version": version}).encode()
                 made.writestr(name, data)
-        with pytest.raises(FormatError, match=f"version {version}, this program reads"):
+        with pytest.raises(FormatError, match=f"version {version}, expected 1 or 2"):
             load_plan(path)
 
 

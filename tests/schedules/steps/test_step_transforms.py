@@ -184,7 +184,7 @@ def test_pieces_follow_each_other(seed: int) -> None:
             ]
             assert sorted(own) == sorted(samples.sends_of(one))
     assert pipelined(steps, 1) is steps
-    with pytest.raises(ScheduleError, match="expected at least 1 piece, found 0"):
+    with pytest.raises(ScheduleError, match="expected at least 1 part of a shard, found 0"):
         pipelined(steps, 0)
     with pytest.raises(ScheduleError, match=r"more than 2\*\*24"):
         pipelined(steps, 2**24 // steps.n_chunks + 1)
@@ -199,26 +199,26 @@ def test_pieces_of_nothing_take_no_step() -> None:
 def test_what_cannot_be_put_together() -> None:
     """Three ranks, a chunk of rank 1's over link 0."""
     one = steps_from_sends(Direction.BROADCAST, 3, 1, [(1, 0, 0, 0, 1)])
-    alike = "must be alike in direction and ranks"
-    homes = "must have the same homes of shards"
+    alike = "must have equal directions and ranks"
+    homes = "must have equal owners of shards"
     for other, said in (
         (replace(one, direction=Direction.REDUCE), alike),
         (replace(one, n_ranks=4), alike),
         (replace(one, homes=[0, 2, 1]), homes),
         (replace(one, twins=[1, 2, 0]), homes),
-        (replace(one, way_offset=[0, 1], way_links=[0]), "must number the same ways"),
+        (replace(one, way_offset=[0, 1], way_links=[0]), "must have the same paths"),
     ):
         for parts in ((one, other), (one, one, other)):
             with pytest.raises(ScheduleError) as caught:
                 combine(parts)
-            assert str(caught.value) == f"steps: schedules put together {said}"
-    with pytest.raises(ScheduleError, match=r"^steps: no schedule to put together; expected at least one$"):
+            assert str(caught.value) == f"steps: combined schedules {said}"
+    with pytest.raises(ScheduleError, match=r"^steps: no schedule to combine; expected at least one$"):
         combine([])
     for sends, n_steps, said in (
         ([(0, 0, -1, 0, 1)], 3, "a step lies outside 0 to 2"),
         ([(0, 0, 3, 0, 1)], 3, "a step lies outside 0 to 2"),
-        ([(0, 2**31, 0, 0, 1)], None, "a value is negative or beyond 32 bits"),
-        ([(0, -1, 0, 0, 1)], None, "a value is negative or beyond 32 bits"),
+        ([(0, 2**31, 0, 0, 1)], None, "link: expected int32 (found 2147483648)"),
+        ([(0, -1, 0, 0, 1)], None, "link: found -1, expected 0 to 2147483647"),
     ):
         with pytest.raises(ScheduleError) as caught:
             steps_from_sends(Direction.BROADCAST, 2, 1, sends, n_steps=n_steps)

@@ -55,7 +55,7 @@ def test_cuts_by_hand() -> None:
     # all but one rank both ways: the hub's potential halves the price between links up and links down
     potential = CutCombinationCertificate(cuts, cuts, ((4, HALF),), ((4, -HALF),))
     assert potential.bound(topology, collective) == Fraction(8 * 6 * HALF, 6)
-    with pytest.raises(ScheduleError, match="node 4 may have no potential"):
+    with pytest.raises(ScheduleError, match="node 4 must not have a potential"):
         potential.bound(star(capable=True), collective)
 
 
@@ -89,10 +89,10 @@ def test_prices_must_pay_for_operations() -> None:
             assert witness.bound(topology, collective) == bound == Fraction(24, 5)
             assert allreduce_bound(topology, collective).algbw == bound
             continue
-        with pytest.raises(ScheduleError, match="operations of 'gpu0' at switch 'hub' are worth more"):
+        with pytest.raises(ScheduleError, match="operations of 'gpu0' at switch 'hub' exceeds"):
             witness.bound(topology, collective)
     # without prices the switch counts as one that works by itself
-    with pytest.raises(ScheduleError, match="node 4 may have no potential"):
+    with pytest.raises(ScheduleError, match="node 4 must not have a potential"):
         CutCombinationCertificate(cuts, cuts, *potentials).bound(topology, collective)
     singles = tuple(((i,), Fraction(1)) for i in range(4))
     rooted = CutCombinationCertificate((*cuts, (tuple(range(1, 5)), Fraction(1))), singles)
@@ -102,7 +102,7 @@ def test_prices_must_pay_for_operations() -> None:
 def test_roots_at_branching_switches_must_be_covered() -> None:
     topology = star(capable=True)
     witness = CutCombinationCertificate(tuple(((i,), Fraction(1)) for i in range(4)), ())
-    with pytest.raises(ScheduleError, match="some root lies in no set"):
+    with pytest.raises(ScheduleError, match="some root is in no set"):
         witness.bound(topology, allreduce(topology))
 
 
@@ -149,10 +149,10 @@ ONE = Fraction(1)
         (CutCombinationCertificate((((0, 1, 2), ONE),), ()), "contains every rank"),
         (CutCombinationCertificate((((0, 7), ONE),), ()), "beyond the 3 of"),
         (CutCombinationCertificate((((0,), -ONE),), ()), "must not be negative"),
-        (CutCombinationCertificate((((0,), ONE),), ()), "some root lies in no set"),
-        (CutCombinationCertificate((), ()), "some root lies in no set"),
-        (CutCombinationCertificate((), (), ((0, ONE),)), "node 0 may have no potential"),
-        (CutCombinationCertificate((), (), ((9, ONE),)), "node 9 may have no potential"),
+        (CutCombinationCertificate((((0,), ONE),), ()), "some root is in no set"),
+        (CutCombinationCertificate((), ()), "some root is in no set"),
+        (CutCombinationCertificate((), (), ((0, ONE),)), "node 0 must not have a potential"),
+        (CutCombinationCertificate((), (), ((9, ONE),)), "node 9 must not have a potential"),
         (CutCombinationCertificate((), (), prices=((4, ONE),)), "a price for link 4 of 4"),
         (CutCombinationCertificate((), (), prices=((0, -ONE),)), "prices must not be negative"),
     ],

@@ -11,8 +11,7 @@ from treadle.errors import ScheduleError
 from treadle.planning import solve
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
 from treadle.schedules.mesh import Mesh
-from treadle.schedules.trees.forest_cost import algbw
-from treadle.schedules.trees.group_cost import group_algbw
+from treadle.schedules.trees.forest_cost import algbw, group_algbw
 from treadle.schedules.trees.group_schedule import GroupSchedule
 
 

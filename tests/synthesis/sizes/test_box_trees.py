@@ -75,7 +75,7 @@ def test_damaged_ones_are_refused() -> None:
 def test_what_it_needs() -> None:
     with pytest.raises(ScheduleError, match=r"box of box0\.gpu0 do not join them; use rail"):
         solve(in_boxes(2, 2), "allgather", algorithm="box-trees")
-    with pytest.raises(ScheduleError, match="expected at least 1 piece, found 0"):
+    with pytest.raises(ScheduleError, match="expected at least 1 part of a shard, found 0"):
         solve(linked_boxes(2, 2), "allgather", algorithm="box-trees", chunks=0)
 
 

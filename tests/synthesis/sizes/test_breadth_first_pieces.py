@@ -47,7 +47,7 @@ def test_pieces_overlap_on_a_torus() -> None:
 def test_what_it_refuses() -> None:
     with pytest.raises(ScheduleError, match="bfb-pieces"):
         solve("dgx_a100(1)", "allgather", algorithm="bfb-pieces")
-    with pytest.raises(ScheduleError, match="at least 1 piece"):
+    with pytest.raises(ScheduleError, match="at least 1 part of a shard"):
         solve("ring(4)", "allgather", algorithm="bfb-pieces", chunks=0)
     with pytest.raises(ScheduleError, match="parts of a step: expected at least 1, found 0"):
         solve("ring(4)", "allgather", algorithm="bfb-pieces", parts=0)

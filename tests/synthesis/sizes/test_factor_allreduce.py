@@ -103,15 +103,15 @@ def test_forms_of_ways_and_twins_are_checked() -> None:
     for change, expected in (
         ({"way_offset": steps.way_offset[:-1]}, "way_offset must rise from 0"),
         ({"way_offset": []}, "way_links or way_kinds without way_offset"),
-        ({"link": steps.link + steps.n_paths}, "link has a value outside"),
-        ({"twins": [4, 4]}, "twins has a value outside 0 to 3"),
-        ({"twins": [1, 2, 3]}, "3 twins, expected as many for each shard"),
+        ({"link": steps.link + steps.n_paths}, "link: found"),
+        ({"twins": [4, 4]}, "twins: found 4, expected 0 to 3"),
+        ({"twins": [1, 2, 3]}, "3 further owners, expected as many for each shard"),
     ):
         with pytest.raises(ScheduleError, match=expected):
             replace(steps, **change)  # type: ignore[arg-type]
     assert reverse(reverse(steps)) == steps
     assert reverse(steps).path(0).tolist() == steps.path(0).tolist()[::-1]
-    with pytest.raises(ScheduleError, match="must number the same ways"):
+    with pytest.raises(ScheduleError, match="must have the same paths"):
         combine([steps, replace(steps, way_links=steps.way_links[::-1].copy())])
 
 

@@ -77,7 +77,7 @@ def test_the_verifier_agrees_with_slow_moves_on_mutants() -> None:
     assert "the fabric has only links 0 to" in str(report.violations[0])
     stops = replace(schedule, sends=replace(sends, way_offset=np.arange(len(sends.way_links) + 1)))
     assert "a switch cannot hold chunks" in str(verify(fabric, collective, stops).violations[0])
-    with pytest.raises(ScheduleError, match="expected shards with one home each"):
+    with pytest.raises(ScheduleError, match="expected one owner of each shard"):
         replace(schedule, sends=replace(sends, twins=sends.homes))
 
 

@@ -162,14 +162,14 @@ def test_transforms() -> None:
     mixed = combine([steps, plain])
     assert mixed.fresh.sum() == steps.fresh.sum()
     assert urgent_first(steps, fabric, 4) == steps
-    with pytest.raises(ScheduleError, match="cannot be turned round"):
+    with pytest.raises(ScheduleError, match="cannot be reversed"):
         reverse(steps)
-    with pytest.raises(ScheduleError, match=f"fresh has 1 values, expected {steps.n_sends}"):
+    with pytest.raises(ScheduleError, match=f"fresh has 1 rows, expected {steps.n_sends}"):
         replace(steps, fresh=np.ones(1, dtype=np.bool_))
-    with pytest.raises(ScheduleError, match="only sums begin anew"):
+    with pytest.raises(ScheduleError, match="only sums start again"):
         replace(steps, direction=Direction.BROADCAST)
     for kind in (K.REDUCE_SCATTER, K.ALLREDUCE):
-        with pytest.raises(ScheduleError, match="in allreduces of two phases only"):
+        with pytest.raises(ScheduleError, match="only in an allreduce of two phases"):
             StepSchedule(kind, reduce=steps)
 
 
@@ -191,7 +191,7 @@ def test_a_file_whose_flags_are_none() -> None:
     from treadle.schedules.plan_files.members import to_npy
 
     plan = solve("generalized_kautz(2, 8)", "allreduce", algorithm="two-round").plan
-    for values, message in (([2] * 3, "expected 0 and 1 only"), ([1] * 3, "fresh has 3 values")):
+    for values, message in (([2] * 3, "expected 0 and 1 only"), ([1] * 3, "fresh has 3 rows")):
         changed = io.BytesIO()
         with zipfile.ZipFile(io.BytesIO(dump_plan(plan))) as old, zipfile.ZipFile(changed, "w") as new:
             for name in old.namelist():

@@ -112,10 +112,10 @@ def test_what_is_no_operation_is_refused() -> None:
 
 def test_kinds_that_do_not_fit_the_ways() -> None:
     steps = one_sum((1, 2, 3))
-    for kinds, words in (([0, 2], "2 way_kinds, expected 3"), ([0, 0, 3], "outside 0 to 2")):
+    for kinds, words in (([0, 2], "way_kinds has 2 rows, expected 3"), ([0, 0, 3], "expected 0 to 2")):
         with pytest.raises(ScheduleError, match=words):
             replace(steps, way_kinds=frozen(kinds, np.int32))
-    with pytest.raises(ScheduleError, match="other than two links"):
+    with pytest.raises(ScheduleError, match="expected two links"):
         with_ways(steps, [(2, 1, 0), (4, 1), (6, 1)], [PathKind.SUM] * 3)
     with pytest.raises(ScheduleError, match="without way_offset"):
         replace(steps, way_offset=frozen([], np.int64), way_links=frozen([], np.int32))

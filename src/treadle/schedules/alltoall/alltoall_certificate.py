@@ -1,4 +1,4 @@
-"""Witness of an all-to-all bound: link lengths under which the demands are far apart."""
+"""Dual certificate of an all-to-all bound: link lengths for which demands are far apart."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import chain
+from operator import mul
 from typing import ClassVar
 
 import numpy as np
@@ -27,17 +28,13 @@ _FAR = np.int64(2**62)
 
 _SOURCES = 128
 _CELLS = 2**22
-"""Sources, and distances, computed at once."""
+"""Most sources, and distances, that are computed together."""
 
 _FEW_SOURCES = 4
-"""Sources that are worth a search each instead of a table."""
+"""Most sources for which a search each is faster than a table."""
 
 _FEW_ROWS = 8
-"""Nodes that are worth a pass over the links of one place in the order into each."""
-
-
-def _no_hosts() -> Int64Array:
-    return frozen(np.zeros((0, 2)), np.int64)
+"""Smallest number of nodes with a k-th incoming link for which a pass over these links is faster."""
 
 
 @brief("lengths", "hosts")
@@ -50,26 +47,26 @@ class FlowDualCertificate(FrozenArrays):
     lengths : array of int64, shape (m,)
         From 0 to 2**40, in any common unit.
     hosts : array of int64, shape (h, 2), optional
-        Lengths of the way into and out of each host with an injection cap, in the order of nodes. None:
-        the bound is about the links alone, so it holds with caps as well, but may be loose.
+        Lengths of the paths into and out of each host with an injection cap, in the order of nodes. None:
+        the bound counts links only, so it also holds with caps, but may be loose.
     cards_forward : bool
-        What the bound is about. False: what a node passes on goes into its host and out again. True: network
-        cards forward by themselves, and only what starts or ends at a host goes there. A bound of the latter
-        kind, or about links alone, holds for both.
+        Scope of the bound. False: forwarded data goes into the host and out again. True: network cards
+        forward by themselves, and only data that starts or ends at a host goes there. A bound of the latter
+        kind, or one that counts links only, holds for both.
 
     Notes
     -----
-    At rate F per unit of demand, pair (i, j) keeps links of total length F * w_ij * dist_l(i, j) busy at
-    least, so F * sum(w_ij * dist_l(i, j)) <= sum(b_e * l_e). Any node may forward. A cap is a link like any
-    other, one into the host and one out of it. Source: Shahrokhi and Matula, The maximum concurrent flow
-    problem (JACM 37, 1990); the right lengths close the gap. Hosts as in figure 2 of Efficient all-to-all
+    At rate F per unit of demand, pair (i, j) uses links of total length F * w_ij * dist_l(i, j) or more, so F
+    * sum(w_ij * dist_l(i, j)) <= sum(b_e * l_e). Any node may forward. A cap counts as two more links, one
+    into the host and one out of it. Source: Shahrokhi and Matula, The maximum concurrent flow problem (JACM
+    37, 1990), where optimal lengths attain the maximum. Hosts as in figure 2 of Efficient all-to-all
     Collective Communication Schedules for Direct-connect Topologies.
     """
 
     kind: ClassVar[str] = "distances"
 
     lengths: Int64Array
-    hosts: Int64Array = field(default_factory=_no_hosts)
+    hosts: Int64Array = field(default_factory=lambda: frozen(np.zeros((0, 2)), np.int64))
     cards_forward: bool = False
 
     def __post_init__(self) -> None:
@@ -77,14 +74,14 @@ class FlowDualCertificate(FrozenArrays):
             raw = np.asarray(getattr(self, key))
             is_shaped = raw.ndim == 1 if key == "lengths" else raw.ndim == 2 and raw.shape[1] == 2
             if not is_shaped or raw.dtype.kind not in "iu":
-                raise ScheduleError(f"distance witness: {key}: expected {shape}")
+                raise ScheduleError(f"distance certificate: {key}: expected {shape}")
             if raw.size and (int(raw.min()) < 0 or int(raw.max()) > MAX_LENGTH):
-                raise ScheduleError("distance witness: lengths must be from 0 to 2**40")
+                raise ScheduleError("distance certificate: lengths must be from 0 to 2**40")
             object.__setattr__(self, key, frozen(raw, np.int64))
 
     @property
     def binds_forwarding_hosts(self) -> bool:
-        """Whether the bound counts what passes through hosts, and so says nothing where cards forward."""
+        """Whether the bound counts data that hosts forward, and so is invalid where network cards forward."""
         return bool(self.hosts.any()) and not self.cards_forward
 
     def pair_rate_bound(
@@ -94,15 +91,16 @@ class FlowDualCertificate(FrozenArrays):
         *,
         automorphisms: Sequence[NDArray[np.integer]] = (),
     ) -> Fraction:
-        """Upper bound on F, bytes/s per unit of demand; ScheduleError if the lengths prove none.
+        """Return the upper bound on F, bytes/s per unit of demand; ScheduleError if the lengths prove none.
 
         Parameters
         ----------
         topology : Topology
         collective : Collective
         automorphisms : sequence of arrays of int, shape (n,)
-            Maps of nodes. Those that are checked to keep links, their lengths, hosts, ranks and demands make
-            ranks equivalent: distances from one of each class are enough. Others change nothing.
+            Maps of nodes. Ranks that they map to each other are equivalent if a map preserves links, their
+            lengths, hosts, ranks and demands, which is checked; others are ignored. Distances are computed
+            from one rank of each class.
         """
         into, out = self._at_hosts(topology)
         carries = topology.tails != topology.heads
@@ -111,7 +109,7 @@ class FlowDualCertificate(FrozenArrays):
         volume += _product(topology.injection_bytes_per_s, out)
         longest = max(int(lengths.max(initial=0)) for lengths in (self.lengths, into, out))
         if 3 * longest * (topology.n_nodes + 1) >= _FAR:
-            raise ScheduleError("distance witness: paths may be longer than 2**62; scale the lengths down")
+            raise ScheduleError("distance certificate: paths may be longer than 2**62; use smaller lengths")
         lengths = self.lengths
         if not self.cards_forward:
             lengths = lengths + out[topology.tails] + into[topology.heads]
@@ -127,60 +125,62 @@ class FlowDualCertificate(FrozenArrays):
             distance = distances.between(sources, ranks)
             distance[wanted == 0] = 0
             if (distance < 0).any():
-                raise ScheduleError("distance witness: some rank cannot be reached, so nothing is proved")
+                raise ScheduleError("distance certificate: a rank cannot be reached, so nothing is proved")
             if self.cards_forward:
                 distance = distance + out[sources][:, None] + into[ranks]
             needed += _total(wanted, distance, counts[first : first + rows])
         if not needed:
-            raise ScheduleError("distance witness: all demands are at distance 0, so nothing is proved")
+            raise ScheduleError("distance certificate: all demands are at distance 0, so nothing is proved")
         return Fraction(volume, needed)
 
     def _classes(
         self, topology: Topology, collective: Collective, automorphisms: Sequence[NDArray[np.integer]]
     ) -> tuple[Int64Array, Int64Array]:
-        """The first rank of each class of equivalent ranks, and how many are in it."""
+        """Return the first rank of each class of equivalent ranks, and the size of the class."""
         ranks, demands = np.array(collective.ranks), collective.pair_demands
         if not len(automorphisms):
             return np.arange(len(ranks)), np.ones(len(ranks), dtype=np.int64)
         rank_of = positions_of(topology.n_nodes, ranks)
-        ways = np.stack(self._at_hosts(topology))
+        at_hosts = np.stack(self._at_hosts(topology))
         link_maps = LinkMaps(topology, topology)
-        kept = []
+        valid = []
         for node_map in automorphisms:
             try:
                 links = link_maps(node_map)
             except TopologyError:
                 continue
             images = rank_of[np.asarray(node_map)[ranks]]
-            same = np.array_equal(self.lengths[links], self.lengths)
-            if same and np.array_equal(ways[:, node_map], ways) and demands.is_invariant_under(images):
-                kept.append(images)
-        firsts, counts = np.unique(orbits(len(ranks), kept), return_counts=True)
+            is_valid = np.array_equal(self.lengths[links], self.lengths)
+            is_valid = is_valid and np.array_equal(at_hosts[:, node_map], at_hosts)
+            if is_valid and demands.is_invariant_under(images):
+                valid.append(images)
+        firsts, counts = np.unique(orbits(len(ranks), valid), return_counts=True)
         return firsts, counts
 
     def _at_hosts(self, topology: Topology) -> tuple[Int64Array, Int64Array]:
-        """Lengths into and out of the host of every node, each shape (n,)."""
+        """Return the lengths into and out of the host of every node, each shape (n,)."""
         if len(self.lengths) != topology.n_links:
             raise ScheduleError(
-                f"distance witness: {len(self.lengths)} lengths, expected {topology.n_links}, one per link"
+                f"distance certificate: {len(self.lengths)} lengths, expected {topology.n_links}, one for "
+                f"each link"
             )
         capped = np.flatnonzero(topology.injection_bytes_per_s)
         if len(self.hosts) not in (0, len(capped)):
             raise ScheduleError(
-                f"distance witness: lengths of {len(self.hosts)} hosts, expected {len(capped)}: all those "
-                f"with an injection cap"
+                f"distance certificate: lengths of {len(self.hosts)} hosts, expected {len(capped)}, one for "
+                f"each host with an injection cap"
             )
-        ways = np.zeros((2, topology.n_nodes), dtype=np.int64)
+        into, out = np.zeros((2, topology.n_nodes), dtype=np.int64)
         if len(self.hosts):
-            ways[:, capped] = self.hosts.T
-        return ways[0], ways[1]
+            into[capped], out[capped] = self.hosts.T
+        return into, out
 
     def bound(self, topology: Topology, collective: Collective) -> Fraction:
-        """The upper bound on algbw, bytes/s, that the lengths prove; ScheduleError if they prove none."""
+        """Return the upper bound on algbw, bytes/s; ScheduleError if the lengths prove none."""
         return collective.pair_demands.buffer_units * self.pair_rate_bound(topology, collective)
 
     def to_json(self) -> dict[str, object]:
-        """Kind and lengths; those of hosts where there are any."""
+        """Return kind and lengths, and those of hosts if there are any."""
         value: dict[str, object] = {"kind": self.kind, "lengths": self.lengths.tolist()}
         if len(self.hosts):
             value |= {"hosts": self.hosts.tolist(), "cards_forward": self.cards_forward}
@@ -195,28 +195,29 @@ class FlowDualCertificate(FrozenArrays):
             isinstance(lengths, list) and isinstance(hosts, list) and isinstance(cards_forward, bool)
         ):
             raise FormatError(
-                "distance witness: expected the keys kind and lengths, a list; at most hosts, a list, and "
-                "cards_forward, true or false, besides"
+                "distance certificate: expected the keys kind and lengths, a list; optional: hosts, a list, "
+                "and cards_forward, true or false"
             )
         if any(not isinstance(host, list) or len(host) != 2 for host in hosts):
-            raise FormatError("distance witness: hosts: expected two lengths of each")
+            raise FormatError("distance certificate: hosts: expected two lengths for each")
         if any(type(length) is not int or not 0 <= length <= MAX_LENGTH for length in chain(lengths, *hosts)):
-            raise FormatError("distance witness: lengths must be integers from 0 to 2**40")
-        ways = np.array(hosts, dtype=np.int64).reshape(-1, 2)
-        return cls(np.array(lengths, dtype=np.int64), ways, cards_forward)
+            raise FormatError("distance certificate: lengths must be integers from 0 to 2**40")
+        pairs = np.array(hosts, dtype=np.int64).reshape(-1, 2)
+        return cls(np.array(lengths, dtype=np.int64), pairs, cards_forward)
 
 
 def _product(left: Int64Array, right: Int64Array) -> int:
-    """Sum of products as an integer without bound."""
-    return sum(one * other for one, other in zip(left.tolist(), right.tolist(), strict=True))
+    """Return the sum of products as an integer without overflow."""
+    return sum(map(mul, left.tolist(), right.tolist()))
 
 
 class _Distances:
-    """Shortest lengths from a few sources at a time, by Bellman and Ford's rounds.
+    """Shortest lengths from some sources at a time, by rounds of Bellman and Ford.
 
-    A table of nodes by sources is relaxed in place: one pass over the k-th links into all nodes, for every
-    k, where few nodes have more than k links one pass for each. Nodes come by falling in-degree, so that
-    the links of a pass enter the first rows. Rows are contiguous and the table fits the cache.
+    A table of nodes by sources is relaxed in place: for every k, one pass over the k-th links into all nodes;
+    if few nodes have more than k links, one pass for each of these nodes. Nodes are sorted by falling
+    in-degree, so that the links of a pass enter the first rows. Rows are contiguous and the table fits into
+    the cache.
     """
 
     def __init__(self, topology: Topology, lengths: Int64Array) -> None:
@@ -242,7 +243,7 @@ class _Distances:
             self._rest.append((row, tails[links], lengths[links]))
 
     def between(self, sources: Int64Array, targets: Int64Array) -> Int64Array:
-        """From each source to each target, -1 where no path leads, shape (len(sources), len(targets))."""
+        """Return lengths from each source to each target, shape (sources, targets); -1 without a path."""
         if len(sources) <= _FEW_SOURCES:
             return self._from_few(sources)[:, targets]
         table = np.full((len(self._row), len(sources)), _FAR)
@@ -261,25 +262,25 @@ class _Distances:
         return np.where(distance == _FAR, -1, distance)
 
     def _from_few(self, sources: Int64Array) -> Int64Array:
-        """From each source to each node, -1 where no path leads: a search that the links confirm."""
+        """Return lengths from each source to each node, -1 without a path, by a search that is checked."""
         tails, heads, lengths = self._links
         found = shortest_lengths(len(self._row), self._links, sources, far=int(_FAR))
-        # what is 0 at the source and rises by no more than its length along any link is no more than the
-        # distance, which is all that a bound needs
+        # values that are 0 at the source, and rise along no link by more than its length, are lower bounds of
+        # the distances, and a bound needs no more
         rises = np.minimum(found[:, tails] + lengths, _FAR) < found[:, heads]
         if found[np.arange(len(sources)), sources].any() or rises.any():
-            raise ScheduleError("distance witness: distances do not fit the lengths of the links")
+            raise ScheduleError("distance certificate: distances do not match the lengths of the links")
         return np.where(found == _FAR, -1, found)
 
 
 def _total(demands: Int64Array, distances: Int64Array, counts: Int64Array) -> int:
-    """Sum of demand times distance, with multiplicities of rows: in parts of 16 bits, without overflow.
+    """Return the sum of demand times distance, with multiplicities of rows, in parts of 16 bits.
 
-    A demand is at most 2**20; a sum of 2**27 parts would still fit 64 bits.
+    A demand is at most 2**20, so a sum of 2**27 parts does not overflow 64 bits.
     """
     total, part = 0, 0
     while (distances >> part).any():
         rows = (demands * (distances >> part & 0xFFFF)).sum(axis=1)
-        total += sum(row * count for row, count in zip(rows.tolist(), counts.tolist(), strict=True)) << part
+        total += _product(rows, counts) << part
         part += 16
     return total

@@ -1,4 +1,4 @@
-"""How much each rank has for each other in an all-to-all."""
+"""Demands of an all-to-all: the amount of data from each rank to each other."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Demands:
     Parameters
     ----------
     matrix : array of int64, shape (N, N)
-        Row i: what rank i sends to each rank, 0 to 2**20. The diagonal stays within the rank; it counts in
-        the size of the buffer only. At least one entry off the diagonal is positive.
+        Row i: data of rank i for each rank, 0 to 2**20. The diagonal stays at the rank and counts only in the
+        size of the buffer. At least one entry off the diagonal is positive.
 
     Raises
     ------
@@ -56,7 +56,7 @@ class Demands:
         equal = np.broadcast_to(frozen(entries[0, 0], np.int64), raw.shape)
         object.__setattr__(self, "matrix", equal if least == most else frozen(raw, np.int64))
         if not len(self.senders):
-            raise ScheduleError("demands: no rank has anything for another; expected a positive entry")
+            raise ScheduleError("demands: no rank has data for another; expected a positive entry")
 
     @property
     def n_ranks(self) -> int:
@@ -65,37 +65,37 @@ class Demands:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether all entries are equal: then none of `rows`, `senders` or `totals` needs the matrix."""
+        """Whether all entries are equal; then the matrix needs no memory."""
         return not any(self.matrix.strides)
 
     @property
     def between(self) -> Int64Array:
-        """The matrix with a diagonal of zeros: what has to cross the fabric, shape (N, N)."""
+        """Matrix with a diagonal of zeros: data that crosses the fabric, shape (N, N)."""
         return self.rows(np.arange(self.n_ranks))
 
     def rows(self, ranks: NDArray[np.integer] | Sequence[int]) -> Int64Array:
-        """Rows of `between`, shape (len(ranks), N)."""
+        """Return rows of `between`, shape (len(ranks), N)."""
         found: Int64Array = self.matrix[ranks]
         found[np.arange(len(ranks)), ranks] = 0
         return found
 
     @property
     def senders(self) -> Int64Array:
-        """Ranks that have something for others."""
+        """Ranks that have data for others."""
         if self.is_uniform:
             return np.arange(self.n_ranks if self.matrix[0, 0] else 0)
         return np.flatnonzero(self.between.any(axis=1))
 
     @property
     def n_pairs(self) -> int:
-        """Pairs of different ranks with a demand."""
+        """Number of pairs of different ranks with a demand."""
         if self.is_uniform:
             return self.n_ranks * (self.n_ranks - 1)
         return int(np.count_nonzero(self.between))
 
     @property
     def totals(self) -> tuple[Int64Array, Int64Array]:
-        """Sums of what each rank gets from others and has for others, each shape (N,)."""
+        """Totals that each rank receives from others and sends to others, each shape (N,)."""
         if self.is_uniform:
             each = np.full(self.n_ranks, (self.n_ranks - 1) * self.matrix[0, 0])
             return each, each
@@ -103,20 +103,20 @@ class Demands:
         return between.sum(axis=0), between.sum(axis=1)
 
     def is_invariant_under(self, images: NDArray[np.integer]) -> bool:
-        """Whether a map of ranks, -1 where it leads out of them, carries all demands to equal ones."""
+        """Return whether a map of ranks, -1 for other nodes, maps all demands to equal ones."""
         if (images < 0).any():
             return False
         return self.is_uniform or np.array_equal(self.between[np.ix_(images, images)], self.between)
 
     @property
     def buffer_units(self) -> int:
-        """Units in the largest per-rank buffer, sent or received: what `size` is in units of demand."""
+        """Size of the largest per-rank buffer, sent or received, in units of demand."""
         diagonal = self.matrix.diagonal()
         return int(max((total + diagonal).max() for total in self.totals))
 
     @cached_property
     def blocks(self) -> tuple[tuple[int, ...], ...] | None:
-        """The groups of which these are the `block_demands`, two at least and all of one size; else None.
+        """Groups whose `block_demands` these are, at least two and all of one size; or None.
 
         Examples
         --------
@@ -125,7 +125,7 @@ class Demands:
         """
         if self.is_uniform:
             return None
-        first = self.matrix.argmax(axis=1)  # of a group: the least of its ranks
+        first = self.matrix.argmax(axis=1)  # the smallest rank of the group
         _, starts, group_of, sizes = np.unique(
             first, return_index=True, return_inverse=True, return_counts=True
         )
@@ -150,24 +150,24 @@ class Demands:
 
 
 def uniform_demands(n: int) -> Demands:
-    """Every rank has one unit for every rank, itself included: the plain all-to-all."""
+    """Return one unit from every rank to every rank, including itself: the plain all-to-all."""
     return Demands(np.broadcast_to(np.int64(1), (n, n)))
 
 
 def block_demands(n: int, groups: Sequence[Sequence[int]]) -> Demands:
-    """Every rank has one unit for every rank of its group, itself included: all-to-alls in groups at once.
+    """Return one unit from every rank to every rank of its group, including itself: concurrent all-to-alls.
 
     Parameters
     ----------
     n : int
-        Ranks.
+        Number of ranks.
     groups : sequence of sequences of int
-        Ranks from 0 to n - 1, each in one group at most. A rank in none has nothing for any.
+        Ranks from 0 to n - 1, each in at most one group. A rank without a group has no data.
 
     Raises
     ------
     ScheduleError
-        If a group names a rank that there is not, or that is in another group.
+        If a group names a rank that does not exist or is in another group.
 
     Examples
     --------
@@ -182,5 +182,5 @@ def block_demands(n: int, groups: Sequence[Sequence[int]]) -> Demands:
                     f"groups: rank {rank}; expected ranks from 0 to {n - 1}, each in one group"
                 )
             group_of[rank] = number
-    alike = (group_of[:, None] == group_of) & (group_of >= 0)
-    return Demands(alike.astype(np.int64))
+    same_group = (group_of[:, None] == group_of) & (group_of >= 0)
+    return Demands(same_group.astype(np.int64))

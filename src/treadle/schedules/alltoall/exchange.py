@@ -1,14 +1,16 @@
-"""Step schedules of an all-to-all: which part of which pair's data crosses which link in which step."""
+"""Step schedules of an all-to-all: sends of the data of each pair of ranks over links, step by step."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from treadle.arrays import Int32Array, frozen
+from treadle.arrays import FrozenArrays, Int32Array
 from treadle.errors import ScheduleError
 from treadle.notebook import displayed, own_repr
+from treadle.schedules.checks import check_length, check_range
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.steps import Steps
 from treadle.schedules.trees.forest import Direction
@@ -16,26 +18,26 @@ from treadle.schedules.trees.forest import Direction
 
 @displayed(own_repr)
 @dataclass(frozen=True, eq=False)
-class ExchangeSchedule:
+class ExchangeSchedule(FrozenArrays):
     """Sends that carry a shard for each pair of ranks from the one to the other, by communication step.
 
-    A shard is all that a rank has for another one; its size is the pair's demand, so shards may differ in
-    size. Each is cut into P equal chunks. A chunk is at one place at a time: a send takes it from the tail of
-    its link to the head, from where it may go on in the next step. That conserves flow as the time-stepped
-    multi-commodity flow does, lets a node free the memory of what it has passed on, and makes delivery
-    happen once.
+    A shard is all data of one rank for another; its size is the pair's demand, so shards may differ in size.
+    Each is cut into P equal chunks. A chunk is at one node at a time: a send moves it from the tail of its
+    link to the head, and it may move on in the next step. This conserves flow like the time-stepped
+    multi-commodity flow, lets a node free the memory of forwarded chunks, and delivers each chunk once.
 
     Parameters
     ----------
     sends : Steps
-        Of direction BROADCAST; shard k is at home at the rank that it comes from.
+        Direction BROADCAST; the owner of a shard is the rank from which it comes.
     targets : array of int32, shape (S,)
-        Rank to which each shard goes.
+        Destination rank of each shard.
 
     Raises
     ------
     ScheduleError
-        If a shard stays at its rank, or a target is no rank. `treadle.verification.schedules` checks meaning.
+        If a shard stays at its rank, or a target is not a rank. `treadle.verification.schedules` checks
+        meaning.
 
     Examples
     --------
@@ -48,39 +50,29 @@ class ExchangeSchedule:
     <ExchangeSchedule: 2 ranks, 2 shards of 1 chunks, 1 steps, 2 sends>
     """
 
+    kind: ClassVar[CollectiveKind] = CollectiveKind.ALLTOALL
+
     sends: Steps
     targets: Int32Array
 
     def __post_init__(self) -> None:
         if self.sends.direction is not Direction.BROADCAST:
-            raise ScheduleError("exchange: shards leave their homes; expected sends of direction broadcast")
+            raise ScheduleError("exchange: shards leave their owners; expected sends of direction broadcast")
         if self.sends.twins.size:
-            raise ScheduleError("exchange: expected shards with one home each")
+            raise ScheduleError("exchange: expected one owner of each shard")
         if self.sends.has_operations:
-            raise ScheduleError("exchange: a switch copies or adds up, but shards have one target each")
-        try:
-            targets = frozen(self.targets, np.int32)
-        except (OverflowError, TypeError, ValueError) as error:
-            raise ScheduleError(f"exchange: targets: expected int32 ({error})") from None
-        if targets.shape != self.sources.shape:
             raise ScheduleError(
-                f"exchange: targets of shape {targets.shape}, expected one for each of "
-                f"{self.sends.n_shards} shards"
+                "exchange: shards have one target each, so no switch may multicast or aggregate"
             )
-        if targets.size and not (targets.min() >= 0 and targets.max() < self.n_ranks):
-            raise ScheduleError(f"exchange: targets: expected ranks from 0 to {self.n_ranks - 1}")
-        for shard in np.flatnonzero(targets == self.sources)[:1]:
-            raise ScheduleError(f"exchange: shard {shard} goes from rank {targets[shard]} to itself")
-        object.__setattr__(self, "targets", targets)
-
-    @property
-    def kind(self) -> CollectiveKind:
-        """All-to-all."""
-        return CollectiveKind.ALLTOALL
+        self._freeze("exchange")
+        check_length("exchange", "targets", self.targets, self.n_shards)
+        check_range("exchange", "targets", self.targets, 0, self.n_ranks)
+        for shard in np.flatnonzero(self.targets == self.sources)[:1]:
+            raise ScheduleError(f"exchange: shard {shard} goes from rank {self.targets[shard]} to itself")
 
     @property
     def sources(self) -> Int32Array:
-        """Rank from which each shard comes, shape (S,)."""
+        """Source rank of each shard, shape (S,)."""
         return self.sends.homes
 
     @property
@@ -95,26 +87,18 @@ class ExchangeSchedule:
 
     @property
     def n_chunks(self) -> int:
-        """Chunks P of each shard."""
+        """Number of chunks P of each shard."""
         return self.sends.n_chunks
 
     @property
     def n_steps(self) -> int:
-        """Communication steps."""
+        """Number of communication steps."""
         return self.sends.n_steps
 
     @property
     def n_sends(self) -> int:
         """Number of sends."""
         return self.sends.n_sends
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ExchangeSchedule):
-            return NotImplemented
-        return self.sends == other.sends and np.array_equal(self.targets, other.targets)
-
-    def __hash__(self) -> int:
-        return hash((self.sends, self.targets.tobytes()))
 
     def __repr__(self) -> str:
         return (

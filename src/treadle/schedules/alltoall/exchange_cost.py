@@ -1,4 +1,4 @@
-"""What a step schedule of an all-to-all costs: exact loads per step, bandwidth time, time at a size."""
+"""Costs of a step schedule of an all-to-all: exact loads of each step, bandwidth time, time at a size."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from treadle.arrays import Int64Array, sums_of
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
+from treadle.schedules.link_times import host_loads, load_time
 from treadle.topologies.topology import Topology
 
 _SAFE = 2**62
@@ -22,9 +23,9 @@ _SAFE = 2**62
 def exchange_loads(
     topology: Topology, collective: Collective, schedule: ExchangeSchedule
 ) -> Iterator[NDArray[Any]]:
-    """What crosses each link, shape (m,), step by step, in units of 1/P of a unit of demand.
+    """Yield the load of each link, shape (m,), step by step, in units of 1/P of a unit of demand.
 
-    Integers of 64 bits, or Python's where those could wrap.
+    Integers of 64 bits, or Python integers where these could overflow.
     """
     sends = schedule.sends
     demands = collective.pair_demands
@@ -47,31 +48,22 @@ def exchange_loads(
 
 
 def step_times(topology: Topology, collective: Collective, schedule: ExchangeSchedule) -> list[Fraction]:
-    """Seconds that each step takes per unit of demand, as latencies vanish, exact: U_t of the paper's (15)
-    where all links have bandwidth 1."""
-    capacities, members = _capacities(topology)
-    times = []
-    for load in exchange_loads(topology, collective, schedule):
-        every = np.concatenate([load, *_host_loads(topology, load)])
-        slowest = max(
-            (
-                Fraction(int(every[member].max()), capacity)
-                for capacity, member in zip(capacities, members, strict=True)
-            ),
-            default=Fraction(0),
-        )
-        times.append(slowest / schedule.n_chunks)
-    return times
+    """Return the time of each step per unit of demand, without latencies, seconds, exact.
+
+    U_t of the paper's (15) where all links have bandwidth 1.
+    """
+    loads = exchange_loads(topology, collective, schedule)
+    return [load_time(topology, load) / schedule.n_chunks for load in loads]
 
 
 def exchange_time(topology: Topology, collective: Collective, schedule: ExchangeSchedule) -> Fraction:
-    """Seconds per byte of the collective's `size` (the larger per-rank buffer), exact."""
+    """Return the seconds per byte of the collective's `size` (the larger per-rank buffer), exact."""
     units = collective.pair_demands.buffer_units
     return sum(step_times(topology, collective, schedule), Fraction(0)) / units
 
 
 def exchange_algbw(topology: Topology, collective: Collective, schedule: ExchangeSchedule) -> Fraction:
-    """Asymptotic algorithmic bandwidth, bytes/s: size / time as latencies vanish."""
+    """Return the asymptotic algorithmic bandwidth, bytes/s: size / time without latencies."""
     time = exchange_time(topology, collective, schedule)
     if not time:
         raise ScheduleError("the schedule sends nothing, so it has no throughput")
@@ -86,14 +78,14 @@ def exchange_runtime_s(
     *,
     alpha_s: float = 0.0,
 ) -> float:
-    """Time of the alpha-beta model: per step, the slowest of (latency + bytes / bandwidth) over used links.
+    """Return the alpha-beta time, seconds: per step, the largest latency + bytes / bandwidth of used links.
 
     A host with an injection cap takes at least bytes / cap, out and in.
 
     Parameters
     ----------
     topology : Topology
-        Its links' own latencies count.
+        The latencies of its links count.
     collective : Collective
     schedule : ExchangeSchedule
     size_bytes : int
@@ -109,29 +101,8 @@ def exchange_runtime_s(
             continue
         times = load[used].astype(np.float64) * unit_bytes / topology.bandwidths[used]
         slowest = float((topology.latencies_ns[used] * 1e-9 + times).max())
-        capped = np.flatnonzero(topology.injection_bytes_per_s)
-        caps = topology.injection_bytes_per_s[capped]
-        for side in _host_loads(topology, load):
+        caps = topology.injection_bytes_per_s[topology.injection_bytes_per_s > 0]
+        for side in host_loads(topology, load):
             slowest = max(slowest, float((side.astype(np.float64) * unit_bytes / caps).max(initial=0.0)))
         total += slowest
     return total
-
-
-def _capacities(topology: Topology) -> tuple[list[int], list[Int64Array]]:
-    """Distinct capacities, and the places of links, capped hosts' egress and ingress that have each."""
-    caps = topology.injection_bytes_per_s[topology.injection_bytes_per_s > 0]
-    every = np.concatenate([topology.bandwidths, caps, caps])
-    distinct = np.unique(every)
-    return distinct.tolist(), [np.flatnonzero(every == capacity) for capacity in distinct]
-
-
-def _host_loads(topology: Topology, load: NDArray[Any]) -> list[NDArray[Any]]:
-    """What leaves, then what enters each host with an injection cap."""
-    capped = np.flatnonzero(topology.injection_bytes_per_s)
-    if not capped.size:
-        return []
-    sides = []
-    for ends in (topology.tails, topology.heads):
-        total = sums_of(topology.n_nodes, ends, load, dtype=load.dtype)
-        sides.append(total[capped])
-    return sides

@@ -1,4 +1,4 @@
-"""What routes of an all-to-all cost: exact loads, bandwidth, time at a size."""
+"""Costs of routes of an all-to-all: exact loads, bandwidth, time at a size."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treadle.arrays import sums_of
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import Collective
+from treadle.schedules.link_times import slowest
 from treadle.topologies.topology import Topology
 
 _SAFE = 2.0**62
@@ -19,25 +21,17 @@ _SAFE = 2.0**62
 
 
 def route_loads(topology: Topology, schedule: RouteSchedule) -> NDArray[Any]:
-    """Chunks over each link, shape (m,): integers of 64 bits, or Python's where those could wrap."""
+    """Return chunks over each link, shape (m,): int64, or Python integers where these could overflow."""
     total = float(schedule.units.astype(np.float64) @ schedule.hops)
     load = np.zeros(topology.n_links, dtype=np.int64 if total < _SAFE else object)
     np.add.at(load, schedule.path_links, np.repeat(schedule.units.astype(load.dtype), schedule.hops))
     return load
 
 
-def slowest(loads: NDArray[Any], capacities: NDArray[np.integer]) -> Fraction:
-    """Largest load over capacity, exact; 0 where nothing is loaded."""
-    return max(
-        (Fraction(int(loads[capacities == rate].max()), int(rate)) for rate in np.unique(capacities)),
-        default=Fraction(0),
-    )
-
-
 def route_time(topology: Topology, collective: Collective, schedule: RouteSchedule) -> Fraction:
-    """Seconds per unit of demand if all chunks move at once: the paper's all-to-all time, 1/F.
+    """Return the time per unit of demand if all chunks move together: the paper's all-to-all time, 1/F.
 
-    The busiest link or, where hosts have an injection cap, what a host itself sends or receives.
+    The time of the busiest link, or of the data that a host with an injection cap itself sends or receives.
     """
     time = slowest(route_loads(topology, schedule), topology.bandwidths) / schedule.n_chunks
     caps = topology.injection_bytes_per_s[np.array(collective.ranks)]
@@ -46,7 +40,7 @@ def route_time(topology: Topology, collective: Collective, schedule: RouteSchedu
 
 
 def round_times(topology: Topology, collective: Collective, schedule: TimedRoutes) -> list[Fraction]:
-    """Seconds of each round per unit of demand, as latencies vanish: its chunks share what they cross."""
+    """Return the time of each round per unit of demand, without latencies; its chunks share links."""
     routes = schedule.routes
     caps = topology.injection_bytes_per_s[np.array(collective.ranks)]
     times = []
@@ -58,7 +52,7 @@ def round_times(topology: Topology, collective: Collective, schedule: TimedRoute
         used = np.flatnonzero(load)
         time = slowest(load[used], topology.bandwidths[used])
         for ends in (routes.source, routes.target):
-            own = np.bincount(ends[paths], weights=chunks, minlength=routes.n_ranks).astype(np.int64)
+            own = sums_of(routes.n_ranks, ends[paths], chunks)
             time = max(time, slowest(own[caps > 0], caps[caps > 0]))
         times.append(time / routes.n_chunks)
     return times
@@ -67,7 +61,7 @@ def round_times(topology: Topology, collective: Collective, schedule: TimedRoute
 def route_algbw(
     topology: Topology, collective: Collective, schedule: RouteSchedule | TimedRoutes
 ) -> Fraction:
-    """Asymptotic algorithmic bandwidth, bytes/s, exact: the larger per-rank buffer over the time.
+    """Return the asymptotic algorithmic bandwidth, bytes/s, exact: the larger per-rank buffer over the time.
 
     Raises
     ------
@@ -102,39 +96,39 @@ def route_runtime(
     alpha_ns: int = 0,
     hop_ns: int = 0,
 ) -> Fraction:
-    """Time of the alpha-beta model for cut-through, seconds, exact.
+    """Return the time of the alpha-beta model for cut-through, seconds, exact.
 
-    In each round: the start-up, the longest way, and the bytes over the fullest link.
+    In each round: the start-up, the latency of the longest path, and the bytes over the fullest link.
 
     Parameters
     ----------
     topology : Topology
-        Its links' own latencies count, along each path.
+        The latencies of its links count, along each path.
     collective : Collective
     schedule : RouteSchedule or TimedRoutes
-        Without rounds, all chunks set out at once: one round.
+        Without rounds, all chunks start together: one round.
     size_bytes : int
         The larger per-rank buffer.
     alpha_ns : int
         Nanoseconds until a host has started the flows of a round.
     hop_ns : int
-        Nanoseconds that an adapter or switch takes to pass on a packet, for each hop of a path.
+        Nanoseconds that an adapter or switch takes to forward a packet, for each hop of a path.
 
     Notes
     -----
-    An upper bound on cut-through forwarding: the last byte leaves when the fullest link is through, and then
-    has the longest path before it. Store and forward would pay the bytes at every hop. Rounds that wait for
-    the slowest host each time; where only ranks wait for their own, they overlap and may take less.
+    An upper bound on the time of cut-through forwarding: the last byte leaves when the fullest link has sent
+    all its bytes, and then takes the longest path. Store and forward would add the time of the bytes at every
+    hop. Each round waits for the slowest host; if ranks wait only for their own data, rounds overlap and may
+    take less.
     """
     routes = schedule.routes if isinstance(schedule, TimedRoutes) else schedule
-    way_ns = np.zeros(routes.n_paths, dtype=np.int64)
     owner = np.repeat(np.arange(routes.n_paths), routes.hops)
-    np.add.at(way_ns, owner, topology.latencies_ns[routes.path_links] + hop_ns)
+    path_ns = sums_of(routes.n_paths, owner, topology.latencies_ns[routes.path_links] + hop_ns)
     if isinstance(schedule, TimedRoutes):
         times = round_times(topology, collective, schedule)
-        ways = [way_ns[schedule.path[schedule.span(number)]] for number in range(schedule.n_rounds)]
+        rounds = [path_ns[schedule.path[schedule.span(number)]] for number in range(schedule.n_rounds)]
     else:
-        times, ways = [route_time(topology, collective, routes)], [way_ns]
-    latency_ns = sum(alpha_ns + int(way.max(initial=0)) for way in ways)
+        times, rounds = [route_time(topology, collective, routes)], [path_ns]
+    latency_ns = sum(alpha_ns + int(paths.max(initial=0)) for paths in rounds)
     moving = sum(times, Fraction(0)) * Fraction(size_bytes, collective.pair_demands.buffer_units)
     return Fraction(latency_ns, 10**9) + moving

@@ -1,4 +1,4 @@
-"""Route schedules: weighted source routes of an all-to-all for fabrics whose adapters forward."""
+"""Route schedules: weighted source routes of an all-to-all for fabrics whose network adapters forward."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from treadle.arrays import FrozenArrays, Int32Array, Int64Array, frozen, offsets_of
+from treadle.arrays import FrozenArrays, Int32Array, Int64Array, check_offsets, frozen, offsets_of
 from treadle.errors import ScheduleError
 from treadle.notebook import displayed, own_repr
+from treadle.schedules.checks import check_length, check_range
 from treadle.schedules.collective import CollectiveKind
 
 MAX_UNITS = 2**24
@@ -19,11 +20,11 @@ MAX_UNITS = 2**24
 @displayed(own_repr)
 @dataclass(frozen=True, eq=False)
 class RouteSchedule(FrozenArrays):
-    """Paths of every pair of ranks, the chunks steered to each, and its layer (virtual channel).
+    """Paths of every pair of ranks, the chunks on each, and its layer (virtual channel).
 
     Each unit of demand is cut into P = `n_chunks` equal chunks, so pair (i, j) of demand w has P * w of
     them. Path p carries `units[p]` of them from rank `source[p]` to rank `target[p]` over the links
-    path_links[path_offset[p]:path_offset[p + 1]]; adapters pass them on without their hosts.
+    path_links[path_offset[p]:path_offset[p + 1]]; network adapters forward them without their hosts.
 
     Parameters
     ----------
@@ -36,12 +37,12 @@ class RouteSchedule(FrozenArrays):
     units : array of int64, shape (k,)
         At least 1.
     layer : array of int32, shape (k,)
-        From 0; where it changes on the way, that of the first hop.
+        From 0; the layer of the first hop if it changes along the path.
     path_offset : array of int64, shape (k + 1,)
     path_links : array of int32, shape (total hops,)
-        Physical links in the order of the walk.
+        Physical links in order.
     hop_layer : array of int32, shape (total hops,), optional
-        Layer of every hop, where it changes on some path's way; empty where none does.
+        Layer of every hop, if it changes along some path; otherwise empty.
 
     Raises
     ------
@@ -67,35 +68,27 @@ class RouteSchedule(FrozenArrays):
         self._freeze("routes")
         if self.n_ranks < 2 or not 1 <= self.n_chunks <= MAX_UNITS:
             raise ScheduleError("routes: needs at least 2 ranks and 1 to 2**24 chunks per unit of demand")
-        offset, count = self.path_offset, len(self.source)
-        for key in ("target", "units", "layer"):
-            if len(getattr(self, key)) != count:
-                raise ScheduleError(f"routes: {key} has {len(getattr(self, key))} values, expected {count}")
-        hops = len(self.path_links)
-        if len(offset) != count + 1 or offset[0] != 0 or offset[-1] != hops or np.any(np.diff(offset) < 0):
-            raise ScheduleError(f"routes: path_offset must rise from 0 to {hops} in {count} steps")
-        for key, least, most in (
-            ("source", 0, self.n_ranks - 1),
-            ("target", 0, self.n_ranks - 1),
-            ("units", 1, 2**44),
-            ("layer", 0, 2**15),
-            ("path_links", 0, 2**31 - 1),
-            ("hop_layer", 0, 2**15),
+        for key, low, high in (
+            ("source", 0, self.n_ranks),
+            ("target", 0, self.n_ranks),
+            ("units", 1, 2**44 + 1),
+            ("layer", 0, 2**15 + 1),
         ):
-            values = getattr(self, key)
-            if values.size and not (least <= int(values.min()) and int(values.max()) <= most):
-                raise ScheduleError(f"routes: {key} has a value outside {least} to {most}")
-        if self.hop_layer.size and len(self.hop_layer) != hops:
-            raise ScheduleError(f"routes: {len(self.hop_layer)} values in hop_layer, expected {hops} or none")
-        begins = offset[:-1][np.diff(offset) > 0]
-        if self.hop_layer.size and np.any(self.hop_layer[begins] != self.layer[np.diff(offset) > 0]):
-            raise ScheduleError("routes: layer must be that of each path's first hop in hop_layer")
+            check_length("routes", key, getattr(self, key), self.n_paths)
+            check_range("routes", key, getattr(self, key), low, high)
+        check_offsets("routes", "path_offset", self.path_offset, self.n_paths, len(self.path_links))
+        check_range("routes", "path_links", self.path_links, 0, 2**31)
+        if self.hop_layer.size:
+            check_length("routes", "hop_layer", self.hop_layer, len(self.path_links))
+            check_range("routes", "hop_layer", self.hop_layer, 0, 2**15 + 1)
+            if np.any(self.hop_layer[self.path_offset[:-1][self.hops > 0]] != self.layer[self.hops > 0]):
+                raise ScheduleError("routes: layer must be that of each path's first hop in hop_layer")
         if np.any(np.diff(self.pair) < 0):
             raise ScheduleError("routes: paths must be sorted by source, then by target")
 
     @property
     def kind(self) -> CollectiveKind:
-        """Routes serve all-to-all only."""
+        """All-to-all."""
         return CollectiveKind.ALLTOALL
 
     @property
@@ -105,7 +98,7 @@ class RouteSchedule(FrozenArrays):
 
     @property
     def n_layers(self) -> int:
-        """One more than the highest layer."""
+        """Number of layers."""
         layer = self.hop_layer if self.hop_layer.size else self.layer
         return int(layer.max()) + 1 if self.n_paths else 0
 
@@ -122,16 +115,16 @@ class RouteSchedule(FrozenArrays):
 
     @property
     def hops(self) -> Int64Array:
-        """Links of every path, shape (k,)."""
+        """Number of links of every path, shape (k,)."""
         return np.diff(self.path_offset)
 
     def span(self, source: int, target: int) -> slice:
-        """Where the paths of a pair are."""
+        """Return the slice of the paths of a pair."""
         number = source * self.n_ranks + target
-        return slice(*(int(place) for place in np.searchsorted(self.pair, [number, number + 1])))
+        return slice(*np.searchsorted(self.pair, [number, number + 1]).tolist())
 
     def path(self, index: int) -> Int32Array:
-        """Links of path `index`."""
+        """Return the links of path `index`."""
         return self.path_links[self.path_offset[index] : self.path_offset[index + 1]]
 
     def __repr__(self) -> str:
@@ -146,13 +139,13 @@ Route = tuple[int, int, int, int, Sequence[int]]
 
 
 def routes_from_paths(n_ranks: int, n_chunks: int, routes: Iterable[Route]) -> RouteSchedule:
-    """A route schedule from tuples in any order.
+    """Return a route schedule from tuples in any order.
 
     Parameters
     ----------
     n_ranks, n_chunks : int
     routes : iterable of (source, target, units, layer, links)
-        Sorted here by pair; the order within a pair is kept.
+        They are sorted by pair; the order within a pair is kept.
 
     Raises
     ------
@@ -166,7 +159,6 @@ def routes_from_paths(n_ranks: int, n_chunks: int, routes: Iterable[Route]) -> R
     """
     rows = sorted(routes, key=lambda route: route[:2])
     columns = list(zip(*(row[:4] for row in rows), strict=True)) or [(), (), (), ()]
-    offset = offsets_of([len(row[4]) for row in rows])
     return RouteSchedule(
         n_ranks=n_ranks,
         n_chunks=n_chunks,
@@ -174,6 +166,6 @@ def routes_from_paths(n_ranks: int, n_chunks: int, routes: Iterable[Route]) -> R
         target=np.array(columns[1], dtype=np.int64),
         units=np.array(columns[2], dtype=np.int64),
         layer=np.array(columns[3], dtype=np.int64),
-        path_offset=offset,
+        path_offset=offsets_of([len(row[4]) for row in rows]),
         path_links=np.array([link for row in rows for link in row[4]], dtype=np.int64),
     )

@@ -1,24 +1,26 @@
-"""Rounds of routed chunks: when each chunk of a route schedule sets out."""
+"""Rounds of routed chunks: the start of each chunk of a route schedule."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from treadle.arrays import FrozenArrays, Int32Array, Int64Array
+from treadle.arrays import FrozenArrays, Int32Array, Int64Array, check_offsets
 from treadle.errors import ScheduleError
 from treadle.notebook import displayed, own_repr
 from treadle.schedules.alltoall.routes import RouteSchedule
+from treadle.schedules.checks import check_range
 from treadle.schedules.collective import CollectiveKind
 
 
 @displayed(own_repr)
 @dataclass(frozen=True, eq=False)
 class TimedRoutes(FrozenArrays):
-    """A route schedule whose chunks set out in rounds, one after another.
+    """A route schedule whose chunks start in rounds, one after another.
 
-    In a round, each of its chunks crosses its whole path: adapters forward without their hosts.
+    In a round, each of its chunks crosses its entire path: network adapters forward without their hosts.
 
     Parameters
     ----------
@@ -26,7 +28,7 @@ class TimedRoutes(FrozenArrays):
     round_offset : array of int64, shape (rounds + 1,)
         Chunks of round t (from 0) are round_offset[t] up to round_offset[t + 1].
     path : array of int32, shape (chunks,)
-        Path of the schedule that each chunk takes; the chunks of a path set out in order.
+        Path of the schedule that each chunk takes; the chunks of a path start in order.
 
     Raises
     ------
@@ -34,23 +36,16 @@ class TimedRoutes(FrozenArrays):
         If shapes or ranges are wrong. `treadle.verification.routes.round_check` checks meaning.
     """
 
+    kind: ClassVar[CollectiveKind] = CollectiveKind.ALLTOALL
+
     routes: RouteSchedule
     round_offset: Int64Array
     path: Int32Array
 
     def __post_init__(self) -> None:
         self._freeze("rounds")
-        offset, total = self.round_offset, len(self.path)
-        if not offset.size or offset[0] != 0 or offset[-1] != total or np.any(np.diff(offset) < 0):
-            raise ScheduleError(f"rounds: round_offset must rise from 0 to {total}, the number of chunks")
-        last = self.routes.n_paths - 1
-        if total and not (int(self.path.min()) >= 0 and int(self.path.max()) <= last):
-            raise ScheduleError(f"rounds: path has a value outside 0 to {last}")
-
-    @property
-    def kind(self) -> CollectiveKind:
-        """Routes serve all-to-all only."""
-        return CollectiveKind.ALLTOALL
+        check_offsets("rounds", "round_offset", self.round_offset, self.n_rounds, len(self.path))
+        check_range("rounds", "path", self.path, 0, self.routes.n_paths)
 
     @property
     def n_ranks(self) -> int:
@@ -64,14 +59,14 @@ class TimedRoutes(FrozenArrays):
 
     @property
     def max_flows(self) -> int:
-        """Most chunks of a round that leave a host, or enter one."""
+        """Largest number of chunks of a round that leave a host, or enter one."""
         number = np.repeat(np.arange(self.n_rounds), np.diff(self.round_offset)) * self.n_ranks
         ends = (self.routes.source, self.routes.target)
         flows = (np.unique(number + end[self.path], return_counts=True)[1] for end in ends)
         return max((int(count.max(initial=0)) for count in flows), default=0)
 
     def span(self, number: int) -> slice:
-        """Where the chunks of a round (from 0) are."""
+        """Return the slice of the chunks of a round (from 0)."""
         return slice(int(self.round_offset[number]), int(self.round_offset[number + 1]))
 
     def __repr__(self) -> str:
@@ -79,17 +74,10 @@ class TimedRoutes(FrozenArrays):
 
 
 def routes_in(schedule: object, algorithm: str) -> RouteSchedule:
-    """The routes of a schedule, with or without rounds.
-
-    Raises
-    ------
-    ScheduleError
-        If it has none; `algorithm`, which made it, is named.
-    """
+    """Return the routes of a schedule, with or without rounds; ScheduleError if it has none."""
     routes = schedule.routes if isinstance(schedule, TimedRoutes) else schedule
     if not isinstance(routes, RouteSchedule):
         raise ScheduleError(
-            f"the plan ({algorithm}) has no routes; expected one of treadle solve FABRIC alltoall "
-            f"--algorithm routes"
+            f"the plan ({algorithm}) has no routes; use treadle solve FABRIC alltoall --algorithm routes"
         )
     return routes

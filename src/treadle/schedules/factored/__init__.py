@@ -1,10 +1,9 @@
-"""Factored forests: what a stranger to their pieces needs."""
+"""Factored forests: trees of subproblems, which are solved once per equivalence class and joined."""
 
 from treadle.schedules.factored.even_allocation import EvenAllocation as EvenAllocation
 from treadle.schedules.factored.factored_forest import FactoredForest as FactoredForest
 from treadle.schedules.factored.factored_forest import FactoredSchedule as FactoredSchedule
 from treadle.schedules.factored.factored_forest import expand as expand
-from treadle.schedules.factored.formula_trees import FormulaTrees as FormulaTrees
 from treadle.schedules.factored.layers import Crossings as Crossings
 from treadle.schedules.factored.layers import Layer as Layer
 from treadle.schedules.factored.layers import Subproblem as Subproblem
@@ -14,6 +13,7 @@ from treadle.schedules.factored.plane_trees import PlaneTrees as PlaneTrees
 from treadle.schedules.factored.relay_planes import RelayPlanes as RelayPlanes
 from treadle.schedules.factored.relay_trees import RelayTrees as RelayTrees
 from treadle.schedules.factored.subproblem_trees import CirculantTrees as CirculantTrees
+from treadle.schedules.factored.subproblem_trees import FormulaTrees as FormulaTrees
 from treadle.schedules.factored.subproblem_trees import SubproblemRows as SubproblemRows
 from treadle.schedules.factored.subproblem_trees import SubproblemTrees as SubproblemTrees
 from treadle.schedules.factored.subproblem_trees import TableTrees as TableTrees

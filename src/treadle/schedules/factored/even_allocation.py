@@ -1,4 +1,7 @@
-"""Units that children of groups send each other by planes, by a formula that spreads them evenly."""
+"""Units that children of groups send each other over planes, by a formula that spreads them evenly.
+
+Source: docs/algorithms/decomposition.md, section 6.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,26 @@ from functools import cached_property
 import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of, positions_of
-from treadle.schedules.factored.checks import UNIT_LIMIT
+from treadle.schedules.checks import UNIT_LIMIT
+
+Ends = tuple[Int64Array, Int64Array]
+"""A child, and a group with which it exchanges units."""
 
 
 @dataclass(frozen=True, eq=False)
 class EvenAllocation:
-    """n_s(x, y) of children x, y of groups a, b that have A and B of them, numbered in each from 0.
+    """n_s(x, y): units from child x of group a to child y of group b over plane s.
+
+    The children of each group are numbered from 0.
 
     The smaller group, a if they are equal, is the *narrow* one, the other the *wide* one. Let o be the number
-    of the child that is in the narrow group, v that of the other, w the size of the wide group, and C_s what
-    the one has with all of that group by planes 0, ..., s. If a and b differ, n_0 + ... + n_s = floor((C_s +
-    p) / w), where p = v - floor(o w / narrow size) - turn mod w, the turn of narrow group number g being
-    floor(w (40503 g mod 65536) / 65536); so groups begin at different places. Else there are w - 1 others and
-    n_0 + ... + n_s = floor((C_s + p) / (w - 1)), where p = v - o - 1 mod w. As p takes each value once, these
-    sum to C_s over the wide group; over the narrow group they are nearly equal.
+    of the child in the narrow group, v that of the other child, w the size of the wide group, and C_s the
+    units between the first child and all of the wide group over planes 0, ..., s. If a and b differ,
+    n_0 + ... + n_s = floor((C_s + p) / w), where p = v - floor(o w / narrow size) - turn mod w. The turn of
+    narrow group number g is floor(w (40503 g mod 65536) / 65536), so groups begin at different positions.
+    Within a group there are w - 1 others: n_0 + ... + n_s = floor((C_s + p) / (w - 1)), where
+    p = v - o - 1 mod w. As p takes each value once, the sums over the wide group are C_s; over the narrow
+    group they are nearly equal.
 
     Parameters
     ----------
@@ -31,7 +40,7 @@ class EvenAllocation:
 
     Notes
     -----
-    Source: docs/algorithms/decomposition.md, section 6. All arguments have one shape.
+    All arguments of a method have one shape.
     """
 
     group: Int32Array
@@ -53,7 +62,7 @@ class EvenAllocation:
 
     @cached_property
     def position(self) -> Int64Array:
-        """Place of each child in `order`."""
+        """Position of each child in `order`."""
         return positions_of(len(self.group), self.order)
 
     @cached_property
@@ -73,7 +82,7 @@ class EvenAllocation:
         return offsets_of(self.units)
 
     def allocation(self, root: Int64Array, child: Int64Array) -> Int64Array:
-        """n_s(x, y), an axis of planes before those of the arguments; 0 from a child to itself."""
+        """Return n_s(x, y), an axis of planes before those of the arguments; 0 from a child to itself."""
         a, b = self._of[root], self._of[child]
         i, j = self.index[root], self.index[child]
         narrow, wide, by_root = self._sides(a, b)
@@ -85,58 +94,32 @@ class EvenAllocation:
         return shares
 
     def _sides(self, a: Int64Array, b: Int64Array) -> tuple[Int64Array, Int64Array, BoolArray]:
-        """Sizes of the narrow and the wide group, and whether senders are the narrow one."""
-        mine, theirs = self.sizes[a], self.sizes[b]
-        narrow: Int64Array = np.minimum(mine, theirs)
-        wide: Int64Array = np.maximum(mine, theirs)
-        by_root: BoolArray = mine <= theirs
-        return narrow, wide, by_root
+        """Return the sizes of the narrow and the wide group, and whether the senders are the narrow one."""
+        from_sizes, to_sizes = self.sizes[a], self.sizes[b]
+        return np.minimum(from_sizes, to_sizes), np.maximum(from_sizes, to_sizes), from_sizes <= to_sizes
 
     def _turn(self, a: Int64Array, b: Int64Array) -> Int64Array:
-        """Where the first of a narrow group begins in the wide one; 0 within a group."""
+        """Return the position in the wide group where the narrow group begins; 0 within a group."""
         _, wide, by_root = self._sides(a, b)
         turn: Int64Array = np.where(by_root, a, b) * 40503 % 65536 * wide // 65536 * (a != b)
         return turn
 
-    def received(
-        self,
-        count: Int64Array,
-        group: Int64Array,
-        child: Int64Array,
-        stop: Int64Array,
-        most: int = UNIT_LIMIT,
+    def _exchanged(
+        self, ends: Ends, count: Int64Array, stop: Int64Array, most: Int64Array | int, *, sends: bool
     ) -> Int64Array:
-        """What a child has from the first `count` of a group by planes up to C_s = `stop`, `most` of each."""
-        own = self._of[child]
-        return self._sum(count, self.index[child], group, own, stop, self._sides(group, own)[2], most)
+        """Return the units that a child sends to, or receives from, the first `count` children of a group.
 
-    def sent(
-        self,
-        root: Int64Array,
-        group: Int64Array,
-        count: Int64Array,
-        stop: Int64Array,
-        most: Int64Array | int = UNIT_LIMIT,
-    ) -> Int64Array:
-        """What a child sends to the first `count` of a group by planes up to C_s = `stop`, `most` to each."""
-        own = self._of[root]
-        return self._sum(count, self.index[root], own, group, stop, ~self._sides(own, group)[2], most)
-
-    def _sum(
-        self,
-        count: Int64Array,
-        one: Int64Array,
-        a: Int64Array,
-        b: Int64Array,
-        stop: Int64Array,
-        many_narrow: BoolArray,
-        most: Int64Array | int,
-    ) -> Int64Array:
-        """Sum over the first `count` of one group, with child number `one` of the other."""
+        `ends` are the child and the group. Units are those over planes up to C_s = `stop`, at most `most` for
+        each of the `count` children.
+        """
+        child, group = ends
+        one, own = self.index[child], self._of[child]
+        a, b = (own, group) if sends else (group, own)
+        narrow, wide, by_root = self._sides(a, b)
+        many_narrow = ~by_root if sends else by_root
         same = a == b
-        narrow, wide, _ = self._sides(a, b)
         each, rest = np.divmod(stop, np.maximum(wide - same, 1))
-        # owners whose windows of `rest` places hold v, by where the windows start; else the owner's window
+        # either the owners whose windows of `rest` positions hold v, or the window of one owner
         turn = self._turn(a, b)
         low = np.where(many_narrow, one + 1 - turn, one * wide // narrow + turn - rest) % wide
         high = low + rest
@@ -152,41 +135,46 @@ class EvenAllocation:
 
     @cached_property
     def entered(self) -> Int64Array:
-        """What enters each child by each plane from groups before each one, shape (groups + 1, n, planes)."""
+        """Units that enter each child over each plane from earlier groups, shape (groups + 1, n, planes)."""
         groups, n = len(self.units), len(self.group)
         a, y = np.arange(groups)[:, None, None], np.arange(n)[None, :, None]
         stop = self._stop[:, self.group]
         total = np.zeros((groups + 1, n, self.units.shape[2]), dtype=np.int64)
         for low in range(groups):  # group by group, in less memory
             mine = a[low : low + 1]
-            upto = self.received(self.sizes[mine], mine, y, stop[low : low + 1])
+            upto = self._exchanged((y, mine), self.sizes[mine], stop[low : low + 1], UNIT_LIMIT, sends=False)
             total[low + 1] = total[low] + np.diff(upto[0], axis=1)
         return total
 
     @cached_property
     def left(self) -> Int64Array:
-        """What leaves each child by each plane, shape (n, planes)."""
+        """Units that leave each child over each plane, shape (n, planes)."""
         groups, n = len(self.units), len(self.group)
         x = np.arange(n)[:, None]
         total = np.zeros((n, self.units.shape[2]), dtype=np.int64)
         for b in range(groups):
             mine = np.full_like(x, b)
-            total += np.diff(self.sent(x, mine, self.sizes[mine], self._stop[self.group, b]), axis=1)
+            stop = self._stop[self.group, b]
+            total += np.diff(
+                self._exchanged((x, mine), self.sizes[mine], stop, UNIT_LIMIT, sends=True), axis=1
+            )
         return total
 
     def entered_before(self, root: Int64Array, child: Int64Array, plane: Int64Array) -> Int64Array:
-        """Units that enter y by a plane from children whose positions are before that of x."""
+        """Return the units that enter y over a plane from children whose positions are before that of x."""
         a, b = self._of[root], self._of[child]
-        upto, before = self._stop[a, b, plane + 1], self._stop[a, b, plane]
-        count = self.index[root]
-        found: Int64Array = self.entered[a, child, plane] + self.received(count, a, child, upto)
-        return found - self.received(count, a, child, before)
+        found: Int64Array = self.entered[a, child, plane].copy()
+        for sign, s in ((1, plane + 1), (-1, plane)):
+            stop = self._stop[a, b, s]
+            found += sign * self._exchanged((child, a), self.index[root], stop, UNIT_LIMIT, sends=False)
+        return found
 
     def sent_nearer(
         self, root: Int64Array, child: Int64Array, plane: Int64Array, low: Int64Array, high: Int64Array
     ) -> Int64Array:
-        """Of what x sends to each child from x on in `order`, in a circle, up to y, or to all if that is x:
-        those among units low, ..., high - 1 that go by a plane.
+        """Return the units low, ..., high - 1 that x sends to children before y over a plane.
+
+        Children are in cyclic `order` from x on; if y is x, all children count.
         """
         here, there = self.position[root], self.position[child]
         total = np.zeros_like(here)
@@ -197,6 +185,7 @@ class EvenAllocation:
             for sign, s in ((1, plane + 1), (-1, plane)):
                 stop = self._stop[self._of[root], b, s]
                 for times, count in counts:
-                    total += sign * times * self.sent(root, group, count, stop, high)
-                    total -= sign * times * self.sent(root, group, count, stop, low)
+                    for side, most in ((1, high), (-1, low)):
+                        sent = self._exchanged((root, group), count, stop, most, sends=True)
+                        total += sign * times * side * sent
         return total

@@ -1,63 +1,39 @@
-"""Factored forests written out: the trees of a root, any path, the explicit form."""
+"""Expansion of one component of a factored forest: parents and paths of its unit trees.
+
+A unit tree is expanded from the outermost subproblem inwards. In each subproblem that it enters, it is one of
+the subproblem's own trees, whose edges either end at ranks or enter children that are subproblems again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of, sums_of
 from treadle.errors import ScheduleError
-from treadle.schedules.factored.checks import UNIT_LIMIT
-from treadle.schedules.factored.index import Boundaries, LayerIndex, Pool
+from treadle.schedules.checks import UNIT_LIMIT
+from treadle.schedules.factored.index import Boundaries, LayerIndex
 from treadle.schedules.factored.layers import Layer
 from treadle.schedules.factored.subproblem_trees import SubproblemTrees, ragged
-from treadle.schedules.trees.forest import Direction, Forest, Tree
-
-MAX_CELLS = 2**27
-"""Most parents (trees times ranks) of an explicit form."""
-
-_BATCH_CELLS = 2**20  # trees times ranks that are expanded together
+from treadle.schedules.trees.forest import Tree
 
 
 def misfit(what: str) -> ScheduleError:
-    """The error for pieces that do not fit together."""
+    """Return the error for subproblems that do not fit together."""
     return ScheduleError(f"factored forest: {what}; treadle verify says what is wrong")
 
 
-class _Units:
-    """Some unit trees of a layer on their way down: which tree of each piece each of them uses.
-
-    Arrays of shape (b, p): root child and unit within the piece; row of the entrances that led there and the
-    place in it, or -1 where the tree is native.
-    """
-
-    def __init__(self, index: LayerIndex, n_trees: int) -> None:
-        shape = (n_trees, index.layer.n_subproblems)
-        self.child = np.zeros(shape, dtype=np.int64)
-        self.unit = np.zeros(shape, dtype=np.int64)
-        self.entry = np.full(shape, -1, dtype=np.int64)
-        self.skip = np.zeros(shape, dtype=np.int64)
-        self.parent = np.full((n_trees, len(index.piece_of_rank)), -1, dtype=np.int32)
-        self.code = np.full(self.parent.shape, -1, dtype=np.int64)
-        self.run = np.full(n_trees, UNIT_LIMIT, dtype=np.int64)
-
-
-_Segments = list[list[Int64Array]]
-"""Parts of paths, to be put in order: columns of path, place along it, length, and of all their slots."""
-
-
-def _extend(segments: _Segments, *columns: Int64Array) -> None:
-    for column, more in zip(segments, columns, strict=True):
-        column.append(more)
+_Segment = tuple[Int64Array, Int64Array, Int64Array, Int64Array]
+"""Parts of paths: the path, the position along it, the length, and the slots of all of them."""
 
 
 class PathCodes:
-    """Paths between ranks in one layer, numbered without a table.
+    """Paths between ranks in one component, numbered without a table.
 
-    A path is the own path q of a piece, continued at its ends by row x of the exits and row e of the
-    entrances of the slots that q starts and ends with, counted from 1; 0 where that end is a rank. With X and
-    E more than the rows of any slot, path q of a piece is ``first number of the piece + (q X + x) E + e``.
+    A path is the own path q of a subproblem. It is continued at its ends by row x of the `exits` and row e of
+    the `entrances` of the slots where q starts and ends, counted from 1; 0 where that end is a rank. With X
+    and E more than the rows of any slot, path q of a subproblem is ``its first number + (q X + x) E + e``.
     """
 
     def __init__(self, index: LayerIndex) -> None:
@@ -70,143 +46,143 @@ class PathCodes:
         sizes = np.bincount(layer.kind, minlength=len(counts)).tolist()
         self.n_codes = sum(size * count for size, count in zip(sizes, counts, strict=True))
         if self.n_codes >= UNIT_LIMIT:
-            raise ScheduleError("factored forest: the pieces have 2**61 or more paths")
+            raise ScheduleError("factored forest: the subproblems have 2**61 or more paths")
         of_piece = np.array(counts, dtype=np.int64)[layer.kind]
         self._first = np.cumsum(of_piece) - of_piece
 
     def encode(
         self, piece: Int64Array, path: Int64Array, exit_row: Int64Array, entry_row: Int64Array
     ) -> Int64Array:
-        """Numbers of paths; -1 for the row of an end that is a rank."""
+        """Return the numbers of paths; a row is -1 where the end is a rank."""
         x = _from_slot(self._index.exits, exit_row)
         e = _from_slot(self._index.entrances, entry_row)
         return self._first[piece] + (path * self._exit_radix + x) * self._entry_radix + e
 
     def decode(self, numbers: Int64Array, *, backwards: bool) -> tuple[Int64Array, Int32Array]:
-        """Lengths of paths, and the links of all of them in the order the data takes them."""
+        """Return the lengths of paths, and the links of all of them in the order the data takes them."""
         index, layer = self._index, self._index.layer
         piece = np.searchsorted(self._first, numbers, side="right") - 1
         rest, e = np.divmod(numbers - self._first[piece], self._entry_radix)
         path, x = np.divmod(rest, self._exit_radix)
         ends = np.zeros((2, len(numbers)), dtype=np.int64)
-        segments = [[np.zeros(0, dtype=np.int64)] for _ in range(4)]
+        none = np.zeros(0, dtype=np.int64)
+        segments: list[_Segment] = [(none, none, none, none)]
         for kind in np.unique(layer.kind[piece]).tolist():
             mine = np.flatnonzero(layer.kind[piece] == kind)
             offsets, links = layer.pieces[kind].trees.path_links(path[mine])
             ends[0, mine], ends[1, mine] = links[offsets[:-1]], links[offsets[1:] - 1]
             own = layer.link_offset[piece[mine]].repeat(np.diff(offsets)) + links
-            _extend(segments, mine, np.zeros(len(mine), dtype=np.int64), np.diff(offsets), own)
+            segments.append((mine, np.zeros_like(mine), np.diff(offsets), own))
         slots = layer.link_offset[piece] + ends
-        exits = self._end_row(index.exits, index.exit_slot, slots[0], x)
-        entries = self._end_row(index.entrances, index.entrance_slot, slots[1], e)
-        self._add_chain(segments, index.exits, index.exit_pool, exits, step=-1)
-        self._add_chain(segments, index.entrances, index.entrance_pool, entries, step=1)
-        path, place, length, slots = map(np.concatenate, segments)
+        segments += self._chain(index.exits, slots[0], x, step=-1)
+        segments += self._chain(index.entrances, slots[1], e, step=1)
+        path, place, length, taken = map(np.concatenate, zip(*segments, strict=True))
         start = np.cumsum(length) - length
         order = np.lexsort((place, path))
-        taken = slots[ragged(start[order], length[order])]
+        taken = taken[ragged(start[order], length[order])]
         total = sums_of(len(numbers), path, length)
         if backwards:
-            stop = np.cumsum(total)
-            within = np.arange(len(taken)) - np.repeat(stop - total, total)
-            taken = taken[np.repeat(stop, total) - 1 - within]
+            taken = taken[np.repeat(np.cumsum(total), total) - 1 - ragged(np.zeros_like(total), total)]
         return total, layer.links[taken]
 
-    def _end_row(
-        self, borders: Boundaries, inner_slot: Int64Array, slot: Int64Array, digit: Int64Array
-    ) -> Int64Array:
-        inner = inner_slot[slot] if len(inner_slot) else slot
-        first = borders.slot_row[inner]
-        is_bad = (digit > 0) & ((inner < 0) | (first + digit > borders.slot_row[inner + 1]))
-        if is_bad.any():
-            raise ScheduleError("factored forest: no tree takes a path of this number")
-        return np.where(digit > 0, first + digit - 1, -1)
+    def _chain(
+        self, borders: Boundaries, slot: Int64Array, digit: Int64Array, *, step: int
+    ) -> Iterator[_Segment]:
+        """Yield the crossing paths at one end of paths, inwards boundary by boundary.
 
-    def _add_chain(
-        self, segments: _Segments, borders: Boundaries, pool: Pool, row: Int64Array, *, step: int
-    ) -> None:
-        """The crossing paths at one end, border by border inwards, without the links that they share."""
-        layer = self._index.layer
+        The links that two of them share are left out.
+        """
+        inner = borders.inner_slot[slot]
+        first = borders.slot_row[inner]
+        if np.any((digit > 0) & ((inner < 0) | (first + digit > borders.slot_row[inner + 1]))):
+            raise ScheduleError("factored forest: no tree takes a path of this number")
+        row, pool = np.where(digit > 0, first + digit - 1, -1), borders.pool
         path, place = np.arange(len(row)), 0
-        while True:
-            deep = np.flatnonzero(row >= 0)
-            if not len(deep):
-                return
+        while len(deep := np.flatnonzero(row >= 0)):
             path, row = path[deep], row[deep]
             place += step
             crossing = borders.row[row]
             lengths = pool.path_length[crossing] - 1
             starts = pool.path_start[crossing] + (1 if step > 0 else 0)
-            local = pool.path_links[ragged(starts, lengths)]
-            base = layer.link_offset[self._index.piece_of_slot[borders.slot[row]]]
-            _extend(segments, path, np.full(len(path), place), lengths, np.repeat(base, lengths) + local)
+            base = self._index.layer.link_offset[self._index.piece_of_slot[borders.slot[row]]]
+            slots = np.repeat(base, lengths) + pool.path_links[ragged(starts, lengths)]
+            yield path, np.full(len(path), place), lengths, slots
             row = borders.inner[row]
 
 
 def _from_slot(borders: Boundaries, row: Int64Array) -> Int64Array:
-    """Rows as counted from 1 within their slot; 0 for -1."""
+    """Return rows as counted from 1 within their slot; 0 for -1."""
     if not len(borders.slot):
         return np.zeros(len(row), dtype=np.int64)
     return np.where(row >= 0, row - borders.slot_row[borders.slot[row]] + 1, 0)
 
 
 class LayerExpansion:
-    """One layer: unit trees to parents and paths."""
+    """Parents and paths of the unit trees of one component."""
 
     def __init__(self, layer: Layer) -> None:
         self.index = LayerIndex(layer)
         self.codes = PathCodes(self.index)
         self._by_kind = [
-            [(kind, pieces[layer.kind[pieces] == kind]) for kind in np.unique(layer.kind[pieces]).tolist()]
+            (kind, pieces[layer.kind[pieces] == kind])
             for pieces in self.index.levels
+            for kind in np.unique(layer.kind[pieces]).tolist()
         ]
 
     def native_units(self) -> Int64Array:
-        """Unit trees of each rank in this layer, shape (N,)."""
+        """Return the unit trees of each rank in this component, shape (N,)."""
         index = self.index
         kind = index.layer.kind[index.piece_of_rank]
         native: Int64Array = index.native[index.child_base[kind] + index.child_of_rank]
         return native
 
     def expand(self, roots: Int64Array, units: Int64Array) -> tuple[Int32Array, Int64Array, Int64Array]:
-        """Parents and path codes of unit trees, shape (b, N), and how many following ones are the same."""
-        state = _Units(self.index, len(roots))
-        self._start(state, roots, units)
-        for level in self._by_kind:
-            for kind, pieces in level:
-                self._expand_pieces(state, kind, pieces)
+        """Return parents and path codes of unit trees, shape (b, N), and how many from each on are equal."""
+        state = _Units(self, roots, units)
+        for kind, pieces in self._by_kind:
+            state.expand(kind, pieces)
         return state.parent, state.code, state.run
 
-    def _start(self, state: _Units, roots: Int64Array, units: Int64Array) -> None:
-        """Climb from the roots to the outermost piece."""
-        index, layer = self.index, self.index.layer
+
+class _Units:
+    """State of the expansion of some unit trees: the tree of each subproblem that each of them uses.
+
+    Arrays of shape (b, p): root child and unit within the subproblem; the entrance row that leads there and
+    the offset in it, or -1 where the tree is native. Shape (b, N): parents and path codes.
+    """
+
+    def __init__(self, expansion: LayerExpansion, roots: Int64Array, units: Int64Array) -> None:
+        self._codes, self._index = expansion.codes, expansion.index
+        index, layer = expansion.index, expansion.index.layer
+        self._child, self._unit, self._skip = np.zeros((3, len(roots), layer.n_subproblems), dtype=np.int64)
+        self._entry = np.full_like(self._child, -1)
+        self.parent = np.full((len(roots), len(index.piece_of_rank)), -1, dtype=np.int32)
+        self.code = np.full(self.parent.shape, -1, dtype=np.int64)
+        # climb from the roots to the outermost subproblem
         piece, child = index.piece_of_rank[roots], index.child_of_rank[roots]
         unit, tree = units.copy(), np.arange(len(roots))
-        number = index.child_base[layer.kind[piece]] + child
-        state.run = index.native[number] - units
-        if np.any(state.run < 1):
+        self.run: Int64Array = index.native[index.child_base[layer.kind[piece]] + child] - units
+        if np.any(self.run < 1):
             raise ScheduleError("factored forest: the root has no such unit tree")
-        while True:
-            state.child[tree, piece] = child
-            state.unit[tree, piece] = unit
+        while len(tree):
+            self._child[tree, piece] = child
+            self._unit[tree, piece] = unit
             inner = np.flatnonzero(piece > 0)
-            if not len(inner):
-                return
             tree, piece, child, unit = tree[inner], piece[inner], child[inner], unit[inner]
             base = index.child_base[layer.kind[piece]]
             unit = unit + index.native_before[base + child] - index.native_before[base]
             child, piece = index.child_of_piece[piece], layer.outer[piece].astype(np.int64)
 
-    def _expand_pieces(self, state: _Units, kind: int, pieces: Int64Array) -> None:
-        """Walk through pieces of one kind and level, and hand on to the pieces inside."""
-        layer = self.index.layer
+    def expand(self, kind: int, pieces: Int64Array) -> None:
+        """Expand the trees of equal subproblems of one level, and enter the subproblems inside."""
+        layer, index = self._index.layer, self._index
         trees = layer.pieces[kind].trees
-        n_trees, n = len(state.run), layer.pieces[kind].n_children
-        roots, units = state.child[:, pieces].ravel(), state.unit[:, pieces].ravel()
+        n_trees, n = len(self.run), layer.pieces[kind].n_children
+        roots, units = self._child[:, pieces].ravel(), self._unit[:, pieces].ravel()
         rows = trees.rows(roots, units)
-        state.run = np.minimum(state.run, rows.run.reshape(n_trees, -1).min(axis=1))
+        self.run = np.minimum(self.run, rows.run.reshape(n_trees, -1).min(axis=1))
         member = layer.children[layer.child_offset[pieces][:, None] + np.arange(n)].astype(np.int64)
-        self._pass_roots(state, pieces, roots, member)
+        self._enter_roots(pieces, roots, member)
         line, child = np.nonzero(rows.parent >= 0)
         if not len(line):
             return
@@ -214,226 +190,85 @@ class LayerExpansion:
         piece, parent = pieces[place], rows.parent[line, child]
         path = rows.path[line, child]
         first_link, last_link = path_ends(trees, path)
-        base, index = layer.link_offset[piece], self.index
+        base = layer.link_offset[piece]
         source, target, unit = member[place, parent], member[place, child], rows.last[line, child]
-        exit_row = self._cross(
-            state, index.exits, index.exit_slot, tree, source, base + first_link, rows.first[line, child]
-        )
-        entry_row = self._cross(
-            state, index.entrances, index.entrance_slot, tree, target, base + last_link, unit
-        )
-        deep = np.flatnonzero(entry_row >= 0)  # the pieces entered go on
+        exit_row = self._cross(index.exits, tree, source, base + first_link, rows.first[line, child])
+        entry_row = self._cross(index.entrances, tree, target, base + last_link, unit)
+        deep = np.flatnonzero(entry_row >= 0)  # the edges that enter subproblems
         skip = unit[deep] - index.entrances.first[entry_row[deep]]
-        self._bind(state, tree[deep], ~target[deep], entry_row[deep], skip)
+        self._enter(tree[deep], ~target[deep], entry_row[deep], skip)
         rank = _ranks(index.entrances, entry_row, target)
-        state.parent[tree, rank] = _ranks(index.exits, exit_row, source)
-        state.code[tree, rank] = self.codes.encode(piece, path, exit_row, entry_row)
+        self.parent[tree, rank] = _ranks(index.exits, exit_row, source)
+        self.code[tree, rank] = self._codes.encode(piece, path, exit_row, entry_row)
 
     def _cross(
-        self,
-        state: _Units,
-        borders: Boundaries,
-        inner_slot: Int64Array,
-        tree: Int64Array,
-        child: Int64Array,
-        slot: Int64Array,
-        unit: Int64Array,
+        self, borders: Boundaries, tree: Int64Array, child: Int64Array, slot: Int64Array, unit: Int64Array
     ) -> Int64Array:
-        """Rows of the borders of children that are pieces (-1 for ranks); shortens the runs."""
+        """Return boundary rows of children that are subproblems (-1 for ranks), and shorten the runs."""
         found = np.full(len(child), -1, dtype=np.int64)
         deep = np.flatnonzero(child < 0)
-        if not len(deep):
-            return found
-        slots = inner_slot[slot[deep]]
-        is_open = (slots >= 0) & (self.index.piece_of_slot[slots] == ~child[deep])
-        row = self.index.find_rows(borders, np.where(is_open, slots, -1), unit[deep])
-        wrong = np.flatnonzero(row < 0)
-        if len(wrong):
-            link = self.index.layer.links[slot[deep[wrong[0]]]]
-            raise misfit(
-                f"piece {~child[deep[wrong[0]]]} has no crossing at unit {unit[deep[wrong[0]]]}, link {link}"
-            )
-        np.minimum.at(state.run, tree[deep], borders.first[row] + borders.units[row] - unit[deep])
+        row = self._index.find_child_rows(borders, slot[deep], ~child[deep], unit[deep])
+        for wrong in deep[row < 0][:1]:
+            link = self._index.layer.links[slot[wrong]]
+            raise misfit(f"subproblem {~child[wrong]} has no crossing at unit {unit[wrong]}, link {link}")
+        np.minimum.at(self.run, tree[deep], borders.first[row] + borders.units[row] - unit[deep])
         found[deep] = row
         return found
 
-    def _bind(
-        self, state: _Units, tree: Int64Array, piece: Int64Array, row: Int64Array, skip: Int64Array
-    ) -> None:
-        """Go on in pieces that were entered at a row of the entrances."""
-        index, pool, entrances = self.index, self.index.entrance_pool, self.index.entrances
-        crossing = entrances.row[row]
+    def _enter(self, tree: Int64Array, piece: Int64Array, row: Int64Array, skip: Int64Array) -> None:
+        """Continue in subproblems that were entered at an entrance row."""
+        index, entrances = self._index, self._index.entrances
+        pool, crossing = entrances.pool, entrances.row[row]
         child = pool.child[crossing]
         unit = pool.root_unit[crossing] + entrances.first[row] + skip - pool.first[crossing]
         native = index.native[index.child_base[index.layer.kind[piece]] + child]
-        if np.any(unit < native):
-            raise misfit(
-                f"an entrance of piece {piece[np.flatnonzero(unit < native)[0]]} leads to a native tree"
-            )
-        state.child[tree, piece] = child
-        state.unit[tree, piece] = unit
-        state.entry[tree, piece] = row
-        state.skip[tree, piece] = skip
+        for wrong in piece[unit < native][:1]:
+            raise misfit(f"an entrance of subproblem {wrong} leads to a native tree")
+        at = tree, piece
+        self._child[at], self._unit[at], self._entry[at], self._skip[at] = child, unit, row, skip
 
-    def _pass_roots(self, state: _Units, pieces: Int64Array, roots: Int64Array, member: Int64Array) -> None:
-        """Root children that are pieces: those entered from outside are entered in turn."""
+    def _enter_roots(self, pieces: Int64Array, roots: Int64Array, member: Int64Array) -> None:
+        """Enter root children that are subproblems, in trees that come from outside."""
         tree, place = np.divmod(np.arange(len(roots)), len(pieces))
-        entry = state.entry[tree, pieces[place]]
-        deep = np.flatnonzero((member[place, roots] < 0) & (entry >= 0))
-        if len(deep):
-            entrances = self.index.entrances
-            row = entry[deep]
-            skip = entrances.skip[row] + state.skip[tree[deep], pieces[place[deep]]]
-            self._bind(state, tree[deep], ~member[place, roots][deep], entrances.inner[row], skip)
+        entry, child = self._entry[tree, pieces[place]], member[place, roots]
+        deep = np.flatnonzero((child < 0) & (entry >= 0))
+        entrances, row = self._index.entrances, entry[deep]
+        skip = entrances.skip[row] + self._skip[tree[deep], pieces[place[deep]]]
+        self._enter(tree[deep], ~child[deep], entrances.inner[row], skip)
 
 
 def _ranks(borders: Boundaries, rows: Int64Array, children: Int64Array) -> Int64Array:
-    """Ranks at the ends of edges: those of rows of the borders, children themselves where the row is -1."""
+    """Return the ranks at the ends of edges: those of boundary rows, or the children where a row is -1."""
     return np.where(rows >= 0, borders.rank[rows], children) if len(borders.rank) else children
 
 
 def path_ends(trees: SubproblemTrees, paths: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """First and last local link of each path."""
+    """Return the first and the last local link of each path."""
     offsets, links = trees.path_links(paths)
     return links[offsets[:-1]].astype(np.int64), links[offsets[1:] - 1].astype(np.int64)
 
 
-class Expansion:
-    """All layers of a factored forest, made ready for expansion."""
-
-    def __init__(
-        self, direction: Direction, root_multiplicity: Int64Array, layers: tuple[Layer, ...]
-    ) -> None:
-        self._direction = direction
-        self._multiplicity = root_multiplicity
-        self._layers = [LayerExpansion(layer) for layer in layers]
-        native = [layer.native_units() for layer in self._layers]
-        self._before = np.cumsum([np.zeros_like(root_multiplicity), *native], axis=0)
-        self._code_base = np.cumsum([0, *(layer.codes.n_codes for layer in self._layers)], dtype=object)
-        if self._code_base[-1] >= UNIT_LIMIT:
-            raise ScheduleError("factored forest: the pieces have 2**61 or more paths")
-
-    def _expand(self, roots: Int64Array, units: Int64Array) -> tuple[Int32Array, Int64Array, Int64Array]:
-        """Parents, path numbers and runs of unit trees counted over all layers."""
-        n = len(self._multiplicity)
-        parent = np.empty((len(roots), n), dtype=np.int32)
-        code = np.empty((len(roots), n), dtype=np.int64)
-        run = np.empty(len(roots), dtype=np.int64)
-        number = (self._before[1:, roots] <= units).sum(axis=0)
-        for i, layer in enumerate(self._layers):
-            mine = np.flatnonzero(number == i)
-            if len(mine):
-                local = units[mine] - self._before[i, roots[mine]]
-                parent[mine], code[mine], run[mine] = layer.expand(roots[mine], local)
-                code[mine] = np.where(code[mine] >= 0, code[mine] + int(self._code_base[i]), -1)
-        return parent, code, run
-
-    def parts(self) -> Iterator[tuple[LayerExpansion, Int64Array, int]]:
-        """Every layer, with the unit trees of each rank and the path numbers of the layers before."""
-        for i, layer in enumerate(self._layers):
-            yield layer, self._before[i], int(self._code_base[i])
-
-    def trees(self, root: int) -> Iterator[Tree]:
-        """See `FactoredForest.trees`."""
-        roots, unit, total = np.array([root]), 0, int(self._multiplicity[root])
-        groups: list[_Group] = []
-        while unit < total:
-            parent, code, run = self._expand(roots, np.array([unit]))
-            _add(groups, parent[0], code[0], int(run[0]))
-            if len(groups) > 1:
-                yield _tree(root, *groups.pop(0))
-            unit += int(run[0])
-        for group in groups:
-            yield _tree(root, *group)
-
-    def path(self, number: int) -> Int32Array:
-        """See `FactoredForest.path`."""
-        if not 0 <= number < self._code_base[-1]:
-            raise ScheduleError(f"factored forest: path {number} of {self._code_base[-1]}")
-        return self.paths(np.array([number], dtype=np.int64))[1]
-
-    def paths(self, numbers: Int64Array) -> tuple[Int64Array, Int32Array]:
-        """Offsets and links of paths; `numbers` rise."""
-        bounds = np.searchsorted(numbers, self._code_base.astype(np.int64))
-        lengths, links = [np.zeros(1, dtype=np.int64)], [np.zeros(0, dtype=np.int32)]
-        for i, layer in enumerate(self._layers):
-            local = numbers[bounds[i] : bounds[i + 1]] - int(self._code_base[i])
-            length, part = layer.codes.decode(local, backwards=self._direction is Direction.REDUCE)
-            lengths.append(length)
-            links.append(part)
-        return np.cumsum(np.concatenate(lengths)), np.concatenate(links).astype(np.int32)
-
-    def explicit(self, roots: Sequence[int]) -> Forest:
-        """See `treadle.schedules.factored.expand`; `roots` rise."""
-        n = len(self._multiplicity)
-        if roots and not 0 <= roots[0] <= roots[-1] < n:
-            raise ScheduleError(f"factored forest: roots must be ranks from 0 to {n - 1}")
-        trees: list[Tree] = []
-        room = MAX_CELLS
-        batch = max(1, _BATCH_CELLS // max(n, 1))
-        for start in range(0, len(roots), batch):
-            some = np.array(roots[start : start + batch])
-            unit, groups = np.zeros(len(some), dtype=np.int64), list[list[_Group]]([] for _ in some)
-            while len(active := np.flatnonzero(unit < self._multiplicity[some])):
-                room -= len(active) * n
-                if room < 0:
-                    raise ScheduleError(
-                        f"factored forest: more than {MAX_CELLS} parents; expand single roots instead"
-                    )
-                parent, code, run = self._expand(some[active], unit[active])
-                for i, one in enumerate(active.tolist()):
-                    _add(groups[one], parent[i], code[i], int(run[i]))
-                unit[active] += run
-            for root, mine in zip(some.tolist(), groups, strict=True):
-                trees += [_tree(root, *group) for group in mine]
-        codes = _flat([tree.entry_path.astype(np.int64) for tree in trees])
-        used, entry_path = np.unique(codes, return_inverse=True)
-        path_offset, path_links = self.paths(used)
-        counts = _flat([np.diff(tree.entry_offset) for tree in trees])
-        return Forest(
-            direction=self._direction,
-            root_multiplicity=self._multiplicity,
-            tree_root=np.array([tree.root for tree in trees], dtype=np.int32),
-            tree_multiplicity=np.array([tree.multiplicity for tree in trees], dtype=np.int64),
-            parent=np.array([tree.parent for tree in trees], dtype=np.int32).reshape(len(trees), n),
-            entry_offset=offsets_of(counts),
-            entry_path=entry_path.astype(np.int32),
-            entry_units=_flat([tree.entry_units for tree in trees]),
-            path_offset=path_offset,
-            path_links=path_links,
-        )
+Group = tuple[Int32Array, list[Int64Array], list[int]]
+"""Consecutive unit trees of a root with equal parents: the parents, and path codes and units of each run."""
 
 
-def _flat(columns: list[Int64Array]) -> Int64Array:
-    return np.concatenate([np.zeros(0, dtype=np.int64), *columns])
-
-
-_Group = tuple[Int32Array, list[Int64Array], list[int]]
-"""Consecutive unit trees of a root with equal parents: these, and the path codes and units of each run."""
-
-
-def _add(groups: list[_Group], parent: Int32Array, code: Int64Array, units: int) -> None:
-    """Append unit trees to the last group, or to a new one if its parents are others."""
+def add_trees(groups: list[Group], parent: Int32Array, code: Int64Array, units: int) -> None:
+    """Append unit trees to the last group, or to a new one if their parents differ from its."""
     if not groups or not np.array_equal(groups[-1][0], parent):
         groups.append((parent, [], []))
     groups[-1][1].append(code)
     groups[-1][2].append(units)
 
 
-def _tree(root: int, parent: Int32Array, runs: list[Int64Array], units: list[int]) -> Tree:
-    """The weighted tree of a group; units of an edge that take the same path come out as one entry."""
+def weighted_tree(root: int, parent: Int32Array, runs: list[Int64Array], units: list[int]) -> Tree:
+    """Return the weighted tree of a group; consecutive units of an edge on the same path are one entry."""
     codes = np.stack(runs, axis=1)
     before = offsets_of(units)
     is_new: BoolArray = codes >= 0
     is_new[:, 1:] &= codes[:, 1:] != codes[:, :-1]
     rank, row = np.nonzero(is_new)
-    stop = np.append(before[row[1:]], before[-1])[: len(row)]
-    is_last = np.append(rank[1:] != rank[:-1], True)[: len(row)]
-    return Tree(
-        root=root,
-        multiplicity=int(before[-1]),
-        parent=parent,
-        entry_offset=offsets_of(np.bincount(rank, minlength=len(codes))),
-        entry_path=codes[rank, row],
-        entry_units=np.where(is_last, before[-1], stop) - before[row],
-    )
+    # an entry ends where the next one of the rank begins, or with the last unit
+    goes_on = np.append(rank[1:] == rank[:-1], False)[: len(row)]
+    stop = np.where(goes_on, np.roll(before[row], -1), before[-1])
+    offset = offsets_of(np.bincount(rank, minlength=len(codes)))
+    return Tree(root, int(before[-1]), parent, offset, codes[rank, row], stop - before[row])

@@ -1,30 +1,31 @@
-"""Lookups over all pieces of a layer: which rank a capacity unit of a crossing link leads to, or comes from.
+"""Lookup tables of a component: the rank that a capacity unit of a cut link leads to, or comes from.
 
-A *slot* is a (piece, local link) pair: an entry of ``Layer.links``. Borders nest, so a unit may cross
-several; the tables here follow it to the rank at its end, for all pieces at once, level by level.
+A *slot* is a (subproblem, local link) pair: an entry of ``Layer.links``. Boundaries are nested, so a unit may
+cross several. The tables follow it to the rank at its end, for all subproblems together, level by level.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, offsets_of, positions_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.layers import Crossings, Layer
-from treadle.schedules.factored.subproblem_trees import ragged
+from treadle.schedules.factored.subproblem_trees import find_sorted, ragged
 
-_MAX_ROWS = 2**27  # rows of a table of borders: hostile files could ask for any number
+_MAX_ROWS = 2**27
+"""Largest table of boundaries; hostile files could declare any number of rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """The crossings of all kinds in one table: rows of kind k are offset[k] to offset[k + 1]."""
+    """Cut links of all equivalence classes in one table: rows of class k are offset[k] to offset[k + 1]."""
 
     offset: Int64Array
     link: Int64Array
-    first: Int64Array  # capacity unit at the border
+    first: Int64Array  # capacity unit at the boundary
     units: Int64Array
     child: Int64Array
     inner: Int64Array
@@ -36,7 +37,7 @@ class Pool:
 
 
 def pool_of(tables: list[Crossings], *, inwards: bool) -> Pool:
-    """Put crossings of all kinds into one table; `inwards` tells entrances from exits."""
+    """Put the cut links of all equivalence classes into one table."""
     starts, lengths, ends = [], [], []
     before = 0
     for rows in tables:
@@ -45,18 +46,14 @@ def pool_of(tables: list[Crossings], *, inwards: bool) -> Pool:
         lengths.append(end - begin)
         ends.append(rows.path_links[end - 1 if inwards else begin])
         before += len(rows.path_links)
+    keys = ("link", "units", "child", "inner", "root_unit", "path_links")
     return Pool(
         offset=offsets_of([len(rows.link) for rows in tables]),
-        link=_joined([rows.link for rows in tables]),
         first=_joined([rows.offset for rows in tables]),
-        units=_joined([rows.units for rows in tables]),
-        child=_joined([rows.child for rows in tables]),
-        inner=_joined([rows.inner for rows in tables]),
         inner_link=_joined(ends),
-        root_unit=_joined([rows.root_unit for rows in tables]),
         path_start=_joined(starts),
         path_length=_joined(lengths),
-        path_links=_joined([rows.path_links for rows in tables]),
+        **{key: _joined([getattr(rows, key) for rows in tables]) for key in keys},
     )
 
 
@@ -66,24 +63,27 @@ def _joined(columns: list[Int64Array] | list[Int32Array]) -> Int64Array:
 
 @dataclass(frozen=True, eq=False)
 class Boundaries:
-    """Runs of capacity units at the borders of all pieces, followed to their ranks; sorted by (slot, first).
+    """Runs of capacity units at the boundaries of all subproblems, with their ranks; by (slot, first).
 
     Parameters
     ----------
     slot, first, units : arrays of int64, shape (f,)
         Capacity units first, ..., first + units - 1 of the slot.
     rank : array of int64
-        That they lead to (entrances) or come from (exits).
+        Rank that they lead to (`entrances`) or come from (`exits`).
     row : array of int64
-        Row of the `Pool` that they are part of.
+        Row of the pool that they are part of.
     inner : array of int64
-        Row of this table of the child that the pool's row leads to; -1 if that is a rank.
+        Row of this table, for the child that the pool's row leads to; -1 if that is a rank.
     skip : array of int64
-        Place of `first` among the units of row `inner`.
+        Offset of `first` among the units of row `inner`.
     slot_row : array of int64, shape (slots + 1,)
         First row of each slot.
     key : array of int64
         Capacity units of all slots before, plus `first`: rises.
+    pool : Pool
+    inner_slot : array of int64, shape (slots,)
+        Slot of the same link in the child whose boundary it crosses; -1 without one.
     """
 
     slot: Int64Array
@@ -95,14 +95,16 @@ class Boundaries:
     skip: Int64Array
     slot_row: Int64Array
     key: Int64Array
+    pool: Pool
+    inner_slot: Int64Array
 
 
 class LayerIndex:
-    """Where everything of a layer is."""
+    """Positions of all links, children, ranks and boundary units of a component."""
 
     def __init__(self, layer: Layer) -> None:
         self.layer = layer
-        p, n_slots = layer.n_subproblems, len(layer.links)
+        p = layer.n_subproblems
         sizes = np.diff(layer.link_offset)
         self.piece_of_slot = np.repeat(np.arange(p), sizes)
         self._link_radix = int(layer.links.max(initial=0)) + 1
@@ -117,91 +119,85 @@ class LayerIndex:
         around = np.repeat(np.arange(p), np.diff(layer.child_offset))
         within = np.arange(len(layer.children)) - layer.child_offset[around]
         is_rank = layer.children >= 0
-        n_ranks = int(is_rank.sum())
-        self.piece_of_rank = np.zeros(n_ranks, dtype=np.int64)
-        self.child_of_rank = np.zeros(n_ranks, dtype=np.int64)
-        self.piece_of_rank[layer.children[is_rank]] = around[is_rank]
-        self.child_of_rank[layer.children[is_rank]] = within[is_rank]
+        order = np.argsort(layer.children[is_rank])
+        self.piece_of_rank, self.child_of_rank = around[is_rank][order], within[is_rank][order]
         self.child_of_piece = np.zeros(p, dtype=np.int64)
         self.child_of_piece[~layer.children[~is_rank]] = within[~is_rank]
         self.levels = _levels(layer.outer)
-        self.entrance_pool = pool_of([piece.entrances for piece in layer.pieces], inwards=True)
-        self.exit_pool = pool_of([piece.exits for piece in layer.pieces], inwards=False)
-        self.entrances = self._borders(self.entrance_pool)
-        self.exits = self._borders(self.exit_pool)
-        self.entrance_slot = self._slots_within(self.entrances, n_slots)
-        self.exit_slot = self._slots_within(self.exits, n_slots)
+        self.entrances = self._borders(pool_of([piece.entrances for piece in layer.pieces], inwards=True))
+        self.exits = self._borders(pool_of([piece.exits for piece in layer.pieces], inwards=False))
 
-    def find_slots(self, pieces: Int64Array, links: Int64Array) -> Int64Array:
-        """Slot of each (piece, link of the fabric), -1 where the piece does not have the link."""
-        if not len(self._slot_key):
-            return np.full(len(links), -1, dtype=np.int64)
-        wanted = pieces * self._link_radix + links
-        at = np.minimum(np.searchsorted(self._slot_key, wanted), len(self._slot_key) - 1)
-        return np.where(self._slot_key[at] == wanted, at, -1)
+    def _find_slots(self, pieces: Int64Array, links: Int64Array) -> Int64Array:
+        """Return the slot of each (subproblem, link of the fabric); -1 where it does not have the link."""
+        return find_sorted(self._slot_key, pieces * self._link_radix + links)
 
     def find_rows(self, borders: Boundaries, slots: Int64Array, units: Int64Array) -> Int64Array:
-        """Row of the borders that holds each capacity unit of a slot, -1 where none does."""
+        """Return the boundary row that holds each capacity unit of a slot; -1 where none does."""
         if not len(borders.slot):
             return np.full(len(slots), -1, dtype=np.int64)
         is_unit = (slots >= 0) & (units >= 0) & (units < self.capacity[slots])
-        row = (
-            np.searchsorted(borders.key, self._unit_base[slots] + np.where(is_unit, units, 0), side="right")
-            - 1
-        )
+        keys = self._unit_base[slots] + np.where(is_unit, units, 0)
+        row = np.searchsorted(borders.key, keys, side="right") - 1
         is_held = is_unit & (borders.slot[row] == slots) & (units - borders.first[row] < borders.units[row])
         return np.where(is_held, row, -1)
 
+    def find_child_rows(
+        self, borders: Boundaries, slots: Int64Array, pieces: Int64Array, units: Int64Array
+    ) -> Int64Array:
+        """Return the row of each unit at the boundary of a child that is a subproblem; -1 where none is.
+
+        `slots` are those of the subproblem around it.
+        """
+        inner = borders.inner_slot[slots]
+        is_open = (inner >= 0) & (self.piece_of_slot[inner] == pieces)
+        return self.find_rows(borders, np.where(is_open, inner, -1), units)
+
     def _borders(self, pool: Pool) -> Boundaries:
-        """Follow all crossings, the innermost pieces first."""
-        found = self._sorted([np.zeros(0, dtype=np.int64) for _ in range(7)])
-        total = 0
-        parts: list[list[Int64Array]] = []
+        """Follow all cut links, those of the innermost subproblems first."""
+        found = self._table(np.zeros((7, 0), dtype=np.int64), pool)
+        parts: list[Int64Array] = []
+        n_rows = 0
         for pieces in reversed(self.levels[1:]):
-            columns = self._follow(pool, pieces, found)
-            total += len(columns[0])
-            if total > _MAX_ROWS:
-                raise ScheduleError(f"layer: more than {_MAX_ROWS} runs of units at borders")
-            found = self._sorted(columns)
-            parts.append(
-                [found.slot, found.first, found.units, found.rank, found.row, found.inner, found.skip]
-            )
-        # rows of a level point into the level inside, which stands just before it
-        starts = offsets_of([len(part[0]) for part in parts])
-        columns = [
-            np.concatenate([np.zeros(0, dtype=np.int64), *column]) for column in zip(*parts, strict=True)
-        ]
-        if not columns:
-            return found
-        shift = np.repeat(np.concatenate([[0], starts[:-2]]), np.diff(starts))
-        columns[5] = np.where(columns[5] >= 0, columns[5] + shift, -1)
-        order = self._order(columns[0], columns[1])
-        place = positions_of(len(order), order)
-        columns[5] = np.where(columns[5] >= 0, place[columns[5]], -1)
-        return self._sorted(columns)
-
-    def _order(self, slot: Int64Array, first: Int64Array) -> Int64Array:
-        return np.argsort(self._unit_base[slot] + first, kind="stable")
-
-    def _sorted(self, columns: list[Int64Array]) -> Boundaries:
-        order = self._order(columns[0], columns[1])
-        slot, first, units, rank, row, inner, skip = (column[order] for column in columns)
-        counts = np.bincount(slot, minlength=len(self.capacity))
-        return Boundaries(
-            slot=slot,
-            first=first,
-            units=units,
-            rank=rank,
-            row=row,
-            inner=inner,
-            skip=skip,
-            slot_row=offsets_of(counts),
-            key=self._unit_base[slot] + first,
+            table = self._follow(pieces, found)
+            table = table[:, self._order(table)]
+            n_rows += table.shape[1]
+            if n_rows > _MAX_ROWS:
+                raise ScheduleError(f"component: more than {_MAX_ROWS} runs of units at boundaries")
+            parts.append(table)
+            found = self._table(table, pool)
+        if parts:
+            # rows of a level point into the level inside, which comes just before it
+            starts = offsets_of([part.shape[1] for part in parts])
+            table = np.concatenate(parts, axis=1)
+            inner = table[5] + np.repeat(np.concatenate([[0], starts[:-2]]), np.diff(starts))
+            order = self._order(table)
+            table[5] = np.where(table[5] >= 0, positions_of(len(order), order)[inner], -1)
+            found = self._table(table[:, order], pool)
+        # slots of children whose boundary a slot crosses
+        slots = np.unique(found.slot)
+        around = self._find_slots(
+            self.layer.outer[self.piece_of_slot[slots]].astype(np.int64),
+            self.layer.links[slots].astype(np.int64),
         )
+        inner_slot = np.full(len(self.capacity), -1, dtype=np.int64)
+        inner_slot[around[around >= 0]] = slots[around >= 0]
+        return replace(found, inner_slot=inner_slot)
 
-    def _follow(self, pool: Pool, pieces: Int64Array, found: Boundaries) -> list[Int64Array]:
-        """Border rows of some pieces of a level, by those of the level inside."""
-        layer = self.layer
+    def _order(self, table: Int64Array) -> Int64Array:
+        return np.argsort(self._unit_base[table[0]] + table[1], kind="stable")
+
+    def _table(self, table: Int64Array, pool: Pool) -> Boundaries:
+        """Return the boundaries of a sorted table, without the slots of children."""
+        slot, first, units, rank, row, inner, skip = table
+        slot_row, key = (
+            offsets_of(np.bincount(slot, minlength=len(self.capacity))),
+            self._unit_base[slot] + first,
+        )
+        return Boundaries(slot, first, units, rank, row, inner, skip, slot_row, key, pool, slot[:0])
+
+    def _follow(self, pieces: Int64Array, found: Boundaries) -> Int64Array:
+        """Return boundary rows of the subproblems of a level, from those of the level inside."""
+        layer, pool = self.layer, found.pool
         kind = layer.kind[pieces]
         counts = pool.offset[kind + 1] - pool.offset[kind]
         piece = np.repeat(pieces, counts)
@@ -209,26 +205,21 @@ class LayerIndex:
         slot = layer.link_offset[piece] + pool.link[row]
         child = layer.children[layer.child_offset[piece] + pool.child[row]].astype(np.int64)
         here = np.flatnonzero(child >= 0)
-        nothing = np.full(len(here), -1, dtype=np.int64)
-        direct = [slot[here], pool.first[row[here]], pool.units[row[here]], child[here], row[here], nothing]
+        none = np.zeros_like(here)
+        direct = [slot[here], pool.first[row[here]], pool.units[row[here]], child[here], row[here], none - 1]
         deep = np.flatnonzero(child < 0)
         deep_row = row[deep]
         link = layer.links[layer.link_offset[piece[deep]] + pool.inner_link[deep_row]].astype(np.int64)
-        inner_slot = self.find_slots(~child[deep], link)
+        inner_slot = self._find_slots(~child[deep], link)
         begin = pool.inner[deep_row]
         end = begin + pool.units[deep_row]
         known = np.maximum(inner_slot, 0)
-        base = self._unit_base[known] if len(known) else known
-        low = np.searchsorted(found.key, base + begin, side="right") - 1
-        low = np.maximum(low, found.slot_row[known]) if len(known) else low
-        high = (
-            np.minimum(np.searchsorted(found.key, base + end), found.slot_row[known + 1])
-            if len(known)
-            else low
-        )
+        base = self._unit_base[known]
+        low = np.maximum(np.searchsorted(found.key, base + begin, side="right") - 1, found.slot_row[known])
+        high = np.minimum(np.searchsorted(found.key, base + end), found.slot_row[known + 1])
         pairs = np.where(inner_slot >= 0, np.maximum(high - low, 0), 0)
         if int(pairs.sum()) > _MAX_ROWS:
-            raise ScheduleError(f"layer: more than {_MAX_ROWS} runs of units at borders")
+            raise ScheduleError(f"component: more than {_MAX_ROWS} runs of units at boundaries")
         source = np.repeat(np.arange(len(deep)), pairs)
         inner = ragged(low, pairs)
         start = np.maximum(begin[source], found.first[inner])
@@ -244,23 +235,11 @@ class LayerIndex:
             inner,
             start - found.first[inner],
         ]
-        direct.append(np.zeros(len(here), dtype=np.int64))
-        return [np.concatenate([one, other]) for one, other in zip(direct, nested, strict=True)]
-
-    def _slots_within(self, borders: Boundaries, n_slots: int) -> Int64Array:
-        """For each slot of a piece the slot of the same link in the child whose border it crosses, or -1."""
-        result = np.full(n_slots, -1, dtype=np.int64)
-        inner = np.unique(borders.slot)
-        around = self.find_slots(
-            self.layer.outer[self.piece_of_slot[inner]].astype(np.int64),
-            self.layer.links[inner].astype(np.int64),
-        )
-        result[around[around >= 0]] = inner[around >= 0]
-        return result
+        return np.concatenate([np.stack([*direct, none]), np.stack(nested)], axis=1)
 
 
 def _levels(outer: Int32Array) -> list[Int64Array]:
-    """Pieces by depth, the outermost first."""
+    """Return the subproblems by depth, the outermost first."""
     levels = [np.zeros(1, dtype=np.int64)]
     order = np.argsort(outer, kind="stable")
     sorted_outer = outer[order]

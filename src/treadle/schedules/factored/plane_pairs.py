@@ -1,4 +1,4 @@
-"""What the children of an outermost piece send each other by each plane, themselves and for others."""
+"""Units that the children of an outermost subproblem send each other over planes, some of them as relays."""
 
 from __future__ import annotations
 
@@ -9,25 +9,19 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, offsets_of, sums_of
 from treadle.errors import ScheduleError
-from treadle.schedules.factored.checks import (
-    COLUMN_AXES,
-    UNIT_LIMIT,
-    check_length,
-    check_range,
-    check_sum,
-)
+from treadle.schedules.checks import UNIT_LIMIT, check_length, check_range, check_sum
 from treadle.schedules.factored.even_allocation import EvenAllocation
-from treadle.schedules.factored.formula_trees import FormulaTrees
+from treadle.schedules.factored.subproblem_trees import COLUMN_AXES, FormulaTrees, find_sorted
 
 _RELAYS = ("relay_root", "relay_block", "relay_child", "relay_by")
 MOST_SHARES = 2**25
-"""Children times groups times planes."""
+"""Largest number of children times groups times planes."""
 _PAIRS = ("pair_root", "pair_child", "pair_units")
 
 
 @dataclass(frozen=True, eq=False)
 class PairwisePlanes(FormulaTrees):
-    """Fields of `PlaneTrees`, and what they say of pairs of children; arguments have one shape."""
+    """Fields of `PlaneTrees`, and their values for pairs of children; all arguments have one shape."""
 
     native_units: Int64Array
     block: int
@@ -72,19 +66,16 @@ class PairwisePlanes(FormulaTrees):
             raise ScheduleError(f"{what}: rows of relays must rise by (root, child, block)")
         root, child, by = self.relay_root, self.relay_child, self.relay_by
         if np.any((root == child) | (root == by) | (child == by)):
-            raise ScheduleError(f"{what}: a relay stands between two other children")
+            raise ScheduleError(f"{what}: a relay must differ from the root and from the child")
         if np.any(self._relay_row(root.astype(np.int64), by.astype(np.int64), self.relay_block) >= 0):
-            raise ScheduleError(f"{what}: a relay is not sent to by the root itself")
+            raise ScheduleError(f"{what}: a root must send to its relays itself")
 
     def _check_groups(self, what: str, n: int) -> None:
         groups, planes = len(self.group_units), self.group_units.shape[2]
         check_length(what, "group", self.group, n)
         check_range(what, "group", self.group, 0, groups)
-        if (
-            self.group_units.shape[1] != groups
-            or not planes
-            or not np.bincount(self.group, minlength=groups).all()
-        ):
+        all_have_children = np.bincount(self.group, minlength=groups).all()
+        if self.group_units.shape[1] != groups or not planes or not all_have_children:
             raise ScheduleError(
                 f"{what}: group_units has shape {self.group_units.shape}, expected two axes of "
                 "groups that all have children, and one of planes"
@@ -121,9 +112,7 @@ class PairwisePlanes(FormulaTrees):
             if np.any(row < 0):
                 raise ScheduleError(f"{what}: the pairs of relays must be given")
             np.add.at(sent, row, more)
-        for units in self.pair_units.T:
-            sent -= units
-        if sent.any():
+        if np.any(sent != self.pair_units.sum(axis=1)):
             raise ScheduleError(f"{what}: rows of pair_units must sum to what children send each other")
 
     @property
@@ -133,7 +122,7 @@ class PairwisePlanes(FormulaTrees):
 
     @cached_property
     def _even(self) -> EvenAllocation:
-        """What pairs have that are not given."""
+        """Shares of pairs that are not given."""
         return EvenAllocation(self.group, self.group_units)
 
     @property
@@ -162,22 +151,19 @@ class PairwisePlanes(FormulaTrees):
         return keys
 
     def _relay_row(self, root: Int64Array, child: Int64Array, block: Int64Array) -> Int64Array:
-        """The row by which blocks reach a child, -1 if the root delivers them itself."""
+        """Return the row by which blocks reach a child, -1 if the root delivers them itself."""
         key = (root * self.n_children + child) * self._most_blocks + block
-        if not len(self._relay_keys):
-            return np.full(key.shape, -1, dtype=np.int64)
-        at = np.minimum(np.searchsorted(self._relay_keys, key), len(self._relay_keys) - 1)
-        return np.where(self._relay_keys[at] == key, at, -1)
+        return find_sorted(self._relay_keys, key)
 
     def _sent_before(self, root: Int64Array, child: Int64Array, block: Int64Array) -> Int64Array:
-        """Units that a root sends to a child itself in blocks before this one."""
+        """Return the units that a root sends to a child itself in blocks before this one."""
         key = (root * self.n_children + child) * self._most_blocks
         given = np.searchsorted(self._relay_keys, key + block) - np.searchsorted(self._relay_keys, key)
         sent: Int64Array = (np.minimum(block, self.native_units[root] // self.block) - given) * self.block
         return sent
 
     def _own(self, root: Int64Array, child: Int64Array) -> Int64Array:
-        """Units that a root sends to a child itself."""
+        """Return the units that a root sends to a child itself."""
         return self._sent_before(root, child, self.native_units[root] // self.block)
 
     @cached_property
@@ -189,16 +175,17 @@ class PairwisePlanes(FormulaTrees):
 
     @cached_property
     def _relayed(self) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """Each row's first unit among what its relay sends to the child; units by planes of rows before it at
-        this relay (m, planes); units of all rows by child and plane (n, planes).
+        """Three tables of relayed units.
+
+        Each row's first unit among the units that its relay sends to the child, shape (m,); units by plane of
+        the rows before it at this relay (m, planes); units of all rows by relay and plane (n, planes).
         """
         pairs, order = self._relays_by
         place = np.arange(len(pairs)) - np.searchsorted(pairs, pairs)
         by, child = np.divmod(pairs, self.n_children)
         first = self._own(by, child) + place * self.block
-        stop = np.cumsum(self._shares(by, child), axis=0)
-        start = stop - self._shares(by, child)
-        units = np.clip(np.minimum(stop, first + self.block) - np.maximum(start, first), 0, None).T
+        shares = self._shares(by, child)
+        units = overlap(np.cumsum(shares, axis=0), shares, first, first + self.block).T
         total = sums_of((self.n_children, self.n_planes), by, units)
         before = np.cumsum(units, axis=0) - units
         before -= before[np.searchsorted(by, by)] if len(by) else before
@@ -212,31 +199,23 @@ class PairwisePlanes(FormulaTrees):
         return pairs
 
     def _pair_row(self, root: Int64Array, child: Int64Array) -> Int64Array:
-        """The row of each pair, -1 if it has none."""
-        key = root * self.n_children + child
-        if not len(self._pairs):
-            return np.full(key.shape, -1, dtype=np.int64)
-        at = np.minimum(np.searchsorted(self._pairs, key), len(self._pairs) - 1)
-        return np.where(self._pairs[at] == key, at, -1)
+        """Return the row of each pair, -1 if it has none."""
+        return find_sorted(self._pairs, root * self.n_children + child)
 
     @cached_property
     def _changes(self) -> Int64Array:
-        """What the given pairs have more than by the formula, shape (planes, e)."""
-        changes: Int64Array = -self._even.allocation(
-            self.pair_root.astype(np.int64), self.pair_child.astype(np.int64)
-        )
-        for change, units in zip(changes, self.pair_units.T, strict=True):
-            change += units
-        return changes
+        """Units that the given pairs have beyond the formula, shape (planes, e)."""
+        ends = self.pair_root.astype(np.int64), self.pair_child.astype(np.int64)
+        return self.pair_units.T - self._even.allocation(*ends)
 
     @cached_property
     def egress_start(self) -> Int64Array:
-        """First exit unit of each plane at each child, and their number, shape (n, planes + 1)."""
+        """First egress unit of each plane at each child, and their number, shape (n, planes + 1)."""
         return self._starts(self._even.left, self.pair_root)
 
     @cached_property
     def entry_start(self) -> Int64Array:
-        """First entry unit of each plane at each child, and their number, shape (n, planes + 1)."""
+        """First ingress unit of each plane at each child, and their number, shape (n, planes + 1)."""
         return self._starts(self._even.entered[-1], self.pair_child)
 
     def _starts(self, even: Int64Array, child: Int32Array) -> Int64Array:
@@ -247,7 +226,7 @@ class PairwisePlanes(FormulaTrees):
 
     @cached_property
     def _by_child(self) -> tuple[Int64Array, Int64Array]:
-        """Pairs as y n + the position of x, rising, and their changes summed up, shape (planes, e + 1)."""
+        """Pairs as y n + the position of x, rising, and the sums of their changes, shape (planes, e + 1)."""
         key = self.pair_child.astype(np.int64) * self.n_children + self._even.position[self.pair_root]
         order = np.argsort(key)
         total = np.zeros((self.n_planes, len(key) + 1), dtype=np.int64)
@@ -255,7 +234,7 @@ class PairwisePlanes(FormulaTrees):
         return key[order], total
 
     def _shares(self, root: Int64Array, child: Int64Array) -> Int64Array:
-        """n_s(x, y) of pairs, a row for each plane and the axes of both."""
+        """Return n_s(x, y) of pairs, a row for each plane and the axes of both."""
         shares = self._even.allocation(root, child)
         row = self._pair_row(root, child)
         if len(self._pairs):
@@ -263,8 +242,16 @@ class PairwisePlanes(FormulaTrees):
         return shares
 
     def _entered_before(self, root: Int64Array, child: Int64Array, plane: Int64Array) -> Int64Array:
-        """Units that enter y by a plane from children before x in the order of groups."""
+        """Return the units that enter y over a plane from children before x in the order of groups."""
         keys, total = self._by_child
         first = np.searchsorted(keys, child * self.n_children)
         last = np.searchsorted(keys, child * self.n_children + self._even.position[root])
         return self._even.entered_before(root, child, plane) + total[plane, last] - total[plane, first]
+
+
+def overlap(
+    stop: Int64Array, shares: Int64Array, low: int | Int64Array, high: int | Int64Array
+) -> Int64Array:
+    """Return how many of the positions low, ..., high - 1 are among the `shares` positions before `stop`."""
+    found: Int64Array = np.clip(np.minimum(stop, high) - np.maximum(stop - shares, low), 0, None)
+    return found

@@ -1,4 +1,7 @@
-"""Trees of an outermost piece by formula: straight sends over planes, some deliveries by other children."""
+"""Trees of an outermost subproblem by formula: direct sends over planes, some of them by a relay.
+
+Source: docs/algorithms/decomposition.md, proposition 14 and lemma 15.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +11,30 @@ from functools import cached_property
 import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of, positions_of
-from treadle.schedules.factored.checks import UNIT_LIMIT
-from treadle.schedules.factored.plane_pairs import PairwisePlanes
-from treadle.schedules.factored.subproblem_trees import SubproblemRows, check_roots
+from treadle.schedules.checks import UNIT_LIMIT
+from treadle.schedules.factored.plane_pairs import PairwisePlanes, overlap
+from treadle.schedules.factored.subproblem_trees import (
+    EdgeUnits,
+    SubproblemRows,
+    TreeNumbers,
+    check_roots,
+    steady_runs,
+)
 
 
 @dataclass(frozen=True, eq=False)
 class PlaneTrees(PairwisePlanes):
-    """Every child sends its unit trees straight to all others, but for some that a third child delivers.
+    """Every child sends its unit trees directly to all others, except for some that a third child delivers.
 
-    The unit trees of a child stand in *places* 0, 1, ...; g places are a block. Rows of relays say which
-    blocks reach a child by another one, which the root sends to itself. What child x sends to y: its own
-    trees that it delivers there, by places, then the blocks that it relays, by rows. The next n_s of these
-    go by plane s = 0, 1, ...
+    The unit trees of a child have the *places* 0, 1, ...; g places are a block. Rows of relays list the
+    blocks that reach a child over another one, to which the root sends them itself. Child x sends to y first
+    those of its own trees that it delivers there, by places, then the blocks that it relays, by rows. Of
+    these, n_0 go over plane 0, the next n_1 over plane 1, and so on.
 
-    A child's exit units are those of plane 0, then those of plane 1, and so on. Within a plane own trees come
-    first, in the order of blocks, then of y from x on in a circle, then of places; then what it relays, by y
-    and rows. Its entry units are in the order of planes, then of senders, then as these send them. Children
-    are in the order of groups.
+    The egress units of a child are those of plane 0, then those of plane 1, and so on. Within a plane its own
+    trees come first, by blocks, then by y in cyclic order from x on, then by places; the trees that it relays
+    follow, by y and rows. Its ingress units are ordered by planes, then by senders, then as these send them.
+    Children are in the order of groups.
 
     Parameters
     ----------
@@ -34,32 +43,24 @@ class PlaneTrees(PairwisePlanes):
     block : int
         g, a divisor of all of these.
     place : array of int64, shape (r,)
-        Place of each unit tree at children that have r of them, a permutation; others have theirs in order.
+        Place of each unit tree at children that have r of them, a permutation; at others, trees are in order.
     group : array of int32, shape (n,)
         Group of each child, all of which have equally many unit trees.
     group_units : array of int64, shape (groups, groups, planes)
-        n_s(x, y) by the formula of `EvenAllocation`; over planes they sum to what x has trees.
+        n_s(x, y) by the formula of `EvenAllocation`; summed over planes, the number of trees of x.
     pair_root, pair_child : arrays of int32, shape (e,)
-        Pairs (x, y) that are different: at least those of relays; rising.
+        Pairs (x, y) that differ from the formula, at least those of relays; rising.
     pair_units : array of int64, shape (e, planes)
         n_s(x, y) of these.
     relay_root, relay_block, relay_child, relay_by : arrays of int32, int64, int32, int32, shape (m,)
         The trees in this block of places of a root reach a child by another one; rising by (root, child,
         block).
-
-    Notes
-    -----
-    Source: docs/algorithms/decomposition.md, proposition 14 and lemma 15.
     """
 
     @cached_property
     def _steady(self) -> Int64Array:
-        """Unit trees from each on, itself counted, whose places follow each other."""
-        r = len(self.place)
-        ends = np.append(np.flatnonzero(np.diff(self.place) != 1), r - 1)
-        trees = np.arange(r)
-        steady: Int64Array = ends[np.searchsorted(ends, trees)] - trees + 1
-        return steady
+        """Unit trees from each on, itself included, whose places follow each other."""
+        return steady_runs(self.place)
 
     def _is_usual(self, roots: Int64Array) -> BoolArray:
         usual: BoolArray = self.native_units[roots] == len(self.place)
@@ -96,39 +97,37 @@ class PlaneTrees(PairwisePlanes):
         here = np.clip(end - start, 0, shares) - earlier
         exits = earlier.sum(axis=2)[:, :, None] + np.cumsum(here, axis=2) - here
         unit = begin + within
-        plane = np.minimum((stop <= unit).sum(axis=0), self.n_planes - 1)
-        first, last = (np.take_along_axis(a, plane[None], axis=0)[0] for a in (start, stop))
+        plane, first, last = self._plane_of(unit, start, stop)
         exit_unit = np.take_along_axis(exits, plane[None], axis=0)[0] + unit - np.maximum(first, begin)
         exit_unit += self.egress_start[root, plane]
         entry = self.entry_start[turn, plane] + self._entered_before(root, turn, plane) + unit - first
-        room = np.where(turn == root, UNIT_LIMIT, np.minimum(last - unit, g - within))
+        left = np.where(turn == root, UNIT_LIMIT, np.minimum(last - unit, g - within))
         parent = np.where(turn == root, -1, root)
         at = np.nonzero(row >= 0)
         if len(at[0]):
             columns = self._relayed_units(row[at], np.broadcast_to(within, row.shape)[at])
-            parent[at], exit_unit[at], entry[at], room[at] = columns
+            parent[at], exit_unit[at], entry[at], left[at] = columns
         by_child = (even.position - even.position[root]) % n
-        is_root = by_child == 0
+        columns = (parent, exit_unit, entry)
+        parent, exit_unit, entry = (np.take_along_axis(column, by_child, axis=1) for column in columns)
+        exit_unit[parent < 0] = entry[parent < 0] = 0  # the root has no units, but `_rows` looks them up
         steady = np.where(self._is_usual(roots), self._steady[units % len(self.place)], UNIT_LIMIT)
-        return self._rows(
-            np.take_along_axis(parent, by_child, axis=1),
-            np.where(is_root, 0, np.take_along_axis(exit_unit, by_child, axis=1)),
-            np.where(is_root, 0, np.take_along_axis(entry, by_child, axis=1)),
-            np.minimum(room.min(axis=1), steady),
-        )
+        return self._rows(parent, exit_unit, entry, np.minimum(left.min(axis=1), steady))
 
-    def _relayed_units(
-        self, row: Int64Array, within: Int64Array
-    ) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
-        """Sender, its exit unit, the child's entry unit, and how many follow, of places in rows of relays."""
+    def _plane_of(self, unit: Int64Array, start: Int64Array, stop: Int64Array) -> EdgeUnits:
+        """Return the plane of units that a child sends to another, and the first and last units on it."""
+        plane = np.minimum((stop <= unit).sum(axis=0), self.n_planes - 1)
+        first, last = (np.take_along_axis(part, plane[None], axis=0)[0] for part in (start, stop))
+        return plane, first, last
+
+    def _relayed_units(self, row: Int64Array, within: Int64Array) -> tuple[Int64Array, ...]:
+        """Return sender, egress unit, the child's ingress unit, and how many follow, of relayed places."""
         by, child = self.relay_by[row].astype(np.int64), self.relay_child[row].astype(np.int64)
         first, before, total = self._relayed
         shares = self._shares(by, child)
         stop = np.cumsum(shares, axis=0)
         unit = first[row] + within
-        plane = np.minimum((stop <= unit).sum(axis=0), self.n_planes - 1)
-        end = np.take_along_axis(stop, plane[None], axis=0)[0]
-        start = end - np.take_along_axis(shares, plane[None], axis=0)[0]
+        plane, start, end = self._plane_of(unit, stop - shares, stop)
         exits = self.egress_start[by, plane + 1] - total[by, plane] + before[row, plane]
         exits += unit - np.maximum(start, first[row])
         entries = self.entry_start[child, plane] + self._entered_before(by, child, plane) + unit - start
@@ -136,23 +135,21 @@ class PlaneTrees(PairwisePlanes):
 
     @cached_property
     def _by_distance(self) -> tuple[Int64Array, Int64Array]:
-        """Pairs as x n + the places from x to y, rising, and their order."""
+        """Pairs as x n + the positions from x to y, rising, and their order."""
         n, position = self.n_children, self._even.position
         key = self.pair_root.astype(np.int64) * n + (position[self.pair_child] - position[self.pair_root]) % n
         order = np.argsort(key)
         return key[order], order
 
-    def _units_into(
-        self, roots: Int64Array, units: Int64Array, child: int
-    ) -> tuple[Int64Array, Int64Array, Int64Array]:
+    def _units_into(self, roots: Int64Array, units: Int64Array, child: int) -> EdgeUnits:
         g, place = self.block, self._places(roots, units)
         number, within = np.divmod(place, g)
         target = np.full_like(roots, child)
-        stop = np.cumsum(self._shares(roots, target), axis=0)
+        shares = self._shares(roots, target)
+        stop = np.cumsum(shares, axis=0)
         begin = self._sent_before(roots, target, number)
         unit = begin + within
-        plane = np.minimum((stop <= unit).sum(axis=0), self.n_planes - 1)
-        first = np.take_along_axis(stop - self._shares(roots, target), plane[None], axis=0)[0]
+        plane, first, _ = self._plane_of(unit, stop - shares, stop)
         exits = self.egress_start[roots, plane] + unit - np.maximum(first, begin)
         exits += self._left_before(roots, target, plane, number)
         entries = self.entry_start[child, plane] + unit - first + self._entered_before(roots, target, plane)
@@ -165,7 +162,7 @@ class PlaneTrees(PairwisePlanes):
     def _left_before(
         self, roots: Int64Array, child: Int64Array, plane: Int64Array, number: Int64Array
     ) -> Int64Array:
-        """What leaves a root by a plane before: all in earlier blocks, in this one to nearer children."""
+        """Return the units that leave a root over a plane before units of this block go to a child."""
         n, g, even = self.n_children, self.block, self._even
         zero = np.zeros_like(number)
         total = even.sent_nearer(roots, roots, plane, zero, number * g)
@@ -181,8 +178,8 @@ class PlaneTrees(PairwisePlanes):
             sent = self._sent_before(*ends, np.full(len(key), low))
             after = self._sent_before(*ends, np.full(len(key), low + 1))
             for s in range(self.n_planes):
-                more = _overlap(odd_stop[s], odd[s], sent, after)
-                more -= _overlap(usual_stop[s], usual[s], low * g, low * g + g)
+                more = overlap(odd_stop[s], odd[s], sent, after)
+                more -= overlap(usual_stop[s], usual[s], low * g, low * g + g)
                 changed = offsets_of(more)
                 mine = np.flatnonzero((number == low) & (plane == s))
                 total[mine] += earlier[s, roots[mine]]
@@ -190,7 +187,7 @@ class PlaneTrees(PairwisePlanes):
                 earlier[s] += changed[root_at[1:]] - changed[root_at[:-1]]
         return total
 
-    def trees_out_of(self, child: int) -> tuple[Int64Array, Int64Array]:
+    def trees_out_of(self, child: int) -> TreeNumbers:
         """See `FormulaTrees.trees_out_of`."""
         roots, units = super().trees_out_of(child)
         row = np.flatnonzero(self.relay_by == child)
@@ -222,31 +219,21 @@ class PlaneTrees(PairwisePlanes):
             np.where(is_owned, self._units_at(root, np.where(is_owned, place, 0)), -1),
         )
 
-    def _sender_of(
-        self, by: Int64Array, child: Int64Array, sent: Int64Array
-    ) -> tuple[Int64Array, Int64Array]:
-        """Root and place of the tree that is number `sent` of what a child sends to another."""
+    def _sender_of(self, by: Int64Array, child: Int64Array, sent: Int64Array) -> TreeNumbers:
+        """Return root and place of the tree of unit `sent` that a child sends to another."""
         g, pair = self.block, by * self.n_children + child
         place, within = np.divmod(sent, g)
-        # of own trees, skip the blocks that others deliver: the i-th of them is after so many own ones
+        # skip the blocks that relays deliver: block b of a pair, the i-th of them, follows b - i own blocks
         order = np.arange(len(self._relay_pairs)) - np.searchsorted(self._relay_pairs, self._relay_pairs)
         keys = self._relay_pairs * self._most_blocks + self.relay_block - order
         skipped = np.searchsorted(keys, pair * self._most_blocks + place, side="right")
         skipped -= np.searchsorted(keys, pair * self._most_blocks)
         own = self._own(by, child)
         pairs, rows = self._relays_by
-        at = np.searchsorted(pairs, pair) + (sent - own) // g
-        row = rows[np.clip(at, 0, len(rows) - 1)] if len(rows) else np.zeros_like(at)
         if not len(rows):
             return by, sent
+        at = np.searchsorted(pairs, pair) + (sent - own) // g
+        row = rows[np.clip(at, 0, len(rows) - 1)]
         is_own = sent < own
         root = np.where(is_own, by, self.relay_root[row])
         return root, np.where(is_own, place + skipped, self.relay_block[row]) * g + within
-
-
-def _overlap(
-    stop: Int64Array, shares: Int64Array, low: int | Int64Array, high: int | Int64Array
-) -> Int64Array:
-    """Places from `low` on and below `high` among the `shares` places that end before `stop`."""
-    overlap: Int64Array = np.clip(np.minimum(stop, high) - np.maximum(stop - shares, low), 0, None)
-    return overlap

@@ -1,4 +1,7 @@
-"""Trees of an outermost piece by formula: relay trees on each of several planes."""
+"""Trees of an outermost subproblem by formula: relay trees on each of several planes.
+
+Source: docs/algorithms/decomposition.md, theorems 8 and 13.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,28 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
-from treadle.schedules.factored.checks import COLUMN_AXES, UNIT_LIMIT, check_length, check_range, check_sum
-from treadle.schedules.factored.formula_trees import FormulaTrees
+from treadle.schedules.checks import UNIT_LIMIT, check_length, check_range, check_sum
 from treadle.schedules.factored.relay_trees import RelayTrees
-from treadle.schedules.factored.subproblem_trees import SubproblemRows, check_roots
+from treadle.schedules.factored.subproblem_trees import (
+    COLUMN_AXES,
+    EdgeUnits,
+    FormulaTrees,
+    SubproblemRows,
+    TreeNumbers,
+    check_roots,
+    steady_runs,
+)
 
 _ROWS = ("relay_plane", "relay_root", "relay_block", "relay_child", "relay_count")
 
 
 @dataclass(frozen=True, eq=False)
 class RelayPlanes(FormulaTrees):
-    """Every unit tree keeps to one plane, and the trees of a plane are relay trees of their own.
+    """Every unit tree uses a single plane, and the trees of each plane are relay trees.
 
-    The trees of a child stand in *places* 0, 1, ...: those on plane 0 first, then those on plane 1 and so on.
-    Exit and entry units of a child are in the order of planes too; within a plane places, blocks, relays and
-    units are as in `treadle.schedules.factored.relay_trees.RelayTrees`.
+    The trees of a child have the *places* 0, 1, ...: those on plane 0 first, then those on plane 1, and so
+    on. Egress and ingress units of a child are also in the order of planes. Within a plane places, blocks,
+    relays and units are as in `treadle.schedules.factored.relay_trees.RelayTrees`.
 
     Parameters
     ----------
@@ -38,10 +48,6 @@ class RelayPlanes(FormulaTrees):
     relay_child : array of int32, shape (s,)
     relay_count : array of int64, shape (s,)
         Rows of relays, by planes.
-
-    Notes
-    -----
-    Source: docs/algorithms/decomposition.md, theorems 8 and 13.
     """
 
     plane_units: Int64Array
@@ -85,11 +91,11 @@ class RelayPlanes(FormulaTrees):
 
     @cached_property
     def parts(self) -> tuple[RelayTrees, ...]:
-        """The trees of each plane; what they take for capacity units are exit and entry units."""
+        """Trees of each plane; their capacity units are the egress and ingress units."""
         n, g = self.plane_units.shape[1], self.block
-        zero = np.zeros((n, 1), dtype=np.int64)
-        none = zero.astype(np.int32)
-        found = []
+        zero, offset = np.zeros(n, dtype=np.int64), np.zeros((n, 1), dtype=np.int64)
+        none = offset.astype(np.int32)
+        parts = []
         for plane, units in enumerate(self.plane_units):
             mine = self.relay_plane == plane
             rows = {key: getattr(self, key)[mine] for key in _ROWS[1:]}
@@ -98,29 +104,18 @@ class RelayPlanes(FormulaTrees):
             sent = units // g * (n - 1)
             np.subtract.at(sent, rows["relay_root"], rows["relay_count"])
             np.add.at(sent, rows["relay_child"], rows["relay_count"])
-            found.append(
-                RelayTrees(
-                    out_links=none,
-                    in_links=none,
-                    out_first=np.concatenate([zero, sent[:, None] * g], axis=1),
-                    in_first=np.concatenate([zero, (units.sum() - units)[:, None]], axis=1),
-                    out_offset=zero,
-                    in_offset=zero,
-                    native_units=units,
-                    block=g,
-                    **rows,
-                )
-            )
-        return tuple(found)
+            out, into = (np.stack([zero, total], axis=1) for total in (sent * g, units.sum() - units))
+            parts.append(RelayTrees(none, none, out, into, offset, offset, units, g, **rows))
+        return tuple(parts)
 
     @cached_property
     def egress_start(self) -> Int64Array:
-        """First exit unit of each plane at each child, and their number, shape (n, planes + 1)."""
+        """First egress unit of each plane at each child, and their number, shape (n, planes + 1)."""
         return offsets_of(np.stack([part.out_first[:, -1] for part in self.parts], axis=1))
 
     @cached_property
     def entry_start(self) -> Int64Array:
-        """First entry unit of each plane at each child, and their number, shape (n, planes + 1)."""
+        """First ingress unit of each plane at each child, and their number, shape (n, planes + 1)."""
         return offsets_of(np.stack([part.in_first[:, -1] for part in self.parts], axis=1))
 
     @cached_property
@@ -131,8 +126,7 @@ class RelayPlanes(FormulaTrees):
     @cached_property
     def _before(self) -> Int64Array:
         """Unit trees of the children before each."""
-        before: Int64Array = np.cumsum(self.root_units) - self.root_units
-        return before
+        return offsets_of(self.root_units)[:-1]
 
     @cached_property
     def _tree(self) -> Int64Array:
@@ -144,11 +138,8 @@ class RelayPlanes(FormulaTrees):
 
     @cached_property
     def _steady(self) -> Int64Array:
-        """Unit trees from each on, itself counted, whose places follow each other."""
-        ends = np.append(np.flatnonzero(np.diff(self.place) != 1), len(self.place) - 1)
-        trees = np.arange(len(self.place))
-        steady: Int64Array = ends[np.searchsorted(ends, trees)] - trees + 1
-        return steady
+        """Unit trees from each on, itself included, whose places follow each other."""
+        return steady_runs(self.place)
 
     @property
     def depth(self) -> int:
@@ -156,7 +147,7 @@ class RelayPlanes(FormulaTrees):
         return max(part.depth for part in self.parts)
 
     def _on_planes(self, roots: Int64Array, units: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Plane of unit trees, and which of the plane's trees at that child they are."""
+        """Return the plane of unit trees, and their numbers among the child's trees of that plane."""
         place = self.place[self._before[roots] + units]
         plane = (self._place_start[roots, 1:] <= place[:, None]).sum(axis=1)
         return plane, place - self._place_start[roots, plane]
@@ -177,9 +168,7 @@ class RelayPlanes(FormulaTrees):
             entries[mine] = np.where(found.parent < 0, 0, found.last + self.entry_start[child, at])
         return self._rows(parent, exits, entries, np.minimum(run, self._steady[self._before[roots] + units]))
 
-    def _units_into(
-        self, roots: Int64Array, units: Int64Array, child: int
-    ) -> tuple[Int64Array, Int64Array, Int64Array]:
+    def _units_into(self, roots: Int64Array, units: Int64Array, child: int) -> EdgeUnits:
         plane, number = self._on_planes(roots, units)
         parent, exits, entries = (np.zeros(len(roots), dtype=np.int64) for _ in range(3))
         for at, part in enumerate(self.parts):
@@ -189,7 +178,7 @@ class RelayPlanes(FormulaTrees):
             entries[mine] = last + self.entry_start[child, at]
         return parent, exits, entries
 
-    def trees_out_of(self, child: int) -> tuple[Int64Array, Int64Array]:
+    def trees_out_of(self, child: int) -> TreeNumbers:
         """See `FormulaTrees.trees_out_of`."""
         roots, units = [], []
         for at, part in enumerate(self.parts):

@@ -1,4 +1,7 @@
-"""Trees of an outermost piece by formula: one relay, and children that make deliveries for others."""
+"""Trees of an outermost subproblem by formula: one plane, and children that relay deliveries of others.
+
+Source: docs/algorithms/decomposition.md, theorem 13.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +12,31 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, offsets_of, sums_of
 from treadle.errors import ScheduleError
-from treadle.schedules.factored.checks import COLUMN_AXES, UNIT_LIMIT, check_length, check_range, check_sum
-from treadle.schedules.factored.formula_trees import FormulaTrees
-from treadle.schedules.factored.subproblem_trees import SubproblemRows, check_roots, ragged
+from treadle.schedules.checks import UNIT_LIMIT, check_length, check_range, check_sum
+from treadle.schedules.factored.subproblem_trees import (
+    COLUMN_AXES,
+    EdgeUnits,
+    FormulaTrees,
+    SubproblemRows,
+    TreeNumbers,
+    check_roots,
+    ragged,
+)
 
 
 @dataclass(frozen=True, eq=False)
 class RelayTrees(FormulaTrees):
-    """Children on one relay that send what they can themselves, and leave the rest to children with room.
+    """Children on one plane that send what they can themselves, and leave the rest to others (relays).
 
-    All trees come in blocks of g, unit tree b g + a is number a of block b; blocks are counted through, root
-    by root. A block that gives away m of its n - 1 deliveries makes n - 1 - m itself: to its relays in their
-    order as far as they go, then to the next children after the root. A relay that is left is the first
-    delivery of the relay before it. Relays then make their other deliveries, as many as each is given, to the
-    other children in the order that starts after the root.
+    All trees come in blocks of g: unit tree b g + a is number a of block b. Blocks of all roots are numbered
+    root by root. A block that gives away m of its n - 1 deliveries makes n - 1 - m itself: first to its
+    relays in their order, then to the next children after the root. If there are too many relays, each of
+    the others is the first delivery of the relay before it. Relays then make their other deliveries, as many
+    as each is given, to the other children in the order that starts after the root.
 
-    Deliveries leave child x by exit units in order: those of its own blocks, then those that it makes as a
-    relay, in the order of the relay rows. Blocks enter it by entry units in order, without its own. Tree a of
-    a block takes the a-th of g units.
+    Deliveries leave child x by egress units in order: those of its own blocks, then those that it makes as a
+    relay, in the order of the relay rows. Blocks enter it by ingress units in order, except its own. Tree a
+    of a block takes the a-th of g units.
 
     Parameters
     ----------
@@ -41,10 +51,6 @@ class RelayTrees(FormulaTrees):
         Relay of the block: another child, once each.
     relay_count : array of int64, shape (s,)
         Deliveries that it makes, at least one; at most n - 2 for a block.
-
-    Notes
-    -----
-    Source: docs/algorithms/decomposition.md, theorem 13.
     """
 
     native_units: Int64Array
@@ -65,7 +71,8 @@ class RelayTrees(FormulaTrees):
         self._check_columns(what, n)
         self._check_relays(what, n)
         self._check_totals(what, "in", self.native_units.sum() - self.native_units)
-        self._check_totals(what, "out", (self._own_deliveries + self._duties) * g)
+        relayed = sums_of(n, self.relay_child, self.relay_count)
+        self._check_totals(what, "out", (self._own_deliveries + relayed) * g)
 
     def _check_relays(self, what: str, n: int) -> None:
         for key, high in (("root", n), ("block", UNIT_LIMIT), ("child", n), ("count", n)):
@@ -79,7 +86,7 @@ class RelayTrees(FormulaTrees):
         twice = np.unique(block * n + self.relay_child)
         if len(twice) != len(block) or np.any(self.relay_child == self.relay_root):
             raise ScheduleError(f"{what}: relays of a block must be different children, not its root")
-        if np.any(self._given_by_row[self._last_row] - self._given_by_row[self._first_row] > n - 2):
+        if np.any(self._given > n - 2):
             raise ScheduleError(f"{what}: a block gives away more than n - 2 = {n - 2} deliveries")
 
     @property
@@ -92,12 +99,12 @@ class RelayTrees(FormulaTrees):
         """See `FormulaTrees.depth`."""
         if not len(self.relay_root):
             return 1
-        given = self._given_by_row[self._last_row] - self._given_by_row[self._first_row]
-        fed = self._last_row - self._first_row - (self.n_children - 1 - given)
+        fed = self._last_row - self._first_row - (self.n_children - 1 - self._given)
         return 2 + max(0, int(fed.max()))
 
     @cached_property
     def _blocks(self) -> Int64Array:
+        """Blocks of each root."""
         blocks: Int64Array = self.native_units // self.block
         return blocks
 
@@ -122,6 +129,12 @@ class RelayTrees(FormulaTrees):
         return np.searchsorted(self._relay_block, self._relay_block, side="right")
 
     @cached_property
+    def _given(self) -> Int64Array:
+        """Deliveries that the block of each row gives away."""
+        given: Int64Array = self._given_by_row[self._last_row] - self._given_by_row[self._first_row]
+        return given
+
+    @cached_property
     def _given_by_row(self) -> Int64Array:
         """Deliveries given away by all rows before each, shape (s + 1,)."""
         return offsets_of(self.relay_count)
@@ -137,13 +150,8 @@ class RelayTrees(FormulaTrees):
         return self._blocks * (self.n_children - 1) - np.diff(self._given_by_row[self._root_row])
 
     @cached_property
-    def _duties(self) -> Int64Array:
-        """Deliveries that each child makes as a relay, shape (n,)."""
-        return sums_of(self.n_children, self.relay_child, self.relay_count)
-
-    @cached_property
     def _duty_start(self) -> Int64Array:
-        """The relay's exit delivery that each row begins with, shape (s,)."""
+        """First delivery of each row among those of the relay, shape (s,)."""
         order = np.argsort(self.relay_child, kind="stable")
         count = self.relay_count[order]
         before = np.cumsum(count) - count
@@ -160,31 +168,35 @@ class RelayTrees(FormulaTrees):
         parent, delivery = self._deliveries(roots, number)
         block = (self._before[roots] + number)[:, None]
         arrival = block - np.where(roots[:, None] > np.arange(n), self._blocks, 0)
-        entries = arrival * g + within[:, None]  # of the root any: it has no row
+        entries = arrival * g + within[:, None]  # any value for the root: it has no row
         return self._rows(parent, delivery * g + within[:, None], entries, g - within)
 
-    def _deliveries(self, roots: Int64Array, number: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Supplier of each child and which of its deliveries that is, for some blocks, shape (q, n)."""
-        n, q = self.n_children, len(roots)
+    def _block_rows(self, roots: Int64Array, number: Int64Array) -> tuple[Int64Array, ...]:
+        """Return for blocks of roots their numbers among all blocks, first rows of relays, numbers of rows,
+        deliveries that they make themselves, and the first of these.
+        """
         block = self._before[roots] + number
-        low = np.searchsorted(self._relay_block, block)
-        high = np.searchsorted(self._relay_block, block, side="right")
-        given, count = self._given_by_row[high] - self._given_by_row[low], high - low
-        direct = n - 1 - given
-        start = number * (n - 1) - (self._given_by_row[low] - self._given_by_row[self._root_row[roots]])
-        # rows of relays of these blocks, and each one's place among its block's
+        low, high = (np.searchsorted(self._relay_block, block, side=side) for side in ("left", "right"))
+        given = self._given_by_row
+        direct = self.n_children - 1 - (given[high] - given[low])
+        start = number * (self.n_children - 1) - (given[low] - given[self._root_row[roots]])
+        return block, low, high - low, direct, start
+
+    def _deliveries(self, roots: Int64Array, number: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return the parent of each child and the number of its delivery, for some blocks, shape (q, n)."""
+        n, q = self.n_children, len(roots)
+        _, low, count, direct, start = self._block_rows(roots, number)
+        # rows of relays of these blocks, and the position of each among the rows of its block
         row, of = ragged(low, count), np.repeat(np.arange(q), count)
-        place = np.arange(len(row)) - (np.cumsum(count) - count)[of]
+        place = row - self._first_row[row]
         relay = self.relay_child[row].astype(np.int64)
-        feeds = (place + 1 < count[of]) & (place + 1 >= direct[of])
+        feeds = self._feeds[row]
         parent = np.full((q, n), -1, dtype=np.int64)
         delivery = np.zeros((q, n), dtype=np.int64)
         is_fed = place >= direct[of]
         before = np.maximum(np.arange(len(row)) - 1, 0)
-        parent[of, relay] = np.where(is_fed, relay[before], roots[of]) if len(row) else roots[of]
-        delivery[of, relay] = (
-            np.where(is_fed, self._duty_start[row[before]], start[of] + place) if len(row) else place
-        )
+        parent[of, relay] = np.where(is_fed, relay[before], roots[of])
+        delivery[of, relay] = np.where(is_fed, self._duty_start[row[before]], start[of] + place)
         # the other children in the order after the root: those of the root itself, then relay by relay
         turn = np.concatenate([np.arange(q), of])
         supplier = np.concatenate([roots, relay])
@@ -201,25 +213,18 @@ class RelayTrees(FormulaTrees):
     @cached_property
     def _feeds(self) -> Int64Array:
         """Whether the first delivery of each row is to the next relay of its block, 0 or 1."""
-        count, row = self._last_row - self._first_row, np.arange(len(self._first_row))
-        given = self._given_by_row[self._last_row] - self._given_by_row[self._first_row]
-        place = row - self._first_row + 1
-        return ((place < count) & (place >= self.n_children - 1 - given)).astype(np.int64)
+        following = np.arange(1, len(self._first_row) + 1)
+        is_fed = following - self._first_row >= self.n_children - 1 - self._given
+        return ((following < self._last_row) & is_fed).astype(np.int64)
 
-    def _units_into(
-        self, roots: Int64Array, units: Int64Array, child: int
-    ) -> tuple[Int64Array, Int64Array, Int64Array]:
+    def _units_into(self, roots: Int64Array, units: Int64Array, child: int) -> EdgeUnits:
         n, g = self.n_children, self.block
         number, within = np.divmod(units, g)
-        block = self._before[roots] + number
-        low, high = (np.searchsorted(self._relay_block, block, side=side) for side in ("left", "right"))
-        given, count = self._given_by_row[high] - self._given_by_row[low], high - low
-        direct = n - 1 - given
-        start = number * (n - 1) - (self._given_by_row[low] - self._given_by_row[self._root_row[roots]])
-        # as one of the children that are no relays: how many of these come before it
+        block, low, count, direct, start = self._block_rows(roots, number)
+        # if the child is not a relay of the block: how many such children come before it
         distance = (self.relay_child.astype(np.int64) - self.relay_root) % n
         nearer = offsets_of(distance < (child - self.relay_root) % n)
-        turn = (child - roots) % n - 1 - (nearer[high] - nearer[low])
+        turn = (child - roots) % n - 1 - (nearer[low + count] - nearer[low])
         rest = offsets_of(self.relay_count - self._feeds)
         late = turn - np.maximum(direct - count, 0)
         parent, delivery = roots.copy(), start + np.minimum(count, direct) + turn
@@ -228,7 +233,7 @@ class RelayTrees(FormulaTrees):
         row = np.minimum(np.searchsorted(rest, target, side="right") - 1, len(self.relay_root) - 1)
         parent[relayed] = self.relay_child[row]
         delivery[relayed] = self._duty_start[row] + self._feeds[row] + target - rest[row]
-        # as a relay
+        # if it is a relay of the block
         own = np.flatnonzero(self.relay_child == child)
         if len(own):
             at = np.minimum(np.searchsorted(self._relay_block[own], block), len(own) - 1)
@@ -241,7 +246,7 @@ class RelayTrees(FormulaTrees):
         arrival = block - np.where(roots > child, self._blocks[child], 0)
         return parent, delivery * g + within, arrival * g + within
 
-    def trees_out_of(self, child: int) -> tuple[Int64Array, Int64Array]:
+    def trees_out_of(self, child: int) -> TreeNumbers:
         """See `FormulaTrees.trees_out_of`."""
         roots, units = super().trees_out_of(child)
         row = np.flatnonzero(self.relay_child == child)
@@ -255,8 +260,8 @@ class RelayTrees(FormulaTrees):
         root, tree = self.arrivals(child, unit)
         return np.where(is_owned, root, -1).astype(np.int32), np.where(is_owned, tree, -1)
 
-    def arrivals(self, child: Int64Array, unit: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Root and number of the unit trees that enter children by these entry units."""
+    def arrivals(self, child: Int64Array, unit: Int64Array) -> TreeNumbers:
+        """Return root and number of the unit trees that enter children by these ingress units."""
         arrival, within = np.divmod(unit, self.block)
         block = arrival + np.where(arrival >= self._before[child], self._blocks[child], 0)
         root = np.searchsorted(self._before, block, side="right") - 1

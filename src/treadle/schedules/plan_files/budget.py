@@ -1,9 +1,9 @@
-"""How much memory a plan file takes, told before it is taken: by the sizes that the file declares.
+"""Memory that a plan file takes, computed from the sizes that it declares before any memory is allocated.
 
-A plan may be a thousandth of what it stands for, so a file's own length says nothing. What is counted here is
-the most that reading and verifying need at one time, in bytes for each value of each column: the array, and
-whatever the constructors and the verifier put beside it. `tests/schedules/plan_files/test_plan_memory.py`
-measures that they never need more.
+A file may be a thousandth of the size of its plan, so its own length says nothing. Counted is the most memory
+that reading and verifying need at one time, in bytes for each value of each column: the array itself, and the
+arrays that the constructors and the verifier add. `tests/schedules/plan_files/test_plan_memory.py` measures
+that they never need more.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ Shapes = Mapping[str, tuple[int, ...]]
 """Shape of the array in each member."""
 
 _FEW_CHUNKS = 64
-"""Chunks of a shard that the verifier of steps follows at once, in one mask."""
+"""Chunks of a shard that the verifier of steps follows in one mask."""
 
 _FIXED = 2**25
-"""What is needed whatever the plan: parts of tables that are worked on at once."""
+"""Memory that any plan needs: the parts of tables that are processed together."""
 
 _STEP_STATE = 2**28
-"""Masks of the shards of steps that are followed at once."""
+"""Masks of the shards of steps that are followed together."""
 
 _EXCHANGE_ROWS = 2**27
-"""Hops of an exchange that are followed at once."""
+"""Hops of an exchange that are followed together."""
 
 _COUNT = 32
 """Bytes for each value of a column of counts: the column, its sums, and their differences when checked."""
@@ -48,7 +48,7 @@ _BYTES = {
         "entry_count": _COUNT,
         "path_length": 150,
     },
-    # of groups: forests of a few ranks each may be many
+    # there may be many groups, with a forest of a few ranks each
     "groups": {"tree_count": 4000, "path_count": _COUNT},
     "steps": {"homes": 60, "shard": 8, "link": 12, "low": 6, "high": 6, "step_count": 400, "targets": 60}
     | {"way_links": 90, "way_length": 150, "way_kinds": 60, "twins": 60, "fresh": 12},
@@ -57,14 +57,14 @@ _BYTES = {
     "rounds": {"path": 60, "round_count": 500},
 }
 _BYTES["groups"] |= _BYTES["forests"]
-"""Bytes for each value of a column: what reading and verifying take, but for what `_more` adds."""
+"""Bytes for each value of a column that reading and verifying take; `_more` adds to it."""
 
 _FACTORED = 60
 _FACTORED_LONG = {"kind": 700, "outer": 300}
-"""Factored forests: every value of every column; a piece of a layer is a value of `kind` and of `outer`."""
+"""Bytes for each value of factored forests; a subproblem is a value of `kind` and one of `outer`."""
 
 _DEMAND = 110
-"""For each pair of ranks of an all-to-all: tables of demands and of what was carried."""
+"""Bytes for each pair of ranks of an all-to-all: tables of demands and of delivered data."""
 
 _RATIO, _SLACK = 1040, 2**12
 """No deflated member is larger than 1032 times its compressed size."""
@@ -73,12 +73,12 @@ _COLUMN = re.compile(r"(forests|groups|steps|routes|rounds)/\d+/(\w+)\.npy")
 
 
 class MemoryBudget:
-    """Adds up what a plan needs, and refuses it as soon as that is more than was granted.
+    """Sum of the memory that a plan needs; MemoryLimitError as soon as it exceeds the limit.
 
     Parameters
     ----------
     granted : int
-        Bytes.
+        Limit, bytes.
     """
 
     def __init__(self, granted: int) -> None:
@@ -86,7 +86,7 @@ class MemoryBudget:
         self._needed = _FIXED
 
     def charge(self, n_bytes: int) -> None:
-        """Count more bytes; MemoryLimitError if that is too many."""
+        """Add bytes; MemoryLimitError if the sum exceeds the limit."""
         self._needed += n_bytes
         if self._needed > self._granted:
             wanted = -(-self._needed // 2**30)
@@ -103,26 +103,26 @@ def declares_too_much(declared: int, compressed: int) -> bool:
 
 
 def json_bytes(text: str) -> int:
-    """Most that a JSON text takes to be parsed, and what is parsed.
+    """Return the most memory that JSON text and its parsed value take.
 
-    An object takes 232 bytes and more, and some 100 for each of its keys while it is read, a list 88, any
-    other value 70 with its place. Characters are counted within strings as well.
+    An object takes 232 bytes or more, and about 100 for each of its keys while it is read, a list 88, any
+    other value 70 with its reference. Characters are counted within strings as well.
     """
     objects, keys, lists, others = (text.count(sign) for sign in "{:[,")
     return 4 * text.__sizeof__() + 270 * objects + 110 * keys + 90 * lists + 70 * others
 
 
 def array_bytes(shapes: Shapes, n_chunks: Iterable[int], *, has_demands: bool) -> int:
-    """Most that the arrays of a plan take to be read and verified.
+    """Return the most memory that reading and verifying the arrays of a plan takes.
 
     Parameters
     ----------
     shapes : mapping
-        Of all arrays of the archive.
+        Shapes of all arrays of the archive.
     n_chunks : iterable of int
         Chunks per shard of each of the steps, in their order.
     has_demands : bool
-        The plan is of an all-to-all with demands of its own.
+        Whether the plan is of an all-to-all with given demands.
     """
     total = sum(prod(shape) * _bytes_of(name) for name, shape in shapes.items())
     parts = [_more(shapes, number, chunks, has_demands) for number, chunks in enumerate(n_chunks)]
@@ -130,26 +130,25 @@ def array_bytes(shapes: Shapes, n_chunks: Iterable[int], *, has_demands: bool) -
 
 
 def pair_bytes(n_ranks: int) -> int:
-    """What the tables of all pairs of an all-to-all take."""
+    """Return the memory of the tables of all pairs of an all-to-all."""
     return _DEMAND * n_ranks**2
 
 
 def state_bytes(n_nodes: int, n_shards: int, n_chunks: int, n_sends: int) -> int:
-    """What following shards over the nodes takes: if they are many, some at a time, with their sends."""
+    """Return the memory for following shards over the nodes: if they are many, some at a time."""
     mask = next((bits // 8 for bits in (8, 16, 32) if n_chunks <= bits), 8)
     state = 2 * mask * n_nodes * n_shards
     return state if state <= _STEP_STATE else _STEP_STATE + 24 * n_sends
 
 
 def _bytes_of(name: str) -> int:
-    match = _COLUMN.fullmatch(name)
-    if match is not None:
+    if match := _COLUMN.fullmatch(name):
         return _BYTES[match[1]][match[2]]
     return _FACTORED_LONG.get(name.rpartition("/")[2].removesuffix(".npy"), _FACTORED)
 
 
 def _more(shapes: Shapes, number: int, n_chunks: int, has_demands: bool) -> int:
-    """What some steps take besides: for the places at which sends cut their shards, or for an exchange."""
+    """Return the additional memory of some steps: for the ends of their sends' chunks, or for an exchange."""
     n_sends = prod(shapes[f"steps/{number}/shard.npy"])
     places = 20 * min(n_chunks, 2**24)
     if f"steps/{number}/targets.npy" in shapes:

@@ -1,14 +1,15 @@
-"""Factored forests as members of a plan's archive: one table of columns per layer, all kinds of pieces in it.
+"""Factored forests as members of a plan's archive: one table of columns per component.
 
-A layer's members lie in ``factored/<forest>/<layer>/``. Columns of all kinds stand one after the other; their
-lengths come from the ``count`` members, a number per kind. Offsets are stored as counts, which deflate
-better.
+The members of a component are in ``factored/<forest>/<component>/``. A column has the values of all
+equivalence classes of subproblems, class after class; the ``count`` members have its length for each class.
+Offsets are stored as counts, which deflate better.
 """
 
 from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import accumulate, pairwise
 from math import prod
 from typing import Any
@@ -33,10 +34,10 @@ from treadle.schedules.plan_files.members import MemberReader, offsets_from, to_
 from treadle.schedules.trees.forest import Direction
 
 MAX_LAYERS = 100
-"""Most layers of a forest in a file."""
+"""Most components of a forest in a file."""
 
 MAX_KINDS = 2**16
-"""Most kinds of pieces of a layer in a file."""
+"""Most equivalence classes of a component in a file."""
 
 _LAYER_COLUMNS = ("kind", "outer", "children", "links")
 _LAYER_COUNTS = {"child_count": "child_offset", "link_count": "link_offset"}
@@ -52,7 +53,7 @@ _CROSSINGS: dict[str, _Shape] = {
 
 
 def _unit_columns(out_width: str) -> dict[str, _Shape]:
-    """Columns of exit and entry units."""
+    """Return the columns of egress and ingress units."""
     sides = (("out", out_width), ("in", "in_width"))
     found: dict[str, _Shape] = {}
     for key, more in (("links", ""), ("offset", ""), ("first", "+")):
@@ -105,12 +106,12 @@ _FORMS: dict[str, dict[str, _Shape]] = {
 }
 """Columns by the first word of their names.
 
-A column with a shape holds an array of that shape for each kind, one after the other. ``()`` marks lengths
-that shapes name, one per kind, and None other numbers, one per kind. ``children`` is the number of children,
-``+`` means one more, and ``path_length`` the links of all paths of a kind.
+A column with a shape holds an array of that shape for each class, one after the other. ``()`` marks lengths
+that shapes name, one per class, and None other numbers, one per class. ``children`` is the number of
+children, ``+`` means one more, and ``path_length`` the links of all paths of a class.
 """
 _FIELDS = {"root": "relay_root", "block": "relay_block", "child": "relay_child", "units": "relay_count"}
-"""Fields of the columns of ``relay`` whose names differ."""
+"""Fields of the columns of ``relay`` with other names."""
 
 _TREES: dict[str, type] = {
     "table": TableTrees,
@@ -119,7 +120,7 @@ _TREES: dict[str, type] = {
     "plane": PlaneTrees,
     "shared": RelayPlanes,
 }
-"""Trees by their number in ``form``; all from relay trees on have columns of ``exchange`` besides."""
+"""Trees by their number in ``form``; relay trees and those after them also have columns of ``exchange``."""
 _RELAY = 2
 
 _NARROW = {
@@ -134,13 +135,13 @@ _COLUMNS = (
     *(f"{word}.{key}".lstrip(".") for word, columns in _FORMS.items() for key in columns),
 )
 LAYER_MEMBERS = len(_COLUMNS)
-"""Members of a layer."""
+"""Number of members of a component."""
 
 _Columns = dict[str, NDArray[Any]]
 
 
 def factored_members(number: int, n_layers: int) -> set[str]:
-    """Names of the members of a factored forest."""
+    """Return the names of the members of a factored forest."""
     layers = range(n_layers)
     return {
         f"factored/{number}/root_multiplicity.npy",
@@ -149,13 +150,7 @@ def factored_members(number: int, n_layers: int) -> set[str]:
 
 
 def write_factored(archive: zipfile.ZipFile, number: int, forest: FactoredForest) -> None:
-    """Add the members of a factored forest.
-
-    Raises
-    ------
-    FormatError
-        If a piece has trees of a kind that the format does not know.
-    """
+    """Add the members of a factored forest; FormatError if the format does not support its trees."""
     write_member(archive, f"factored/{number}/root_multiplicity.npy", to_npy(forest.root_multiplicity))
     for place, layer in enumerate(forest.layers):
         columns = _layer_columns(layer)
@@ -164,13 +159,7 @@ def write_factored(archive: zipfile.ZipFile, number: int, forest: FactoredForest
 
 
 def read_factored(members: MemberReader, number: int, n_layers: int, direction: Direction) -> FactoredForest:
-    """A factored forest out of its members.
-
-    Raises
-    ------
-    FormatError
-        If the columns do not fit each other; ScheduleError if the values do not.
-    """
+    """Read a factored forest; FormatError if columns do not match, ScheduleError if values do not."""
     folder = f"factored/{number}"
     multiplicity = members.array(f"{folder}/root_multiplicity.npy", np.int64)
     layers = tuple(_read_layer(members, f"{folder}/{layer}") for layer in range(n_layers))
@@ -180,12 +169,10 @@ def read_factored(members: MemberReader, number: int, n_layers: int, direction: 
 def _layer_columns(layer: Layer) -> _Columns:
     trees: list[Any] = [piece.trees for piece in layer.pieces]
     types = list(_TREES.values())
-    forms = [types.index(type(one)) if type(one) in types else -1 for one in trees]
-    if -1 in forms:
-        raise FormatError(
-            f"plan: a piece has trees of type {type(trees[forms.index(-1)]).__name__}, which files do not "
-            "know"
-        )
+    for one in trees:
+        if type(one) not in types:
+            raise FormatError(f"plan: trees of type {type(one).__name__}, unsupported in files")
+    forms = [types.index(type(one)) for one in trees]
     values: dict[str, list[Any]] = {
         "": list(layer.pieces),
         "entrances": [piece.entrances for piece in layer.pieces],
@@ -193,16 +180,15 @@ def _layer_columns(layer: Layer) -> _Columns:
         "exchange": [one for one, form in zip(trees, forms, strict=True) if form >= _RELAY],
     }
     values |= {word: [one for one in trees if type(one) is kind] for word, kind in _TREES.items()}
-    columns: _Columns = {key: getattr(layer, key) for key in _LAYER_COLUMNS}
+    columns: _Columns = {key: getattr(layer, key) for key in _LAYER_COLUMNS} | {"form": np.array(forms)}
     columns |= {key: np.diff(getattr(layer, offset)) for key, offset in _LAYER_COUNTS.items()}
-    columns["form"] = np.array(forms)
     for word in _FORMS:
         columns |= _form_columns(word, values[word])
     return columns
 
 
 def _form_columns(word: str, values: Sequence[Any]) -> _Columns:
-    """Columns of the values of all kinds that have them."""
+    """Return the columns of the values of all classes that have them."""
     found: dict[str, Any] = {}
     sizes: dict[str, list[int]] = {}
     for key, shape in _FORMS[word].items():
@@ -229,22 +215,20 @@ def _read_layer(members: MemberReader, folder: str) -> Layer:
         for key in _COLUMNS
     }
     arrays: dict[str, Any] = {key: columns[key] for key in _LAYER_COLUMNS}
-    for key, offset in _LAYER_COUNTS.items():
-        arrays[offset] = offsets_from(columns[key], f"{folder}/{key}:")
-    return Layer(pieces=tuple(_pieces(folder, columns)), **arrays)
+    arrays |= {
+        offset: offsets_from(columns[key], f"{folder}/{key}:") for key, offset in _LAYER_COUNTS.items()
+    }
+    return Layer(pieces=tuple(_subproblems(folder, columns)), **arrays)
 
 
-def _pieces(folder: str, columns: _Columns) -> Iterator[Subproblem]:
-    """The kinds of pieces."""
+def _subproblems(folder: str, columns: _Columns) -> Iterator[Subproblem]:
+    """Yield the equivalence classes of subproblems."""
     form = columns["form"]
     if np.any((form < 0) | (form >= len(_TREES))):
         raise FormatError(
             f"{folder}/form: expected 0 (table), 1 (circulant), 2 (relay), 3 (plane) or 4 (relay planes)"
         )
-
-    def values(word: str, children: Int64Array) -> list[dict[str, Any]]:
-        return _form_values(folder, columns, word, children)
-
+    values = partial(_form_values, folder, columns)
     children = columns["native_count"]
     pieces, entrances, exits = (values(word, form) for word in ("", "entrances", "exits"))
     exchange = iter(values("exchange", children[form >= _RELAY]))
@@ -261,7 +245,7 @@ def _pieces(folder: str, columns: _Columns) -> Iterator[Subproblem]:
 
 
 def _form_values(folder: str, columns: _Columns, word: str, children: Int64Array) -> list[dict[str, Any]]:
-    """The fields of each value of a form, of so many children each."""
+    """Return the fields of each value of a form; `children` are the numbers of children."""
     found: dict[str, list[Any]] = {"n_children": children.tolist()} if word == "circulant" else {}
     sizes = {"children": children.tolist()}
     shapes = _FORMS[word]
@@ -277,7 +261,7 @@ def _form_values(folder: str, columns: _Columns, word: str, children: Int64Array
         if not shape:
             continue
         dims = [[n + size.count("+") for n in sizes[size.rstrip("+")]] for size in shape]
-        parts = _parts(values[key], list(zip(*dims, strict=True)), place[key])
+        parts = _split(values[key], list(zip(*dims, strict=True)), place[key])
         if key == "path_length":
             _check_counts(values[key], place[key])
             found["path_offset"] = [offsets_from(part, f"{folder}/{word}:") for part in parts]
@@ -292,8 +276,8 @@ def _check_counts(values: Int64Array, place: str, most: int = 2**31) -> None:
         raise FormatError(f"{place}: a value out of range")
 
 
-def _parts(values: NDArray[Any], shapes: Sequence[tuple[int, ...]], place: str) -> list[NDArray[Any]]:
-    """A column cut into an array of each shape."""
+def _split(values: NDArray[Any], shapes: Sequence[tuple[int, ...]], place: str) -> list[NDArray[Any]]:
+    """Split a column into an array of each shape."""
     ends = [0, *accumulate(map(prod, shapes))]
     if ends[-1] != len(values):
         raise FormatError(f"{place}: {len(values)} values, expected {ends[-1]}")

@@ -1,7 +1,7 @@
-"""Forests of groups that run at once, as members of a plan's archive: one table of columns for all groups.
+"""Forests of concurrent groups as members of a plan's archive: one table of columns for all groups.
 
-Columns are those of a forest, one group's after the other's, with paths numbered within the group; two more
-say how many trees and paths are each group's. A file of 512 groups so has eleven members and not 4608.
+Columns are those of a forest, group after group, with paths numbered within the group. Two more columns have
+the numbers of trees and paths of each group. So a file of 512 groups has eleven members instead of 4608.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ FOREST_COUNTS = {"entry_count": "entry_offset", "path_length": "path_offset"}
 """Members, and those that hold the differences of an offset array."""
 
 GROUP_COUNTS = {**FOREST_COUNTS, "tree_count": "tree_start", "path_count": "path_start"}
-"""Besides: how many trees and paths each group has."""
+"""Also the numbers of trees and paths of each group."""
 
 _Columns = Mapping[str, NDArray[Any]]
 
 
 def write_group_forests(archive: zipfile.ZipFile, number: int, forests: Sequence[Forest]) -> None:
-    """Add the members of the forests of all groups that flow one way."""
+    """Add the members of the forests of all groups of one direction."""
     columns = {key: np.concatenate([getattr(one, key) for one in forests]) for key in FOREST_COLUMNS}
     columns |= {
         key: np.concatenate([np.diff(getattr(one, offset)) for one in forests])
@@ -51,12 +51,12 @@ def write_group_forests(archive: zipfile.ZipFile, number: int, forests: Sequence
 def split_group_forests(
     columns: _Columns, number: int, direction: Direction, *, n_groups: int, group_size: int
 ) -> tuple[Forest, ...]:
-    """The forests of the groups, in their order, out of what all have in one table.
+    """Return the forests of the groups, in their order, from the table of all.
 
     Parameters
     ----------
     columns : mapping
-        `FOREST_COLUMNS` as they were read, and the offsets that `GROUP_COUNTS` names.
+        `FOREST_COLUMNS` as read, and the offsets that `GROUP_COUNTS` names.
     number : int
         For messages.
     direction : Direction
@@ -65,7 +65,7 @@ def split_group_forests(
     Raises
     ------
     FormatError, ScheduleError
-        If the columns do not fit together, or a group's make no forest.
+        If the columns do not fit together, or those of a group are not a forest.
     """
     place = f"groups {number}"
     tree, path = columns["tree_start"], columns["path_start"]
@@ -88,7 +88,7 @@ def split_group_forests(
         raise FormatError(
             f"{place}: its columns do not fit {n_groups} groups of {group_size} ranks with {n_trees} trees"
         )
-    forests = []
+    forests: list[Forest] = []
     for group in range(n_groups):
         trees = slice(int(tree[group]), int(tree[group + 1]))
         cells = entry[trees.start * group_size : trees.stop * group_size + 1]

@@ -1,4 +1,4 @@
-"""The manifest of a plan file as typed tables: what is written, and what is read with distrust."""
+"""The manifest of a plan file as typed tables, for writing and for reading files that may be hostile."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ from treadle.schedules.trees.forest import Direction
 from treadle.typed_files import Table
 
 VERSION = 2
-"""What is written; the one before is read as well."""
+"""Version that is written; the version before can be read as well."""
 
 DEMANDS_MEMBER = "demands.npy"
 EntryType = Literal["forests", "groups", "factored", "steps", "exchange", "routes"]
 _NAMED: dict[str, tuple[str, ...]] = {"exchange": ("sends",), "routes": ("routes", "rounds")}
 _ROLES = ("reduce", "broadcast")
-_MAX_ITEMS = 1000  # entries, which are all verified, their cuts, forests, steps, routes and rounds
+_MAX_ITEMS = 1000
+"""Most entries (all of which are verified), slice sizes of an entry, and parts of one folder."""
 _ADDED = {"steps", "routes", "rising", "rounds", "factored", "groups", "ways", "operations", "fresh"}
 _ADDED_KEYS = {"type", "algorithm", "options", "pipelining", "sends", "routes", "rounds"}
-"""Keys of a manifest and of its entries that came with version 2."""
+"""Keys of a manifest and of its entries that version 2 added."""
 
 _Number = Whole | UnsetType
 
 
 class CollectiveTable(Table, frozen=True):
-    """A collective; keys that few collectives need are there only where they are needed."""
+    """A collective; keys that few collectives need are present only where they are needed."""
 
     kind: str
     ranks: Wholes
@@ -50,11 +51,11 @@ class CollectiveTable(Table, frozen=True):
         if self.demands not in (UNSET, DEMANDS_MEMBER):
             raise FormatError(f"demands: expected {DEMANDS_MEMBER!r}")
         if (self.groups is UNSET) is not (self.ranks_forward is UNSET):
-            raise FormatError("groups and ranks_forward stand together or not at all")
+            raise FormatError("groups and ranks_forward: expected both or neither")
 
 
 class EntryTable(Table, frozen=True, kw_only=True):
-    """An entry: its sizes, who made it, how messages are cut, and the numbers of its parts."""
+    """An entry: its sizes, its algorithm, the slices of messages, and the numbers of its parts."""
 
     min_bytes: Whole
     max_bytes: Whole | None
@@ -80,13 +81,13 @@ class EntryTable(Table, frozen=True, kw_only=True):
             raise FormatError("sends: expected an integer")
 
     def parts(self) -> Iterator[tuple[str, str, int]]:
-        """Key, folder and number of each part of the entry."""
+        """Yield key, folder and number of each part of the entry."""
         for key in _NAMED.get(self.type, _ROLES):
             if (number := getattr(self, key)) is not UNSET:
                 yield key, {"sends": "steps", "rounds": "rounds"}.get(key, self.type), number
 
     def check_keys(self, kind: CollectiveKind) -> None:
-        """Refuse an entry that the collective does not have, lacks a part or has one more."""
+        """Raise FormatError for an entry that the collective cannot have, or that lacks or adds a part."""
         if kind is CollectiveKind.ALLTOALL and self.type not in _NAMED:
             raise FormatError('entries: an all-to-all has entries of "type": "exchange" or "routes"')
         if kind is not CollectiveKind.ALLTOALL and self.type in _NAMED:
@@ -96,7 +97,7 @@ class EntryTable(Table, frozen=True, kw_only=True):
         if self.type == "routes":
             optional = {"rounds"}
         elif self.type == "steps" and len(roles) == 2:
-            optional = {"broadcast"}  # an allreduce of steps may do with the reducing phase
+            optional = {"broadcast"}  # an allreduce of steps may have the reducing phase only
         numbers = asdict(self)
         given = {key for key in (*_ROLES, "sends", "routes", "rounds") if numbers[key] is not UNSET}
         for key in sorted((required ^ given) - optional):
@@ -104,13 +105,13 @@ class EntryTable(Table, frozen=True, kw_only=True):
 
 
 class ChunkTable(Table, frozen=True):
-    """What the manifest has of some steps or routes."""
+    """Fields of steps or routes in the manifest."""
 
     n_chunks: Whole
 
 
 class LayerTable(Table, frozen=True):
-    """What the manifest has of a factored forest."""
+    """Fields of a factored forest in the manifest."""
 
     layers: Whole
 
@@ -120,7 +121,7 @@ class LayerTable(Table, frozen=True):
 
 
 class Manifest(Table, frozen=True):
-    """A manifest in the form of the current version."""
+    """A manifest of the current version."""
 
     treadle: Literal["plan"]
     version: int
@@ -158,12 +159,12 @@ class Manifest(Table, frozen=True):
 
     @property
     def totals(self) -> dict[str, int]:
-        """Number of parts by folder."""
+        """Number of parts in each folder."""
         listed = {key: len(getattr(self, key)) for key in ("steps", "routes", "factored")}
         return {"forests": self.forests, "groups": self.groups, "rounds": self.rounds} | listed
 
     def exchanged(self) -> dict[int, None]:
-        """Numbers of the steps that exchanges name."""
+        """Return the numbers of the steps that exchanges name, in order."""
         numbers = dict.fromkeys(entry.sends for entry in self.entries if entry.type == "exchange")
         for number in numbers:
             if not 0 <= number < len(self.steps):
@@ -171,25 +172,25 @@ class Manifest(Table, frozen=True):
         return numbers
 
     def directions(self) -> dict[tuple[str, int], Direction]:
-        """The direction of each part by folder and number; FormatError unless entries name each, one way."""
-        ways: dict[tuple[str, int], Direction] = {}
+        """Return the direction of each part by folder and number; FormatError for parts without one."""
+        found: dict[tuple[str, int], Direction] = {}
         totals = self.totals
         for entry in self.entries:
             for key, folder, number in entry.parts():
-                way = Direction.REDUCE if key == "reduce" else Direction.BROADCAST
+                direction = Direction.REDUCE if key == "reduce" else Direction.BROADCAST
                 exists = 0 <= number < totals[folder]
                 if not exists and entry.type == "routes":
                     raise FormatError(f"entries: {folder} {number} do not exist")
-                if not exists or ways.setdefault((folder, number), way) is not way:
-                    raise FormatError(f"entries: {folder} {number} is used both ways or does not exist")
+                if not exists or found.setdefault((folder, number), direction) is not direction:
+                    raise FormatError(f"entries: {folder} {number} has two directions or does not exist")
         for folder, total in totals.items():
-            if sum(one == folder for one, _ in ways) != total:
+            if sum(used == folder for used, _ in found) != total:
                 raise FormatError(f"{folder}: some are used by no entry")
-        return ways
+        return found
 
 
 def read_manifest(text: str) -> Manifest:
-    """A manifest of any version in the form of the current one; FormatError if it is none."""
+    """Return a manifest of any version in the form of the current one; FormatError if it is malformed."""
     value = parse_json(text)
     if not isinstance(value, dict):
         raise FormatError("manifest: expected an object")
@@ -197,16 +198,13 @@ def read_manifest(text: str) -> Manifest:
     if value.get("treadle") != "plan" or type(version) is not int:
         raise FormatError('manifest: expected "treadle": "plan" and a version')
     if version not in (VERSION - 1, VERSION):
-        raise FormatError(f"manifest: version {version}, this program reads {VERSION - 1} and {VERSION}")
+        raise FormatError(f"manifest: version {version}, expected {VERSION - 1} or {VERSION}")
     listed = entries if isinstance(entries, list) else []
     if not all(isinstance(entry, dict) for entry in listed):
         raise FormatError("entries: expected objects")
     if version < VERSION:  # all entries name forests
-        for place, table, added in (
-            ("manifest", value, _ADDED),
-            *(("entries", e, _ADDED_KEYS) for e in listed),
-        ):
-            for key in sorted(added & table.keys()):
+        for place, tables, added in (("manifest", [value], _ADDED), ("entries", listed, _ADDED_KEYS)):
+            for key in (key for table in tables for key in sorted(added & table.keys())):
                 raise FormatError(f"{place}: key {key!r} is unknown")
         value["steps"] = []
         for entry in listed:

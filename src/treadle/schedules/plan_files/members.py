@@ -1,4 +1,7 @@
-"""Members of a plan's archive: texts and .npy arrays, written alike each time and read with distrust."""
+"""Members of a plan's archive: JSON and .npy arrays.
+
+Equal values are written as equal bytes. Readers check all sizes before they allocate memory.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ from treadle.arrays import Int64Array, offsets_of
 from treadle.errors import FormatError
 from treadle.schedules.plan_files.budget import MemoryBudget, declares_too_much
 
-_MAX_TEXT = 2**28  # bytes of topology.json
+_MAX_TEXT = 2**28
+"""Largest topology.json, bytes."""
 _COMPRESSION_LEVEL = 1
 _CHUNK = 2**22
 
@@ -28,14 +32,14 @@ _HEADER = re.compile(
 
 
 def write_member(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
-    """Add a member, dated 1980, so that equal plans give equal bytes."""
+    """Add a member, with the date 1980 so that equal plans give equal bytes."""
     info = zipfile.ZipInfo(name)
     info.create_system = 3
     archive.writestr(info, data, zipfile.ZIP_DEFLATED, _COMPRESSION_LEVEL)
 
 
 def to_npy(values: NDArray[Any]) -> bytes:
-    """The array as .npy of little-endian integers of the narrowest sufficient width."""
+    """Return the array as .npy of little-endian integers of the narrowest sufficient width."""
     low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
     width = next(w for w in (1, 2, 4, 8) if -(2 ** (8 * w - 1)) <= low and high < 2 ** (8 * w - 1))
     buffer = io.BytesIO()
@@ -44,7 +48,7 @@ def to_npy(values: NDArray[Any]) -> bytes:
 
 
 def offsets_from(counts: Int64Array, place: str, *, least: int = 0) -> Int64Array:
-    """Read-only offsets out of stored counts; FormatError for a count that is out of range."""
+    """Return read-only offsets from stored counts; FormatError for a count that is out of range."""
     if counts.size and (counts.min() < least or counts.max() >= 2**31):
         raise FormatError(f"{place} a value out of range")
     offsets = offsets_of(counts)
@@ -53,13 +57,13 @@ def offsets_from(counts: Int64Array, place: str, *, least: int = 0) -> Int64Arra
 
 
 class MemberReader:
-    """Reads the members of an opened archive; every error is one line that names the member.
+    """Reader of the members of an opened archive; every error is one line that names the member.
 
     Parameters
     ----------
     archive : zipfile.ZipFile
     budget : MemoryBudget
-        Charged for texts before they are read; arrays are for the caller to charge by their `shapes`.
+        Charged for JSON before it is read; the caller charges it for arrays, by their `shapes`.
     """
 
     def __init__(self, archive: zipfile.ZipFile, budget: MemoryBudget) -> None:
@@ -75,10 +79,7 @@ class MemberReader:
                     f"more than any compression gives"
                 )
             self._infos[info.filename] = info
-        self._check_places()
-
-    def _check_places(self) -> None:
-        """Refuse members that share bytes of the file: each might be small, and all of them large."""
+        # members that share bytes of the file may be small each, but large together
         places = sorted((info.header_offset, info.compress_size) for info in self._infos.values())
         for (start, size), (following, _) in pairwise(places):
             if start + size > following:
@@ -86,18 +87,18 @@ class MemberReader:
 
     @property
     def n_members(self) -> int:
-        """Members of the archive."""
+        """Number of members of the archive."""
         return len(self._infos)
 
     def check_names(self, expected: set[str]) -> None:
-        """Refuse an archive that lacks a member or has one more."""
+        """Raise FormatError if a member is missing or there is another one."""
         for name in sorted(expected - set(self._infos)):
             raise FormatError(f"member {name} is missing")
         for name in sorted(set(self._infos) - expected):
             raise FormatError(f"member {name[:100]!r} does not belong in a plan")
 
     def string(self, name: str, most: int = _MAX_TEXT) -> str:
-        """A member in UTF-8, of at most so many bytes; what it is parsed into is for the caller to charge."""
+        """Read a UTF-8 member of at most `most` bytes; the caller charges the budget for the parsed value."""
         stream, size = self._open(name)
         with stream:
             if size > most:
@@ -109,13 +110,12 @@ class MemberReader:
         return data.decode("utf-8")
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shape of every array of the archive, from headers alone."""
+        """Return the shape of every array of the archive; only headers are read."""
         found = {}
-        for name in self._infos:
-            if name.endswith(".npy"):
-                stream, size = self._open(name)
-                with stream:
-                    found[name] = _header(stream, size, name)[1]
+        for name in (name for name in self._infos if name.endswith(".npy")):
+            stream, size = self._open(name)
+            with stream:
+                found[name] = _header(stream, size, name)[1]
         return found
 
     def array(
@@ -126,7 +126,7 @@ class MemberReader:
         n_dimensions: int = 1,
         most: int | None = None,
     ) -> NDArray[Any]:
-        """A read-only array of the type `wide`, stored in it or a narrower one; at most `most` values."""
+        """Read a read-only array of type `wide`, stored in it or a narrower type; at most `most` values."""
         stream, size = self._open(name)
         with stream:
             dtype, shape = _header(stream, size, name)
@@ -153,10 +153,10 @@ class MemberReader:
 
 
 def _header(stream: IO[bytes], size: int, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """Type and shape of an .npy of so many bytes, which is then read up to its values."""
+    """Read the header of an .npy of `size` bytes; return type and shape."""
     start = stream.read(10)
     if len(start) < 10 or start[:8] != _MAGIC:
-        raise FormatError(f"member {name}: no .npy of version 1.0")
+        raise FormatError(f"member {name}: not an .npy of version 1.0")
     length = int.from_bytes(start[8:], "little")
     match = _HEADER.fullmatch(stream.read(length)) if length <= 1024 else None
     if match is None:
@@ -169,7 +169,7 @@ def _header(stream: IO[bytes], size: int, name: str) -> tuple[np.dtype[Any], tup
 
 
 def _read_exactly(stream: IO[bytes], size: int, name: str) -> bytearray:
-    """`size` bytes and no more; memory grows with what really arrives, whatever was declared."""
+    """Read `size` bytes in chunks, so that memory grows with the actual data, not with the declared size."""
     data = bytearray()
     while len(data) < size:
         chunk = stream.read(min(_CHUNK, size - len(data)))

@@ -1,9 +1,9 @@
-"""Members of plan files that only some steps and routes have, beside those that all have.
+"""Members of plan files that only some steps and routes have.
 
-The manifest's ``ways`` lists the numbers of the steps that have ways and further homes, ``operations`` those
-of steps on whose ways switches copy or add up, which have the kind of each way besides, and ``fresh`` those
-of steps in which sums begin anew, which have for each send whether they do. ``rising`` lists the routes whose
-layer changes on the way, which have the layer of every hop.
+The manifest lists the numbers of the steps or routes that have them. ``ways``: steps with paths of several
+links and with further owners of shards. ``operations``: steps with in-network multicast or aggregation; they
+have the kind of each path. ``fresh``: steps in which sums start again; they have a flag for each send.
+``rising``: routes whose virtual channel changes along a path; they have the channel of every hop.
 """
 
 from __future__ import annotations
@@ -32,25 +32,26 @@ _MEMBERS: Mapping[str, tuple[str, tuple[str, ...], Callable[[Any], bool]]] = Map
         "rising": ("routes", ("hop_layer",), lambda routes: bool(routes.hop_layer.size)),
     }
 )
-"""By key of the manifest: folder, members, and whether some steps or routes have them."""
+"""Folder and members of each key of the manifest, and whether some steps or routes have them."""
 
 
 def numbers_with(key: str, parts: Sequence[Any]) -> tuple[int, ...]:
-    """Numbers of the steps or routes that have the members of a key."""
+    """Return the numbers of the steps or routes that have the members of a key."""
     return tuple(number for number, part in enumerate(parts) if _MEMBERS[key][2](part))
 
 
-def write_optional(archive: zipfile.ZipFile, key: str, number: int, part: Any) -> None:
-    """Write the members of a key that some steps or routes have."""
-    folder, columns, has_members = _MEMBERS[key]
-    for column in columns if has_members(part) else ():
-        values = np.diff(part.way_offset) if column == "way_length" else getattr(part, column)
-        values = values.astype(np.int32) if column == "fresh" else values
-        write_member(archive, f"{folder}/{number}/{column}.npy", to_npy(values))
+def write_optional(archive: zipfile.ZipFile, keys: Sequence[str], parts: Sequence[Any]) -> None:
+    """Write the members of some keys of all steps or routes."""
+    for number, part in enumerate(parts):
+        for folder, columns, has_members in map(_MEMBERS.__getitem__, keys):
+            for column in columns if has_members(part) else ():
+                values = np.diff(part.way_offset) if column == "way_length" else getattr(part, column)
+                values = values.astype(np.int32) if column == "fresh" else values
+                write_member(archive, f"{folder}/{number}/{column}.npy", to_npy(values))
 
 
 def optional_names(manifest: Manifest) -> set[str]:
-    """Names of the members of all steps and routes that have some."""
+    """Return the names of these members of all steps and routes."""
     return {
         f"{folder}/{number}/{column}.npy"
         for key, (folder, columns, _) in _MEMBERS.items()
@@ -62,20 +63,19 @@ def optional_names(manifest: Manifest) -> set[str]:
 def optional_columns(
     members: MemberReader, manifest: Manifest, folder: str, number: int
 ) -> dict[str, NDArray[Any]]:
-    """The fields of `Steps` or `RouteSchedule` that they are."""
+    """Read these members as fields of `Steps` or `RouteSchedule`."""
     place = f"{folder}/{number}"
     found: dict[str, NDArray[Any]] = {}
     for key, (of, columns, _) in _MEMBERS.items():
         for column in columns if of == folder and number in getattr(manifest, key) else ():
             name = f"{place}/{column}.npy"
-            if column == "way_length":
-                lengths = members.array(name, np.int64)
-                if lengths.size:
-                    found["way_offset"] = offsets_from(lengths, f"{place}: {column} has", least=1)
-                continue
-            found[column] = members.array(name, np.int32)
+            values = members.array(name, np.int64 if column == "way_length" else np.int32)
             if column == "fresh":
-                if found[column].size and (found[column].min() < 0 or found[column].max() > 1):
+                if np.any((values < 0) | (values > 1)):
                     raise FormatError(f"{name}: expected 0 and 1 only")
-                found[column] = found[column].astype(np.bool_)
+                values = values.astype(np.bool_)
+            if column != "way_length":
+                found[column] = values
+            elif values.size:
+                found["way_offset"] = offsets_from(values, f"{place}: {column} has", least=1)
     return found

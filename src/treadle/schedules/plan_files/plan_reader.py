@@ -1,4 +1,4 @@
-"""A plan out of an opened archive, whatever its version; the format is described in `archive`."""
+"""Reader of plans of any version from an opened archive; module `archive` describes the format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from msgspec import UNSET
-from numpy.typing import NDArray
+from msgspec.structs import asdict
 
 from treadle.errors import FormatError
 from treadle.schedules.alltoall.demands import Demands
@@ -64,22 +64,25 @@ COLUMNS = {
     "routes": (ROUTE_COLUMNS, ROUTE_COUNTS),
     "rounds": (ROUND_COLUMNS, ROUND_COUNTS),
 }
-"""By folder: members, and those that hold the differences of an offset array."""
+"""Members of each folder, and those that hold the differences of an offset array."""
 
-MAX_MANIFEST = 2**26  # bytes; a witness may have a number for every link
-_MAX_STEPS = 2**20  # rounds, too
+MAX_MANIFEST = 2**26
+"""Largest manifest, bytes; a certificate may have a number for every link."""
+_MAX_STEPS = 2**20
+"""Most steps or rounds."""
 _NARROW = {"tree_root", "parent", "entry_path", "path_links", *STEP_COLUMNS, *ROUTE_COLUMNS, *ROUND_COLUMNS}
 _NARROW -= {"units"}
-_FEW = {"step_count", "round_count"}  # other counts are as many as what they count out
+_FEW = {"step_count", "round_count"}
+"""Counts limited by `_MAX_STEPS`; the memory budget limits the others."""
 
 
 def targets_member(number: int) -> str:
-    """Member with the targets of an exchange's shards, by the number of its steps."""
+    """Return the member with the targets of an exchange's shards, by the number of its steps."""
     return f"steps/{number}/targets.npy"
 
 
 def read_plan(archive: zipfile.ZipFile, max_memory_bytes: int) -> Plan:
-    """The plan in an archive; FormatError, another TreadleError or zipfile's own if it is none."""
+    """Read the plan in an archive; a TreadleError or an error of zipfile if it is malformed."""
     budget = MemoryBudget(max_memory_bytes)
     members = MemberReader(archive, budget)
     text = members.string("manifest.json", MAX_MANIFEST)
@@ -98,7 +101,7 @@ def read_plan(archive: zipfile.ZipFile, max_memory_bytes: int) -> Plan:
         raise FormatError(f"topology_sha256: does not belong to topology.json, which has {found}")
     collective = _collective(manifest.collective, members, topology, budget)
     _check_lengths(shapes, manifest, exchanged, collective)
-    # what following the shards of steps takes, one of the steps after the other
+    # the verifier follows the shards of one steps object after the other
     sizes = [
         (prod(shapes[f"steps/{i}/homes.npy"]), chunks, prod(shapes[f"steps/{i}/shard.npy"]))
         for i, chunks in enumerate(n_chunks)
@@ -106,12 +109,10 @@ def read_plan(archive: zipfile.ZipFile, max_memory_bytes: int) -> Plan:
     ]
     budget.charge(max((state_bytes(topology.n_nodes, *size) for size in sizes), default=0))
     reader = _PartReader(members, manifest, collective)
-    directions = manifest.directions()
-    parts = {one: reader.part(*one, way) for one, way in directions.items() if one[0] != "rounds"}
     return Plan(
         topology=topology,
         collective=collective,
-        entries=tuple(reader.entry(entry, parts) for entry in manifest.entries),
+        entries=tuple(map(reader.entry, manifest.entries)),
         algorithm=manifest.algorithm,
         algbw=Fraction(manifest.algbw),
         optimal_algbw=None if manifest.optimal_algbw is None else Fraction(manifest.optimal_algbw),
@@ -123,10 +124,10 @@ def read_plan(archive: zipfile.ZipFile, max_memory_bytes: int) -> Plan:
 def _check_names(
     members: MemberReader, manifest: Manifest, exchanged: dict[int, None], *, has_demands: bool
 ) -> None:
-    """Refuse an archive that lacks a member or has one more."""
+    """Raise FormatError if a member is missing or there is another one."""
     layers = [one.layers for one in manifest.factored]
     n_factored = len(layers) + LAYER_MEMBERS * sum(layers)
-    if n_factored > 2 * members.n_members + 2**16:  # before names of so many members are made
+    if n_factored > 2 * members.n_members + 2**16:  # checked before that many names are built
         raise FormatError(
             f"factored: {n_factored} members expected, the archive has {members.n_members} in all"
         )
@@ -144,7 +145,7 @@ def _check_names(
 def _collective(
     table: CollectiveTable, members: MemberReader, topology: Topology, budget: MemoryBudget
 ) -> Collective:
-    """The collective; FormatError or ScheduleError if it is none on that fabric."""
+    """Read the collective; FormatError or ScheduleError if it does not fit the fabric."""
     n_ranks, n_forwarders = len(table.ranks), len(table.forwarders)
     if n_ranks + n_forwarders > topology.n_nodes:
         raise FormatError(
@@ -153,25 +154,18 @@ def _collective(
         )
     if table.kind == CollectiveKind.ALLTOALL:
         budget.charge(pair_bytes(n_ranks))
-    demands = None
-    if table.demands is not UNSET:
-        demands = Demands(members.array(DEMANDS_MEMBER, np.int64, n_dimensions=2, most=n_ranks**2))
-    return Collective(
-        CollectiveKind(table.kind),
-        table.ranks,
-        root=table.root,
-        weights=table.weights,
-        forwarders=table.forwarders,
-        demands=demands,
-        groups=None if table.groups is UNSET else table.groups,
-        ranks_forward=table.ranks_forward or False,
-    )
+    fields = {key: value for key, value in asdict(table).items() if value is not UNSET}
+    fields["kind"] = CollectiveKind(table.kind)
+    if "demands" in fields:
+        matrix = members.array(DEMANDS_MEMBER, np.int64, n_dimensions=2, most=n_ranks**2)
+        fields["demands"] = Demands(matrix)
+    return Collective(**fields)
 
 
 def _check_lengths(
     shapes: Shapes, manifest: Manifest, exchanged: dict[int, None], collective: Collective
 ) -> None:
-    """Refuse columns that are longer than the collective allows, before any is read."""
+    """Raise FormatError for columns that are longer than the collective allows, before any is read."""
     n_ranks, totals = collective.n_ranks, manifest.totals
     if manifest.groups and collective.n_groups is None:
         raise FormatError("groups: forests of several groups; the collective has one")
@@ -185,8 +179,8 @@ def _check_lengths(
         for number in range(manifest.groups)
         for key in ("tree_count", "path_count")
     }
+    pairs = n_ranks * (n_ranks - 1)
     for number in exchanged:
-        pairs = n_ranks * (n_ranks - 1)
         most |= {f"steps/{number}/homes.npy": pairs, targets_member(number): pairs}
     for name, limit in most.items():
         if prod(shapes[name]) > limit:
@@ -194,66 +188,53 @@ def _check_lengths(
 
 
 class _PartReader:
-    """Reads the parts that entries name, and the entries."""
+    """Reader of the entries of a plan and of the parts that they name."""
 
     def __init__(self, members: MemberReader, manifest: Manifest, collective: Collective) -> None:
         self._members = members
         self._manifest = manifest
         self._collective = collective
+        directions = manifest.directions().items()
+        self._parts = {part: self._part(*part, way) for part, way in directions if part[0] != "rounds"}
         self._timed: dict[tuple[int, int], TimedRoutes] = {}
 
-    def part(self, folder: str, number: int, direction: Direction) -> Any:
-        """A forest, those of all groups, a factored forest, steps or routes."""
+    def _part(self, folder: str, number: int, direction: Direction) -> Any:
+        """Read a forest, those of all groups, a factored forest, steps or routes."""
         n_ranks, group_size = self._collective.n_ranks, self._collective.group_size
         if folder == "factored":
             return read_factored(self._members, number, self._manifest.factored[number].layers, direction)
         columns = self._columns(folder, number)
         if folder in ("steps", "routes"):
+            n_chunks = getattr(self._manifest, folder)[number].n_chunks
             columns |= optional_columns(self._members, self._manifest, folder, number)
-        if folder == "steps":
-            n_chunks = self._manifest.steps[number].n_chunks
-            return Steps(direction=direction, n_ranks=n_ranks, n_chunks=n_chunks, **columns)
-        if folder == "routes":
-            n_chunks = self._manifest.routes[number].n_chunks
-            return RouteSchedule(n_ranks=n_ranks, n_chunks=n_chunks, **columns)
+            columns |= {"n_ranks": n_ranks, "n_chunks": n_chunks}
+            return Steps(direction, **columns) if folder == "steps" else RouteSchedule(**columns)
         if folder == "groups":
             n_groups = self._collective.n_groups or 0
             return split_group_forests(columns, number, direction, n_groups=n_groups, group_size=group_size)
-        n_trees, n_entries = columns["tree_root"].size, columns["entry_offset"].size
-        if columns["parent"].shape != (n_trees, n_ranks) or n_entries != n_trees * n_ranks + 1:
-            raise FormatError(f"forest {number}: its columns do not fit {n_trees} trees of {n_ranks} ranks")
         return Forest(direction=direction, **columns)
 
-    def _columns(self, folder: str, number: int) -> dict[str, NDArray[Any]]:
+    def _columns(self, folder: str, number: int) -> dict[str, Any]:
+        """Read the columns of a part, with offsets in place of counts."""
         columns, counts = COLUMNS[folder]
         place = f"{folder}/{number}"
-        found = {
-            key: self._members.array(
-                f"{place}/{key}.npy",
-                np.int32 if key in _NARROW else np.int64,
-                n_dimensions=2 if key == "parent" else 1,
-            )
-            for key in columns
-        }
+        found = {}
+        for key in columns:
+            wide, n_dimensions = np.int32 if key in _NARROW else np.int64, 2 if key == "parent" else 1
+            found[key] = self._members.array(f"{place}/{key}.npy", wide, n_dimensions=n_dimensions)
         for key, offset in counts.items():
             most = _MAX_STEPS if key in _FEW else None
             values = self._members.array(f"{place}/{key}.npy", np.int64, most=most)
             found[offset] = offsets_from(values, f"{place}: {key} has")
         return found
 
-    def entry(self, table: EntryTable, parts: dict[tuple[str, int], Any]) -> PlanEntry:
-        """An entry, out of the parts that were read."""
-        return PlanEntry(
-            table.min_bytes,
-            table.max_bytes,
-            self._schedule(table, parts),
-            algorithm=table.algorithm,
-            options=table.options,
-            pipelining=tuple(Pipelining(*cut) for cut in table.pipelining),
-        )
+    def entry(self, table: EntryTable) -> PlanEntry:
+        """Return an entry."""
+        cuts, schedule = tuple(Pipelining(*cut) for cut in table.pipelining), self._schedule(table)
+        return PlanEntry(table.min_bytes, table.max_bytes, schedule, table.algorithm, table.options, cuts)
 
-    def _schedule(self, table: EntryTable, parts: dict[tuple[str, int], Any]) -> Schedule:
-        kind = self._collective.kind
+    def _schedule(self, table: EntryTable) -> Schedule:
+        kind, parts = self._collective.kind, self._parts
         table.check_keys(kind)
         named = {key: (folder, number) for key, folder, number in table.parts()}
         if table.type == "exchange":

@@ -1,8 +1,8 @@
-"""Steps cut into parts, so that what most waits for goes first over every link.
+"""Steps cut into parts, so that the data that most ranks wait for goes first over every link.
 
 Idea: in a step a link carries several shards, of which some end at its head and others go on from there to
-many ranks. Runtimes send what is ready in the order of steps, so a schedule says which of them comes first by
-cutting the step. Source: own.
+many ranks. Runtimes send ready data in the order of steps, so a schedule puts some of it first by cutting the
+step. Source: own.
 """
 
 from __future__ import annotations
@@ -12,28 +12,29 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array, frozen, offsets_of
+from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
+from treadle.schedules.factored.subproblem_trees import ragged
 from treadle.schedules.steps.step_transforms import pipelined, reverse, with_sends
 from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.schedules.trees.forest import Direction
 from treadle.topologies.topology import Topology
 
 MOST_CELLS = 2**27
-"""Chunks of shards at nodes, of each of which 4 bytes are kept."""
+"""Most chunks of shards at nodes; each takes 4 bytes."""
 
 
 def urgent_first(steps: Steps, topology: Topology, parts: int) -> Steps:
-    """The same sends, each step cut into `parts`: first what brings most to others later on.
+    """Return the same sends with each step cut into `parts`, first the data that most later sends need.
 
     Parameters
     ----------
     steps : Steps
-        For `topology`. Reductions to several ranks are left as they are, and those whose sums begin anew:
-        sums that ranks exchange have to leave in one step.
+        For `topology`. Reductions to several ranks, and those whose sums start again, are returned unchanged:
+        sums that ranks exchange must be sent in one step.
     topology : Topology
     parts : int
-        At least 1. Each link, or way, carries about the same amount in each part of a step.
+        At least 1. Each link, or path, carries about the same amount in each part of a step.
 
     Raises
     ------
@@ -42,8 +43,8 @@ def urgent_first(steps: Steps, topology: Topology, parts: int) -> Steps:
 
     Notes
     -----
-    Of a reduction the reverse is cut, so that `reverse` commutes with this: there what gathers most comes
-    last in its step. O(c log c) for c chunks sent.
+    For a reduction the reverse is cut, so that `reverse` commutes with this function: the data that gathers
+    most comes last in its step. O(c log c) for c chunks sent.
     """
     if parts < 1:
         raise ScheduleError(f"parts of a step: expected at least 1, found {parts}")
@@ -64,7 +65,7 @@ def urgent_first(steps: Steps, topology: Topology, parts: int) -> Steps:
 
 
 def in_chunks(schedule: StepSchedule, topology: Topology, pieces: int, parts: int = 1) -> StepSchedule:
-    """The schedule for each piece of every shard, a step behind the one before, with each step in parts."""
+    """Return the schedule for each of `pieces` parts of every shard, in a pipeline, with each step cut."""
 
     def cut(steps: Steps) -> Steps:
         return urgent_first(pipelined(steps, pieces), topology, parts)
@@ -77,7 +78,7 @@ def in_chunks(schedule: StepSchedule, topology: Topology, pieces: int, parts: in
 
 
 def _waiting(steps: Steps, topology: Topology) -> Int64Array:
-    """Chunks that ranks receive because of each send of a broadcast, without its own."""
+    """Return the chunks that ranks receive as a result of each send of a broadcast, without its own."""
     shape = (topology.n_nodes, steps.n_shards, steps.n_chunks)
     behind = np.zeros(shape, dtype=np.int32)
     found = np.zeros(steps.n_sends, dtype=np.int64)
@@ -86,7 +87,7 @@ def _waiting(steps: Steps, topology: Topology) -> Int64Array:
         rows = np.arange(steps.step_offset[step], steps.step_offset[step + 1])
         send, chunk = _chunks_of(steps, rows)
         shard = steps.shard[send]
-        # what a step brings is sent on by later steps alone, which are all counted
+        # data of a step is forwarded only by later steps, which are all counted
         more = behind[heads[send], shard, chunk]
         np.add.at(found, send, more)
         np.add.at(behind, (tails[send], shard, chunk), 1 + more)
@@ -94,7 +95,7 @@ def _waiting(steps: Steps, topology: Topology) -> Int64Array:
 
 
 def _ends(steps: Steps, topology: Topology) -> tuple[Int32Array, Int32Array]:
-    """Where each link, or way, begins and ends."""
+    """Return the first and the last node of each link, or path."""
     if not steps.has_paths:
         return topology.tails, topology.heads
     first, last = steps.way_links[steps.way_offset[:-1]], steps.way_links[steps.way_offset[1:] - 1]
@@ -102,15 +103,14 @@ def _ends(steps: Steps, topology: Topology) -> tuple[Int32Array, Int32Array]:
 
 
 def _chunks_of(steps: Steps, rows: NDArray[np.int64]) -> tuple[Int64Array, Int64Array]:
-    """A row for each chunk of sends: the send and the chunk."""
+    """Return the send and the chunk of each chunk of some sends."""
     counts = (steps.high[rows] - steps.low[rows]).astype(np.int64)
     send = np.repeat(rows, counts)
-    place = np.arange(len(send)) - np.repeat(offsets_of(counts)[:-1], counts)
-    return frozen(send, np.int64), frozen(steps.low[send] + place, np.int64)
+    return send, ragged(steps.low[rows].astype(np.int64), counts)
 
 
 def _part_of(steps: Steps, waiting: Int64Array, parts: int) -> Int64Array:
-    """Part of its step in which each send is: where the middle of what it carries falls, link by link."""
+    """Return the part of its step for each send: that of the middle of its chunks among those of its link."""
     step, volume = steps.send_steps(), (steps.high - steps.low).astype(np.int64)
     order = np.lexsort((-waiting / volume, steps.link, step))
     link_of_step = step[order] * (int(steps.link.max(initial=0)) + 1) + steps.link[order]
@@ -121,4 +121,4 @@ def _part_of(steps: Steps, waiting: Int64Array, parts: int) -> Int64Array:
     middle = 2 * (before - before[first][group]) + volume[order]
     found = np.empty(len(order), dtype=np.int64)
     found[order] = middle * parts // (2 * through[group])
-    return frozen(found, np.int64)
+    return found

@@ -1,1 +1,1 @@
-"""Schedules of spanning trees: forests, their cost and witnesses."""
+"""Schedules of spanning trees: forests, their cost and certificates."""

@@ -7,18 +7,19 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain
-from typing import Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from treadle.arrays import FrozenArrays, Int32Array, Int64Array, check_offsets, offsets_of, sums_of
 from treadle.brief import brief
 from treadle.errors import ScheduleError
+from treadle.schedules.checks import check_length, check_range
 from treadle.schedules.collective import CollectiveKind
 
 
 class Direction(StrEnum):
-    """Which way data flows along the trees."""
+    """Direction in which data flows along the trees."""
 
     BROADCAST = "broadcast"
     REDUCE = "reduce"
@@ -39,7 +40,7 @@ class RoleEdges:
     path : array of int64
         Number of the path in the forest.
     depth : array of int64
-        Rises from the root to the leaves of every unit tree, and is the same for both ends of an edge. In an
+        Rises from the root to the leaves of every unit tree, and is equal at both ends of an edge. In an
         explicit forest: edges from the root to the lower end.
     """
 
@@ -59,9 +60,10 @@ class Roles:
     ----------
     rank : int
     up : RoleEdges
-        To parents: one for each unit tree that is not rooted at the rank. BROADCAST: it receives by them.
+        Edges to parents: one for each unit tree that is not rooted at the rank. BROADCAST: it receives on
+        them.
     down : RoleEdges
-        To children. BROADCAST: it sends by them.
+        Edges to children. BROADCAST: it sends on them.
     """
 
     rank: int
@@ -73,8 +75,8 @@ class Roles:
 class Tree:
     """`multiplicity` identical spanning trees of the ranks.
 
-    The units 0..multiplicity-1 of the tree are told apart only by their paths: the path entries of an edge
-    cover the units in order, so entry j of `v` carries units from the sum of the earlier entries' units on.
+    The units 0..multiplicity-1 of the tree differ only in their paths: the path entries of an edge cover the
+    units in order, so entry j of `v` carries units from the sum of the earlier entries' units on.
 
     Parameters
     ----------
@@ -101,38 +103,43 @@ class Tree:
     entry_units: Int64Array
 
 
-class Trees(Protocol):
-    """Weighted spanning trees of N ranks in one direction: what readers of any form of them use."""
+class Phase(Protocol):
+    """Part of a schedule that reduces or broadcasts."""
 
     @property
     def direction(self) -> Direction:
-        """Which way data flows."""
+        """Direction of the data."""
+
+    @property
+    def n_ranks(self) -> int:
+        """Number of ranks N."""
+
+
+class Trees(Phase, Protocol):
+    """Weighted spanning trees of N ranks in one direction, in any form."""
 
     @property
     def root_multiplicity(self) -> Int64Array:
         """r(v): unit trees of each root, shape (N,)."""
 
     @property
-    def n_ranks(self) -> int:
-        """Number of ranks N."""
-
-    @property
     def grain(self) -> int:
-        """Unit trees that are always used together: a divisor of all that is counted in unit trees."""
+        """Unit trees that are always used together: a divisor of all numbers of unit trees."""
 
     def trees(self, root: int) -> Iterator[Tree]:
-        """The weighted trees rooted at rank `root`, in order of units."""
+        """Yield the weighted trees rooted at rank `root`, in order of units."""
 
     def path(self, number: int) -> Int32Array:
-        """Link numbers of a path, in the order the data takes them."""
+        """Return the link numbers of a path, in the order the data takes them."""
 
     def paths(self, numbers: Int64Array) -> tuple[Int64Array, Int32Array]:
-        """Offsets and links of paths, whose numbers rise."""
+        """Return offsets and links of paths, whose numbers rise."""
 
     def roles(self, rank: int) -> Roles:
-        """Parents and children of a rank in all unit trees; ScheduleError if there is no such rank."""
+        """Return parents and children of a rank in all unit trees; ScheduleError if there is no such rank."""
 
 
+_Phase = TypeVar("_Phase", bound=Phase)
 _Trees = TypeVar("_Trees", bound=Trees)
 
 
@@ -157,7 +164,7 @@ class TreeSchedule(Protocol):
 class Forest(FrozenArrays):
     """Spanning trees of N ranks in one direction; the explicit form.
 
-    Readers use what `Trees` offers, so that other representations can stand in.
+    Readers use the interface of `Trees`, which other forms have as well.
 
     Parameters
     ----------
@@ -178,7 +185,7 @@ class Forest(FrozenArrays):
     Notes
     -----
     A path joins two ranks through switches and forwarders. After pruning for in-network multicast it may
-    begin (BROADCAST) or end (REDUCE) at a capable switch that the same unit tree visits anyway.
+    begin (BROADCAST) or end (REDUCE) at a capable switch on another path of the unit tree.
     The constructor checks shapes and ranges only; `treadle.verification.schedules` checks meaning.
     """
 
@@ -200,23 +207,16 @@ class Forest(FrozenArrays):
             raise ScheduleError(f"forest: parent has shape {self.parent.shape}, expected {(t, n)}")
         if self.tree_multiplicity.shape != (t,) or (t and self.tree_multiplicity.min() < 1):
             raise ScheduleError("forest: every tree needs a positive multiplicity")
-        if t and (self.tree_root.min() < 0 or self.tree_root.max() >= n):
-            raise ScheduleError(f"forest: roots must be ranks from 0 to {n - 1}")
+        check_range("forest", "tree_root", self.tree_root, 0, n)
         if np.any(np.diff(self.tree_root) < 0):
             raise ScheduleError("forest: trees must be sorted by root")
-        if self.parent.size and (self.parent.min() < -1 or self.parent.max() >= n):
-            raise ScheduleError(f"forest: parents must be ranks from 0 to {n - 1}, or -1")
+        check_range("forest", "parent", self.parent, -1, n)
         check_offsets("forest", "entry_offset", self.entry_offset, t * n, len(self.entry_path))
-        check_offsets(
-            "forest", "path_offset", self.path_offset, len(self.path_offset) - 1, len(self.path_links)
-        )
-        if len(self.entry_units) != len(self.entry_path):
-            raise ScheduleError("forest: entry_units and entry_path differ in length")
-        if self.entry_path.size:
-            if self.entry_path.min() < 0 or self.entry_path.max() >= self.n_paths:
-                raise ScheduleError(f"forest: path numbers must be 0 to {self.n_paths - 1}")
-            if self.entry_units.min() < 1:
-                raise ScheduleError("forest: path units must be positive")
+        check_offsets("forest", "path_offset", self.path_offset, self.n_paths, len(self.path_links))
+        check_length("forest", "entry_units", self.entry_units, len(self.entry_path))
+        check_range("forest", "entry_path", self.entry_path, 0, self.n_paths)
+        if self.entry_units.size and self.entry_units.min() < 1:
+            raise ScheduleError("forest: path units must be positive")
 
     @property
     def n_ranks(self) -> int:
@@ -238,62 +238,56 @@ class Forest(FrozenArrays):
         return np.searchsorted(self.tree_root, np.arange(self.n_ranks + 1)).astype(np.int64)
 
     def trees(self, root: int) -> Iterator[Tree]:
-        """The weighted trees rooted at rank `root`."""
+        """Yield the weighted trees rooted at rank `root`."""
         n = self.n_ranks
         for t in range(int(self._first_tree[root]), int(self._first_tree[root + 1])):
             offset = self.entry_offset[t * n : (t + 1) * n + 1]
             span = slice(int(offset[0]), int(offset[-1]))
-            yield Tree(
-                root=root,
-                multiplicity=int(self.tree_multiplicity[t]),
-                parent=self.parent[t],
-                entry_offset=offset - offset[0],
-                entry_path=self.entry_path[span],
-                entry_units=self.entry_units[span],
-            )
+            paths, units = self.entry_path[span], self.entry_units[span]
+            yield Tree(root, int(self.tree_multiplicity[t]), self.parent[t], offset - offset[0], paths, units)
 
     def path(self, number: int) -> Int32Array:
-        """Link numbers of a path, in the order the data takes them."""
+        """Return the link numbers of a path, in the order the data takes them."""
         return self.path_links[int(self.path_offset[number]) : int(self.path_offset[number + 1])]
 
     def paths(self, numbers: Int64Array) -> tuple[Int64Array, Int32Array]:
-        """Offsets and links of paths, in the order the data takes them."""
+        """Return offsets and links of paths, in the order the data takes them."""
         starts = self.path_offset[numbers]
         offset = offsets_of(self.path_offset[numbers + 1] - starts)
         places = np.arange(offset[-1]) + np.repeat(starts - offset[:-1], np.diff(offset))
         return offset, self.path_links[places]
 
     def all_paths(self) -> tuple[Int64Array, Int32Array]:
-        """Offsets and links of all paths, by number."""
+        """Return offsets and links of all paths, by number."""
         return self.path_offset, self.path_links
 
     def path_ends(self) -> tuple[Int32Array, Int32Array]:
-        """First and last link of each path; none is empty."""
+        """Return the first and last link of each path; none is empty."""
         return self.path_links[self.path_offset[:-1]], self.path_links[self.path_offset[1:] - 1]
 
     def path_units(self) -> Int64Array:
-        """Units that take each path, over all trees and edges."""
+        """Return the units on each path, over all trees and edges."""
         return sums_of(self.n_paths, self.entry_path, self.entry_units)
 
     def tree_table(self) -> tuple[Int32Array, Int64Array, Int32Array]:
-        """Root, multiplicity and parents, shape (T, N), of all trees."""
+        """Return root, multiplicity and parents, shape (T, N), of all trees."""
         return self.tree_root, self.tree_multiplicity, self.parent
 
     def edge_paths(self) -> tuple[Int64Array, Int32Array, Int64Array]:
-        """Offsets by edge, shape (T * N + 1,), row-major over (tree, rank); the edges' paths and units."""
+        """Return offsets by edge, shape (T * N + 1,), row-major over (tree, rank), and paths and units."""
         return self.entry_offset, self.entry_path, self.entry_units
 
     def with_links(self, moved: Callable[[Int32Array], Int32Array]) -> Forest:
-        """The same trees with their links renumbered."""
+        """Return the same trees with renumbered links."""
         return replace(self, path_links=moved(self.path_links))
 
     @cached_property
     def grain(self) -> int:
-        """Unit trees that are always used together: the greatest divisor of all that is counted in them."""
+        """Unit trees that are always used together: the greatest divisor of all numbers of unit trees."""
         return int(np.gcd.reduce(np.concatenate([self.root_multiplicity, self.entry_units])))
 
     def roles(self, rank: int) -> Roles:
-        """Parents and children of a rank in all unit trees; ScheduleError if there is no such rank."""
+        """Return parents and children of a rank in all unit trees; ScheduleError if there is no such rank."""
         if not 0 <= rank < self.n_ranks:
             raise ScheduleError(f"forest: rank {rank}, expected 0 to {self.n_ranks - 1}")
         return roles_in(chain.from_iterable(map(self.trees, range(self.n_ranks))), rank)
@@ -309,7 +303,7 @@ class TreeSpec:
     parent : sequence of int, length N
         -1 at the root.
     paths : mapping of rank to sequence of (links, units)
-        For every rank but the root, the physical paths of the edge to its parent, in data order.
+        For every rank but the root, the physical paths of the edge to its parent, in the order of the data.
     """
 
     root: int
@@ -319,7 +313,7 @@ class TreeSpec:
 
 
 def forest_from_trees(direction: Direction, n_ranks: int, trees: Iterable[TreeSpec]) -> Forest:
-    """Build the explicit form from written-out trees; equal paths are stored once.
+    """Return the explicit form of written-out trees; equal paths are stored once.
 
     Parameters
     ----------
@@ -354,47 +348,60 @@ def forest_from_trees(direction: Direction, n_ranks: int, trees: Iterable[TreeSp
     )
 
 
-def check_phases(kind: CollectiveKind, reduce: Trees | None, broadcast: Trees | None) -> None:
-    """Raise ScheduleError unless a collective has just these forests, the right way and of equal roots."""
-    if not (kind.reduces or kind.broadcasts):
-        raise ScheduleError(f"{kind}: spanning trees do not serve it")
-    for needed, forest, name in (
-        (kind.reduces, reduce, "in-trees"),
-        (kind.broadcasts, broadcast, "out-trees"),
-    ):
-        if needed != (forest is not None):
-            raise ScheduleError(f"{kind}: {name} {'are missing' if needed else 'do not belong'}")
-    for forest, way, word in (
-        (reduce, Direction.REDUCE, "reducing"),
-        (broadcast, Direction.BROADCAST, "broadcasting"),
-    ):
-        if forest is not None and forest.direction is not way:
-            raise ScheduleError(f"{kind}: the {word} forest flows the wrong way")
-    roots = [forest.root_multiplicity for forest in (reduce, broadcast) if forest is not None]
-    if not np.array_equal(roots[0], roots[-1]):
-        raise ScheduleError(f"{kind}: in-trees and out-trees differ in trees per root")
-
-
 @dataclass(frozen=True)
-class TreePhases(Generic[_Trees]):
-    """In-trees, out-trees, or in-trees followed by out-trees (allreduce), in any form."""
+class Phases(Generic[_Phase]):
+    """A reducing phase, a broadcasting phase, or the first followed by the second (allreduce).
+
+    ScheduleError unless the phases are those of the collective, in its directions.
+    """
+
+    _names: ClassVar[tuple[str, str]]
+    _may_only_reduce: ClassVar[bool] = False  # whether an allreduce may lack the broadcasting phase
 
     kind: CollectiveKind
-    reduce: _Trees | None = None
-    broadcast: _Trees | None = None
+    reduce: _Phase | None = None
+    broadcast: _Phase | None = None
 
     def __post_init__(self) -> None:
-        check_phases(self.kind, self.reduce, self.broadcast)
+        kind = self.kind
+        only_reduces = self._may_only_reduce and kind.reduces and self.broadcast is None
+        if not (kind.reduces or kind.broadcasts):
+            raise ScheduleError(f"{kind}: expected a collective that reduces or broadcasts")
+        for needed, phase, name, direction in (
+            (kind.reduces, self.reduce, self._names[0], Direction.REDUCE),
+            (kind.broadcasts and not only_reduces, self.broadcast, self._names[1], Direction.BROADCAST),
+        ):
+            if needed != (phase is not None):
+                raise ScheduleError(f"{kind}: {name} are {'missing' if needed else 'not used'}")
+            if phase is not None and phase.direction is not direction:
+                raise ScheduleError(f"{kind}: the {name} have the wrong direction")
 
     @property
-    def forests(self) -> tuple[_Trees, ...]:
-        """The forests in the order they run."""
-        return tuple(forest for forest in (self.reduce, self.broadcast) if forest is not None)
+    def phases(self) -> tuple[_Phase, ...]:
+        """The phases in the order in which they run."""
+        return tuple(phase for phase in (self.reduce, self.broadcast) if phase is not None)
 
     @property
     def n_ranks(self) -> int:
         """Number of ranks N."""
-        return self.forests[0].n_ranks
+        return self.phases[0].n_ranks
+
+
+@dataclass(frozen=True)
+class TreePhases(Phases[_Trees]):
+    """In-trees, out-trees, or in-trees followed by out-trees (allreduce), in any form."""
+
+    _names = "in-trees", "out-trees"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not np.array_equal(self.forests[0].root_multiplicity, self.forests[-1].root_multiplicity):
+            raise ScheduleError(f"{self.kind}: in-trees and out-trees differ in trees per root")
+
+    @property
+    def forests(self) -> tuple[_Trees, ...]:
+        """The forests in the order in which they run."""
+        return self.phases
 
     @property
     def root_multiplicity(self) -> Int64Array:
@@ -430,38 +437,26 @@ class ForestSchedule(TreePhases[Forest]):
 
 
 def roles_in(trees: Iterable[Tree], rank: int) -> Roles:
-    """Roles of a rank in trees written out, which come by root and in order of units."""
+    """Return the roles of a rank in written-out trees, which come by root and in order of units."""
     up, down = [np.zeros((6, 0), dtype=np.int64)], [np.zeros((6, 0), dtype=np.int64)]
     root, start = -1, 0
     for tree in trees:
         start = start if tree.root == root else 0
         root = tree.root
-        children = np.flatnonzero(tree.parent == rank)
-        above = [] if rank == root else [_edge(tree, rank, int(tree.parent[rank]), start)]
-        up += above
-        down += [_edge(tree, child, child, start) for child in children.tolist()]
+        if rank != root:
+            up.append(_edge(tree, rank, int(tree.parent[rank]), start))
+        down += [_edge(tree, child, child, start) for child in np.flatnonzero(tree.parent == rank).tolist()]
         start += tree.multiplicity
-    return Roles(rank, _sorted(up), _sorted(down))
+    tables = (np.concatenate(parts, axis=1) for parts in (up, down))
+    return Roles(rank, *(RoleEdges(*table[:, np.lexsort(table[[3, 1, 0]])]) for table in tables))
 
 
 def _edge(tree: Tree, child: int, peer: int, start: int) -> Int64Array:
-    """Columns of the edge above a rank, a row for each of its paths."""
+    """Return the columns of the edge above a rank, with an entry for each of its paths."""
     span = slice(int(tree.entry_offset[child]), int(tree.entry_offset[child + 1]))
-    units = tree.entry_units[span]
-    found = np.empty((6, len(units)), dtype=np.int64)
-    found[0], found[2], found[3], found[4] = tree.root, units, peer, tree.entry_path[span]
-    found[1] = start + np.cumsum(units) - units
-    found[5] = _depth(tree, child)
-    return found
-
-
-def _depth(tree: Tree, rank: int) -> int:
-    depth = 0
-    while rank != tree.root and depth < len(tree.parent):  # circles are the judge's to tell
+    units, depth, rank = tree.entry_units[span], 0, child
+    while rank != tree.root and depth < len(tree.parent):  # the verifier reports cycles
         rank, depth = int(tree.parent[rank]), depth + 1
-    return depth
-
-
-def _sorted(parts: list[Int64Array]) -> RoleEdges:
-    columns = np.concatenate(parts, axis=1)
-    return RoleEdges(*columns[:, np.lexsort((columns[3], columns[1], columns[0]))])
+    first = start + np.cumsum(units) - units
+    columns = (tree.root, first, units, peer, tree.entry_path[span], depth)
+    return np.stack([np.broadcast_to(column, len(units)) for column in columns]).astype(np.int64)

@@ -1,4 +1,4 @@
-"""What a schedule costs on a fabric: exact loads, throughput, heights."""
+"""Costs of tree schedules on a fabric, also of concurrent groups: exact loads, throughput, heights."""
 
 from __future__ import annotations
 
@@ -9,44 +9,61 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.schedules.in_network import group_crossings
 from treadle.schedules.trees.forest import ForestSchedule, Tree
+from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.topologies.topology import Topology
 
 
 def link_loads(topology: Topology, schedule: ForestSchedule) -> Int64Array:
-    """Units that cross each link, all forests together, shape (m,).
+    """Return the units that cross each link, of all forests together, shape (m,).
 
-    A unit is 1/R of the data, R = `schedule.total_units`. What the groups of operations cross besides the
-    trees' paths counts too (`treadle.schedules.in_network`).
+    A unit is 1/R of the data, R = `schedule.total_units`. The links that in-network operations cross in
+    addition to the trees' paths count as well (`treadle.schedules.in_network`).
     """
     loads = np.zeros(topology.n_links, dtype=np.int64)
     for forest in schedule.forests:
-        units = np.zeros(forest.n_paths, dtype=np.int64)  # on each path, over all trees
-        np.add.at(units, forest.entry_path, forest.entry_units)
-        np.add.at(loads, forest.path_links, np.repeat(units, np.diff(forest.path_offset)))
+        np.add.at(loads, forest.path_links, np.repeat(forest.path_units(), np.diff(forest.path_offset)))
         loads += group_crossings(topology, forest)
     return loads
 
 
 def algbw(topology: Topology, schedule: ForestSchedule) -> Fraction:
-    """Asymptotic algorithmic bandwidth in bytes/s: size / time as the number of slices grows.
+    """Return the asymptotic algorithmic bandwidth in bytes/s: size / time as the number of slices grows.
 
-    The time is that of the most congested link, M/R * max load/bandwidth, where reducing and broadcasting
-    forests of an allreduce run at once.
+    The time is that of the most congested link, M/R * max load/bandwidth. The reducing and broadcasting
+    forests of an allreduce run concurrently.
     """
     return rate_of_loads(topology, link_loads(topology, schedule), schedule.total_units)
 
 
 def rate_of_loads(topology: Topology, loads: Int64Array, total_units: int) -> Fraction:
-    """Algorithmic bandwidth in bytes/s of loads in units, R of which are the data."""
+    """Return the algorithmic bandwidth in bytes/s for loads in units of 1/R of the data."""
     used = np.flatnonzero(loads)
     rates = {(int(topology.bandwidths[e]), int(loads[e])) for e in used}
     return total_units * min(Fraction(bandwidth, load) for bandwidth, load in rates)
 
 
+def group_algbw(topology: Topology, schedule: GroupSchedule) -> Fraction:
+    """Return the asymptotic algbw of every group while all run concurrently, bytes/s.
+
+    Each group moves M bytes, in units of M / R_g: link e carries the sum over groups of load_g(e) * M / R_g.
+    Exact.
+    """
+    loads: dict[int, Int64Array] = {}
+    for one in schedule.groups:
+        loads[one.total_units] = loads.get(one.total_units, 0) + link_loads(topology, one)
+    kinds = np.stack([topology.bandwidths, *loads.values()])
+    used = np.unique(kinds[:, kinds[1:].any(axis=0)], axis=1)
+    shares: list[tuple[int, Fraction]] = [
+        (bandwidth, sum((Fraction(load, units) for load, units in zip(row, loads, strict=True)), Fraction(0)))
+        for bandwidth, *row in used.T.tolist()
+    ]
+    return min(bandwidth / share for bandwidth, share in shares)
+
+
 def height(tree: Tree) -> int:
-    """Longest number of logical hops between the root and a rank."""
+    """Return the largest number of logical hops between the root and a rank."""
     is_root = tree.parent < 0
-    # hops to a node above, the root at last; each round leaps as far again
+    # hops to an ancestor; each round doubles the distance, up to the root
     hops = (~is_root).astype(np.int64)
     above = np.where(is_root, np.arange(len(tree.parent)), tree.parent)
     for _ in range(len(tree.parent).bit_length()):
@@ -59,7 +76,7 @@ def height(tree: Tree) -> int:
 
 
 def height_max(schedule: ForestSchedule) -> int:
-    """Greatest height over all trees of all forests."""
+    """Return the greatest height of all trees of all forests."""
     return max(
         height(tree)
         for forest in schedule.forests

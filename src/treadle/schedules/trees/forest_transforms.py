@@ -1,4 +1,4 @@
-"""Schedules from schedules: reversal, finer units."""
+"""Forests from forests: reversal, finer and coarser units."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from treadle.errors import ScheduleError
 from treadle.schedules.trees.forest import Direction, Forest
 
 MOST_UNITS = 2**62
-"""Forests have fewer units in all."""
+"""Exclusive upper bound of the units of a forest."""
 
 
 def reverse(forest: Forest) -> Forest:
-    """Turn every path round: out-trees of a fabric become in-trees of its transpose, and back.
+    """Reverse every path: out-trees of a fabric become in-trees of its transpose, and vice versa.
 
     Link numbers stay, so the result fits `topology.transpose()`.
     """
-    turned = Direction.REDUCE if forest.direction is Direction.BROADCAST else Direction.BROADCAST
+    reversed_direction = Direction.REDUCE if forest.direction is Direction.BROADCAST else Direction.BROADCAST
     starts, ends = forest.path_offset[:-1], forest.path_offset[1:]
     lengths = ends - starts
     # position j of a path of length l comes from position l - 1 - j
     within = np.arange(len(forest.path_links)) - np.repeat(starts, lengths)
     source = np.repeat(ends, lengths) - 1 - within
-    return replace(forest, direction=turned, path_links=forest.path_links[source])
+    return replace(forest, direction=reversed_direction, path_links=forest.path_links[source])
 
 
 def scaled(forest: Forest, factor: int) -> Forest:
-    """The same forest with every unit cut into `factor` units; ScheduleError from `MOST_UNITS` on."""
+    """Return the forest with every unit cut into `factor` units; ScheduleError from `MOST_UNITS` on."""
     if factor == 1:
         return forest
     if int(forest.root_multiplicity.sum()) * factor >= MOST_UNITS:
-        raise ScheduleError("the schedule needs more than 2**62 units; ask for few trees (--max-trees 10)")
+        raise ScheduleError("the schedule needs more than 2**62 units; limit the trees (--max-trees 10)")
     return replace(
         forest,
         root_multiplicity=forest.root_multiplicity * factor,
@@ -43,7 +43,7 @@ def scaled(forest: Forest, factor: int) -> Forest:
 
 
 def coarsened(forest: Forest, grain: int) -> Forest:
-    """The same forest in units of `grain` units each, a divisor of `Forest.grain`."""
+    """Return the forest in units of `grain` units each, a divisor of `Forest.grain`."""
     if grain == 1:
         return forest
     return replace(
@@ -55,7 +55,7 @@ def coarsened(forest: Forest, grain: int) -> Forest:
 
 
 def equalised(one: Forest, other: Forest) -> tuple[Forest, Forest]:
-    """Scale two forests to equally many units in all, as the two halves of an allreduce need."""
+    """Scale two forests to equal total units, as the two phases of an allreduce need."""
     first, second = int(one.root_multiplicity.sum()), int(other.root_multiplicity.sum())
     common = gcd(first, second)
     return scaled(one, second // common), scaled(other, first // common)

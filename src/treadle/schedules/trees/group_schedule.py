@@ -1,4 +1,4 @@
-"""Schedules of several groups of ranks at once: trees of each group on the links of one fabric."""
+"""Schedules of concurrent groups of ranks: trees of each group on the links of one fabric."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from treadle.schedules.trees.forest import ForestSchedule
 @brief("kind", "n_ranks", "groups")
 @dataclass(frozen=True)
 class GroupSchedule:
-    """A forest schedule for each group of a collective; they run at once and their loads add up.
+    """A forest schedule for each group of a collective; they run concurrently and their loads add up.
 
     Parameters
     ----------
     kind : CollectiveKind
     groups : tuple of ForestSchedule
-        In the order of `Collective.groups`, each over the ranks of its group in the group's order, all of as
-        many ranks. Paths name links of the whole fabric.
+        In the order of `Collective.groups`, each over the ranks of its group in the group's order, all of
+        equal size. Paths have links of the entire fabric.
 
     Raises
     ------
     ScheduleError
-        If they are not of that kind, or not of equally many ranks.
+        If their kinds or numbers of ranks differ.
 
     Notes
     -----
-    Every group moves the same M bytes (the larger per-rank buffer), cut into as many equal units as its own
-    trees need: a unit of group g is M / R_g. So link e carries the sum over g of load_g(e) * M / R_g.
+    Every group moves the same M bytes (the larger per-rank buffer), cut into equal units for its own trees: a
+    unit of group g is M / R_g. So link e carries the sum over g of load_g(e) * M / R_g.
     """
 
     kind: CollectiveKind

@@ -152,5 +152,5 @@ def test_malformed_lengths_of_hosts() -> None:
         FlowDualCertificate(ones, np.ones(6, dtype=np.int64))
     good = {"kind": "distances", "lengths": [1]}
     for wrong in ({"hosts": [[1]]}, {"hosts": [[1, True]]}, {"hosts": 3}, {"cards_forward": 1}, {"more": 0}):
-        with pytest.raises(FormatError, match="distance witness"):
+        with pytest.raises(FormatError, match="distance certificate"):
             certificate_from_json(good | wrong)

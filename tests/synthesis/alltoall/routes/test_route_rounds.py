@@ -106,7 +106,7 @@ def test_malformed_rounds() -> None:
     assert hash(timed) == hash(timed_routes(topology, routes, max_flows=3))
     with pytest.raises(ScheduleError, match="must rise from 0 to 56"):
         TimedRoutes(routes, timed.round_offset[:-1], timed.path)
-    with pytest.raises(ScheduleError, match="outside 0 to 55"):
+    with pytest.raises(ScheduleError, match="expected 0 to 55"):
         TimedRoutes(routes, timed.round_offset, timed.path + 1)
 
 

@@ -13,9 +13,9 @@ from treadle.context import context
 from treadle.errors import ScheduleError
 from treadle.math.lp import OPTIMAL, Program
 from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
-from treadle.schedules.alltoall.route_cost import slowest
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
+from treadle.schedules.link_times import slowest
 from treadle.synthesis.alltoall.baselines.layered import with_layers
 from treadle.synthesis.alltoall.baselines.path_choice import PathChoice
 from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disjoint_paths

@@ -14,7 +14,6 @@ import numpy as np
 
 from treadle.arrays import Int64Array, sums_of
 from treadle.schedules.factored import Crossings, Subproblem, TableTrees
-from treadle.schedules.factored.slots import table_depths
 
 _MOST_CHILDREN = 256  # beyond, units are used in the order of their suppliers
 
@@ -52,7 +51,7 @@ def near_egress(piece: Subproblem, deliveries: int) -> tuple[Int64Array, int] | 
     rest = piece.native[trees.root] - (before - before[np.searchsorted(trees.root, trees.root)])
     native = np.flatnonzero(rest > 0)
     units = np.minimum(trees.units, rest)[native]
-    depth = table_depths(trees)[native]
+    depth = trees.row_depths[native]
     need = units * deliveries
     flow = assigned(need.tolist(), have.tolist(), depth)
     used = [(taker, supplier) for taker, taken in enumerate(flow) for supplier, some in taken.items() if some]

@@ -70,7 +70,8 @@ def circulant_trees(
         tables = [boundary_columns(runs, n, plane_first=plane_first) for runs in (out, into)]
         steps = {step for table in tables for step in table[3]}
         if len(steps) == 1:
-            return CirculantTrees(n, native, block, **side_tables(*(table[:3] for table in tables)))
+            columns = side_tables(*(table[:3] for table in tables))
+            return CirculantTrees(n_children=n, native_units=native, block=block, **columns)
     return Unsupported("its planes carry unequal bandwidth to the children")
 
 

@@ -1,4 +1,4 @@
-"""What the constructors of factored forests check: types, shapes and ranges. Meaning is the verifier's."""
+"""Checks of constructors of schedules: lengths, ranges and sums of arrays. The verifier checks meaning."""
 
 from __future__ import annotations
 
@@ -10,11 +10,6 @@ from treadle.errors import ScheduleError
 
 UNIT_LIMIT = 2**61
 """Capacity units and unit trees are counted below this, so that sums of two fit int64."""
-
-COLUMN_AXES: dict[str, int] = dict.fromkeys(
-    ("out_links", "in_links", "out_first", "in_first", "out_offset", "in_offset"), 2
-)
-"""Axes of the columns of exits and entrances of trees by formulas: children and links."""
 
 
 def check_length(what: str, key: str, array: NDArray[Any], length: int) -> None:
@@ -33,4 +28,6 @@ def check_range(what: str, key: str, array: NDArray[Any], low: int, high: int) -
 def check_sum(what: str, key: str, array: NDArray[Any], limit: int = UNIT_LIMIT) -> None:
     """ScheduleError if the sum of nonnegative values reaches the limit; exact."""
     if array.size and int(array.max()) * array.size >= limit and sum(array.ravel().tolist()) >= limit:
-        raise ScheduleError(f"{what}: {key} sum to 2**{limit.bit_length() - 1} or more; use fewer trees")
+        raise ScheduleError(
+            f"{what}: {key} sum to 2**{limit.bit_length() - 1} or more; use a smaller number of trees"
+        )
