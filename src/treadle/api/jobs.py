@@ -81,8 +81,8 @@ def solve_jobs(
     Parameters, errors: see `bound_jobs`, and
 
     max_trees : int, optional
-        Most trees per root (where roots are free: per rank), or chunks of a unit of demand; what is lost is
-        told. Default: the optimum where it needs at most 4,096, else what loses at most 0.1%.
+        Most trees per root (where roots are free: per rank), or chunks of a unit of demand; the loss is
+        reported. Default: the optimum where it needs at most 4,096, else a loss of at most 0.1%.
     exact : bool
         The optimum, however many it takes; InfeasibleError beyond what plans can hold.
 

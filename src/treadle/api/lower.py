@@ -166,7 +166,7 @@ def lower_set(
     LoweredSet
         Ranges do not overlap. Where a file's chunks do not divide all sizes, files of fewer chunks fill in,
         if the runtime looks at them last: the same schedule in the plan's own chunks, and those of the
-        ranges beside, whose times are the same where the ranges meet.
+        adjacent ranges, whose times are the same where the ranges meet.
 
     Raises
     ------

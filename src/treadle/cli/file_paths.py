@@ -62,8 +62,8 @@ def output_path(output: str, plan: Path, target: Format) -> RuntimeFilePath:
 def group_output_path(folder: RuntimeFilePath, plan: Path, group: str) -> RuntimeFilePath:
     """The file of one of several groups in a folder that was named: like the plan, and the group.
 
-    Where a runtime parses all files of its folder, each has a folder of its own: the runtime would not tell
-    the groups' files apart.
+    Where a runtime parses all files of its folder, each has a folder of its own: the runtime cannot
+    distinguish the groups' files.
     """
     name, target = f"{plan.stem}-{group}", folder.target
     ending = "" if target.is_per_rank else target.extension

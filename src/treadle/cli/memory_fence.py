@@ -35,9 +35,9 @@ def memory_fence(granted: int, source: str) -> Iterator[None]:
 
     Notes
     -----
-    Budgets count what a plan's arrays declare (`treadle.schedules.plan_files.budget`). What values within
-    them may ask for, such as the number of units of a tree, is met here: on Linux the process's private data
-    are limited meanwhile, so that what asks for more gets nothing instead of all that the machine has.
+    Budgets count what a plan's arrays declare (`treadle.schedules.plan_files.budget`). Memory that values
+    within them require, such as the number of units of a tree, is limited here: on Linux the process's
+    private data have a limit meanwhile, and a larger allocation fails instead of filling the machine.
     """
     limits = _limits(granted)
     if limits is not None:

@@ -25,13 +25,13 @@ def read_plan(path: str | Path, max_memory: int | None) -> Plan:
 
 
 def require_plan_file(path: str | Path, expected: str = "a plan that solve wrote (-o)") -> None:
-    """FormatError for what users take for a plan and is something else: it says what, and what takes it.
+    """Raise FormatError for a file that is not a plan; it names what the file is and which command reads it.
 
     Raises
     ------
     FormatError
-        For a fabric, a text for a runtime, a collective's name, a folder, an empty file. What else is wrong
-        with a plan, its reader says.
+        For a fabric, a runtime file, a collective's name, a folder, an empty file. Other errors in a plan
+        are reported by its reader.
     """
     shown, place = str(path), Path(path)
     if not _exists(place):

@@ -66,12 +66,12 @@ class FabricCandidate:
 
     @property
     def is_bandwidth_optimal(self) -> bool:
-        """T_B = (N - 1) / N both ways (Theorem 4)."""
+        """T_B = (N - 1) / N for allgather and reduce-scatter (Theorem 4)."""
         return self.gather.is_bandwidth_optimal and self.reduce.is_bandwidth_optimal
 
     @property
     def is_exact(self) -> bool:
-        """The figures are those of the schedules; else these are at least as good."""
+        """Values equal those of the schedules; otherwise the schedules are at least as good."""
         return self.gather.is_exact and self.reduce.is_exact
 
 

@@ -331,7 +331,7 @@ def run_interpreter(
 def _ending_with_parent() -> list[str]:
     """Words before a command that end it when its parent is killed; none where the tool is absent.
 
-    Kill by SIGKILL: a launcher that is told to end while it starts its processes may leave them.
+    Kill by SIGKILL: a launcher that receives SIGTERM while it starts its processes may leave them.
     """
     tool = shutil.which("setpriv")
     return [] if tool is None else [tool, "--pdeathsig", "KILL"]

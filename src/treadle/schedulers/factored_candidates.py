@@ -25,7 +25,7 @@ from treadle.synthesis.trees.tight_cuts.decompose import (
 from treadle.unsupported import Unsupported
 
 MAX_EXPLICIT_RANKS = 256
-"""By default, trees of more ranks are factored where tight cuts allow it."""
+"""Trees of more ranks are factored by default where tight cuts allow it."""
 
 MAX_BOUNDED_RANKS = 2**14
 """Beyond, no bound of the height is looked for: at 65,536 ranks it would take as long as the verifier."""

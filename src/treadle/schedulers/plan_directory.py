@@ -47,7 +47,7 @@ _UNREADABLE = (
 
 @dataclass(frozen=True)
 class PlanListing:
-    """What a plan file says it answers; nothing of it is checked yet.
+    """Problem that a plan file claims to solve, unchecked.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ _HOME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 class Comparing(StrEnum):
-    """When `compare` runs a scheduler by default."""
+    """Conditions under which `compare` runs a scheduler by default."""
 
     ALWAYS = "always"
     SMALL = "up to 64 ranks"

@@ -1,8 +1,8 @@
 """Settings: ``treadle.toml`` and environment variables.
 
 An option that is typed wins over a variable, that over the file in the current folder, that over the user's
-own. A file in the current folder may have come with somebody's archive: what could make this process run the
-code of others (a cluster, the folder of compiled programs) is taken from the user's own file and the
+own. A file in the current folder may have come with a downloaded archive: what could make this process run
+the code of others (a cluster, the folder of compiled programs) is taken from the user's own file and the
 environment only.
 """
 

@@ -60,7 +60,7 @@ def check_limits(rank: int, *rows: tuple[int, int, str]) -> None:
 
 
 @dataclass(slots=True)
-class Piece:
+class OperationPart:
     """A part of an operation."""
 
     operation: int
@@ -87,10 +87,10 @@ class Subchunks:
     program: Program
     stage_chunks: list[int]
     """Size of the stage of each rank."""
-    rows: list[Piece] = field(default_factory=list)
+    rows: list[OperationPart] = field(default_factory=list)
     rank_pieces: list[range] = field(default_factory=list)
 
-    def peer(self, piece: Piece) -> int:
+    def peer(self, piece: OperationPart) -> int:
         """Return the other rank of a part, or -1."""
         return -1 if piece.kind is OperationKind.COPY else int(self.program.peer[piece.operation])
 
@@ -139,7 +139,7 @@ def split_chunks(program: Program, limits: Limits) -> Subchunks:
                     least = bisect_right(rows, low, span.start, span.stop, key=attrgetter("first")) - 1
                     overlap = range(max(span.start, least), past)
                     waits.extend([i for i in overlap if low < rows[i].first + rows[i].count] or span)
-                rows.append(Piece(number, kind, low, high - low, waits))
+                rows.append(OperationPart(number, kind, low, high - low, waits))
             own.append(range(start, len(rows)))
         pieces.rank_pieces.append(range(begin, len(rows)))
     return pieces

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import accumulate
 
-from treadle.formats.msccl.block_assignment import Limits, Piece, Subchunks
+from treadle.formats.msccl.block_assignment import Limits, OperationPart, Subchunks
 from treadle.program.program import OperationKind
 
 _Side = tuple[int, ...]
@@ -39,7 +39,7 @@ def consolidate_messages(pieces: Subchunks, limits: Limits) -> Subchunks:
         piece: int, kind: OperationKind, waits: list[int], staged: tuple[int, int] = (-1, -1), count: int = 0
     ) -> int:
         row = old[piece]
-        new.rows.append(Piece(row.operation, kind, row.first, count or row.count, waits, *staged))
+        new.rows.append(OperationPart(row.operation, kind, row.first, count or row.count, waits, *staged))
         return len(new.rows) - 1
 
     def waits_of(piece: int) -> list[int]:

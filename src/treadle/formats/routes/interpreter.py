@@ -22,7 +22,7 @@ _LEAST_FLOW, _MOST_FLOW = 0xC000, 0xFFFF
 """Source ports of RoCE flows: the dynamic range of UDP."""
 
 
-def _judge(read: Callable[[bytes, Terms], RouteFile], files: Sequence[bytes], terms: Terms) -> Verdict:
+def _interpret(read: Callable[[bytes, Terms], RouteFile], files: Sequence[bytes], terms: Terms) -> Verdict:
     """Check a file by itself, and compare it with the plan if there is one."""
     file = read(files[0], terms)
     n_ranks = 1 + max((max(route.source, route.target) for route in file.routes), default=-1)
@@ -34,7 +34,9 @@ def _judge(read: Callable[[bytes, Terms], RouteFile], files: Sequence[bytes], te
     return Verdict(check, listed(faults, MAX_VIOLATIONS), counts, n_ranks, "alltoall", detail)
 
 
-judge_json, judge_csv, judge_xml = (partial(_judge, read) for read in (read_json, read_csv, read_xml))
+interpret_json = partial(_interpret, read_json)
+interpret_csv = partial(_interpret, read_csv)
+interpret_xml = partial(_interpret, read_xml)
 
 
 def _compared(file: RouteFile, planned: Planned) -> Iterator[str]:

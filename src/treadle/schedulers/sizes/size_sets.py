@@ -107,7 +107,7 @@ class SizeSet(Tabular):
     cost_model : CostModel
         What messages cost.
     doubts : tuple of Doubt
-        Choices that would fall otherwise somewhere in the model's bands.
+        Choices that change somewhere within the model's error bands.
     n_candidates, n_timed : int
         Schedules that differ, and how many were timed at all.
     left_out : tuple of str

@@ -20,8 +20,8 @@ from treadle.simulation.size_bounds.direct_messages import direct_pairs, relayed
 from treadle.simulation.size_bounds.distance import farthest_pair
 from treadle.simulation.size_bounds.message_terms import message_terms
 from treadle.simulation.size_bounds.reach import (
+    growth_certificate,
     growth_time_ns,
-    growth_witness,
     reach_certificate,
     reach_time_ns,
 )
@@ -126,7 +126,7 @@ def _bounds(
     if in_turn:
         if (reach := reach_certificate(terms, collective)) is not None:
             fixed.append(SizeProof(launch + Fraction(reach_time_ns(reach), 10**9), reach))
-        growth = growth_witness(terms, collective)
+        growth = growth_certificate(terms, collective)
         direct = list(direct_pairs(terms, collective))
         kinds.append(lambda size: [(pairs.time_ns(size) / 10**9, pairs.witness) for pairs in direct])
         if (relayed := relayed_messages(terms, collective)) is not None:

@@ -152,7 +152,7 @@ def reach_time_ns(certificate: ReachCertificate) -> int:
     return now
 
 
-def growth_witness(terms: MessageTerms, collective: Collective) -> GrowthCertificate | None:
+def growth_certificate(terms: MessageTerms, collective: Collective) -> GrowthCertificate | None:
     """Return the certificate of a fabric and a collective; None if it proves nothing."""
     if collective.kind not in _KINDS or not is_symmetric(terms, collective):
         return None

@@ -2,7 +2,7 @@
 
 A broadcast has a small number of trees, but every rank is in all of them, and at the optimum nearly every
 unit that leaves a box is needed. Switch removal would divide the units of a large switch among neighbours,
-from which no low tree can be made. Here a box is a small problem of its own, and which box feeds which is
+which rules out trees of small height. Here a box is a small problem of its own, and which box feeds which is
 chosen afterwards. Source: docs/algorithms/packers.md, "Box by box".
 """
 

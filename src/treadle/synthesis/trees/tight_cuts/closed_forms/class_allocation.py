@@ -58,8 +58,8 @@ class ClassAllocation:
         return roots[root], targets[target]
 
     def group_units(self) -> Int64Array:
-        """As in `treadle.schedules.factored.PlaneTrees`: units of a child of the smaller class with all of
-        the other; where others deliver, as if by the first plane.
+        """Units of a child of the smaller class with all of the other, as in
+        `treadle.schedules.factored.PlaneTrees`; where others deliver, as if by the first plane.
         """
         counts = np.bincount(self.class_of)
         others = np.maximum(counts[:, None], counts) - np.eye(len(counts), dtype=np.int64)
