@@ -130,7 +130,12 @@ def priced_fabrics(
     best_s = min([best_s, *(seconds for seconds in times if seconds is not None)])
     moved = []
     for place, (own, seconds) in enumerate(zip(found, times, strict=True)):
-        least = _seconds(_ideal(own), workload, network)
+        # lower bound of all placements: every group among neighbours, all ports receiving new data
+        ideal = {
+            (n, stride): GroupCosts(1, Fraction(n - 1, n), Fraction(n - 1, n), own.option.nodes * (n - 1))
+            for n, stride in own.shared
+        }
+        least = _seconds(replace(own, shared=ideal), workload, network)
         if seconds is None or least is None or seconds <= least * (1 + _WORTHWHILE):
             continue
         kinds, work = rank_groups(own.option, workload, network), pace.links // len(options)
@@ -149,16 +154,6 @@ def priced_fabrics(
         if before is not None and seconds is not None and seconds < before * (1 - _WORTHWHILE):
             found[place] = replace(placed, own_s=before)
     return found
-
-
-def _ideal(priced: PricedFabric) -> PricedFabric:
-    """Lower bound of all placements: every group among neighbours, all ports receiving new data."""
-    nodes = priced.option.nodes
-    shared = {
-        (size, stride): GroupCosts(1, Fraction(size - 1, size), Fraction(size - 1, size), nodes * (size - 1))
-        for size, stride in priced.shared
-    }
-    return replace(priced, shared=shared)
 
 
 def _with_rates(option: Option, workload: Workload, budget: WorkBudget | None) -> PricedFabric:
