@@ -231,8 +231,8 @@ def test_without_holds_for_files(box: str, tmp_path: Path, capsys: pytest.Captur
     [
         (["bound", "ring:4", "allgather", "--without", "n0--n2"], "there is no link 'n0--n2'"),
         (["bound", "ring:4", "allgather", "--without", "m0"], "no node is called 'm0'"),
-        (["run", "{}", "--without", "n0--n1"], "is a plan, which has its own; treadle repair plans anew"),
-        (["simulate", "{}", "--without", "n0--n1"], "treadle repair plans anew"),
+        (["run", "{}", "--without", "n0--n1"], "is a plan, which has its own"),
+        (["simulate", "{}", "--without", "n0--n1"], "treadle repair"),
         (["verify", "{}", "--without", "n0--n1"], "--without is about a fabric, and no fabric is named"),
     ],
 )

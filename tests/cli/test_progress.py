@@ -101,7 +101,7 @@ def test_commands_name_their_stages(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         (["bound", "ring:4", "allgather"], ("fabric", "optimum")),
         (["verify", plan], ("reading", "verifying")),
         (["lower", plan, "--to", "msccl-xml", "-o", text], ("reading", "lowering")),
-        (["verify", text], ("judging",)),
+        (["verify", text], ("verifying",)),
         (["run", plan, "--size", "1K"], ("running",)),
         (["simulate", plan, "--size", "1M"], ("reading", "messages")),
         (["repair", plan, "--link", "n0--n1", "-o", plan], ("reading", "failures", "writing")),

@@ -394,5 +394,5 @@ def test_suspects_come_in_the_catalogues_order_and_most_of_a_low_figure_only() -
 
 
 def test_a_suspect_needs_a_line() -> None:
-    with pytest.raises(ValueError, match="suspect x: expected a line of the log that proves it"):
+    with pytest.raises(ValueError, match="cause x: expected a line of the log that proves it"):
         Cause("x", "", (), "")

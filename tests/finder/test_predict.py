@@ -352,7 +352,7 @@ def test_refusals() -> None:
     with pytest.raises(TopologyError, match="without self-loops"):
         degree_expansion_performance(measured(loop, bfb_allgather(loop)), 2)
     simple, parallel = _base("complete(3)")[2], _base("uni_ring(2, 4)")[2]
-    with pytest.raises(InfeasibleError, match=r"factor 1 \(4 nodes, degree 2\) is no simple graph"):
+    with pytest.raises(InfeasibleError, match=r"factor 1 \(4 nodes, degree 2\) is not a simple graph"):
         cartesian_product_performance(simple, parallel)
     with pytest.raises(InfeasibleError, match="factor 0"):
         cartesian_product_performance(_base("generalized_kautz(2, 5)")[2], simple)

@@ -62,8 +62,8 @@ def test_a_size_chooses_one_text(path: Path, tmp_path: Path, capsys: pytest.Capt
     assert main(["lower", str(path), "--to", "chakra", "--size", "64MB", "-o", str(tmp_path / "trace")]) == 0
     capsys.readouterr()
     for command, words in (
-        (["-o", str(tmp_path / "all.xml")], "3 ranges of sizes, a text for each; name a folder"),
-        ([], "3 ranges of sizes, a text for each; name a folder"),
+        (["-o", str(tmp_path / "all.xml")], "3 size ranges, each with its own file; name a folder"),
+        ([], "3 size ranges, each with its own file; name a folder"),
         (["--to", "cpu-xml", "-o", str(tmp_path / "all.xml")], "its runtimes cannot choose by size"),
         (["--to", "cpu-xml", "--min-size", "1K"], "--min-size is for msccl-xml, mscclpp-json and nccl-tuner"),
         (["--min-size", "2K", "--max-size", "1K", "-o", f"{tmp_path}/"], "expected no less than 0, rising"),

@@ -148,7 +148,7 @@ def test_phases_of_serving(phase: str, capsys: pytest.CaptureFixture[str]) -> No
     assert main([*asked, "--no-sequence-parallel"]) == 2
     assert "sequence_parallel is of training steps" in capsys.readouterr().err
     assert main([*asked[:-1], "many"]) == 2
-    assert "expected whole numbers" in capsys.readouterr().err
+    assert "expected integers" in capsys.readouterr().err
 
 
 def test_the_fabric_of_the_settings(capsys: pytest.CaptureFixture[str]) -> None:

@@ -87,7 +87,7 @@ def test_proofs_that_leave_plans_out_are_refused() -> None:
     assert isinstance(first, BoxSplit)
     fewer = BoxSplit(first.node, first.groups[1:])
     for wrong, words in (
-        ([*steps[:at], fewer, *steps[at + 2 :]], "in no piece of a box"),
+        ([*steps[:at], fewer, *steps[at + 2 :]], "in no part of a box"),
         ([*steps[:at], replace(first, node=99), *steps[at + 1 :]], "falls apart at node 99"),
         (steps[:-1], "1 boxes are left unbounded"),
         ([*steps, steps[-1]], "goes on after its last box"),

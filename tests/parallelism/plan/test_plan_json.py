@@ -159,7 +159,7 @@ OPERATOR = ("parts", "block", 1, "operators", "a")
             r"chunk.letter: expected a string of length at least 1, found 0",
         ),
         ((*OPERATOR, "inputs"), {}, "expected a list"),
-        (("parts", "block", 0, "parameters", "up"), {"dims": [[], []], "partial": ["dp"]}, "as summands"),
+        (("parts", "block", 0, "parameters", "up"), {"dims": [[], []], "partial": ["dp"]}, "as partial sums"),
         (
             ("parts", "block", 0, "tensors", 0, "phase"),
             "sideways",

@@ -146,7 +146,7 @@ def test_floors_are_read(tmp_path: Path) -> None:
     [
         ("[floor]\nslack = 2", "floor.slack: expected a length with a unit, as in 60cm or 2.4m, found 2"),
         ('[floor]\nslack = "2 miles"', "expected a length with a unit"),
-        ('[floor]\nrow_pitch = "0m"', "racks that stand on each other"),
+        ('[floor]\nrow_pitch = "0m"', "racks overlap"),
         ("[floor]\nracks_per_row = 0", "floor.racks_per_row: expected 1 to 1000000, found 0"),
         ('[floor]\nslak = "2m"', "slak"),
         ("[[racks]]\nname = 'a'", r"racks\[0\]: key 'x' is missing"),

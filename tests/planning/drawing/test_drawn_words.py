@@ -161,7 +161,7 @@ def test_pictures_end_in_their_format(name: Path | str) -> None:
     check_drawing_name(name)
     with pytest.raises(FormatError) as error:
         check_drawing_name(f"{name}.gif")
-    assert str(error.value) == f"picture {name}.gif: expected a name that ends in .svg, .png or .pdf"
+    assert str(error.value) == f"drawing {name}.gif: expected a name that ends in .svg, .png or .pdf"
     with pytest.raises(FormatError):
         check_drawing_name("svg")
 

@@ -107,8 +107,8 @@ def test_lines_of_several_have_three_names(n: int, label: str) -> None:
 def test_one_size_is_no_picture() -> None:
     one = compared(row("one", 2.0, bounds=(1.0,)), sizes=(1024,))
     for found, words in (
-        (one, "picture: 1 schedulers were simulated at 1 sizes; expected two or more"),
-        (compared(), "picture: 0 schedulers were simulated at 3 sizes; expected two or more"),
+        (one, "plot: 1 schedulers were simulated at 1 sizes; expected two or more"),
+        (compared(), "plot: 0 schedulers were simulated at 3 sizes; expected two or more"),
     ):
         with pytest.raises(ScheduleError, match=f"^{words}$"):
             comparison_plot.plot_comparison(found)

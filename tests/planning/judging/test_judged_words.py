@@ -294,8 +294,7 @@ def test_paths_are_completed_along_fewest_links() -> None:
             peer=np.array([1, 0]),
             operation_kind=np.array([int(OperationKind.SEND), -1]),
             path=np.array([0, -1]),
-            path_links=np.array([link[one] for one in path]),
-            path_offset=np.array([0, len(path)]),
+            links=lambda _: np.array([link[one] for one in path]),
             count=np.array([5, 7]),
         )
 

@@ -95,7 +95,7 @@ def test_what_is_no_text_or_no_sound_one(
 
 def test_options_of_texts_are_refused_for_plans(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(GOLDEN / "ring_version1.plan"), "--root", "1"]) == 2
-    assert "are for texts" in capsys.readouterr().err
+    assert "are for runtime files" in capsys.readouterr().err
 
 
 def test_a_text_of_msccl_tools_is_verified(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -145,8 +145,8 @@ def test_the_command_writes_a_model_that_simulate_takes(
     ("words", "says"),
     [
         (["a.json", "b.json"], "2 files: expected one"),
-        (["a.json", "--held-out", "1"], "expected --plan"),
-        (["a.json", "--protocols", "ll"], "expected --plan"),
+        (["a.json", "--held-out", "1"], "add --plan"),
+        (["a.json", "--protocols", "ll"], "add --plan"),
         (["a.json", "b.json", "--plan", "one.plan"], "1 plans for 2 files"),
         (["a.json", "--plan", "one.plan", "--held-out", "1"], "expected less than the 1 files"),
         (["a.json", "--plan", "one.plan", "--steps", "3"], "are of the alpha-beta fit"),

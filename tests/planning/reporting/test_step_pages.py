@@ -167,7 +167,7 @@ def test_a_plan_that_shards_tells_what_the_evaluator_says(
         report_parallel_plan(path, "dgx_h100:1")
     old = values_of(report_parallel_plan(path, "dgx_h100:1", gpu="h100", tokens="64K"))
     assert panel(old, "parts") == panel(values, "parts")
-    with pytest.raises(FormatError, match="beside plans of collectives only"):
+    with pytest.raises(FormatError, match="only plans of collectives can be compared"):
         report(sharded, [sharded])  # type: ignore[list-item]
 
 

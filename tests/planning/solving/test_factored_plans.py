@@ -37,7 +37,7 @@ def test_forms() -> None:
     assert explicit.algbw == factored.algbw
     assert explicit.is_optimal
     assert factored.is_optimal
-    assert "asked for" in explicit.decomposition
+    assert "requested" in explicit.decomposition
     assert "circulant trees" in factored.decomposition
     auto = solved(form=Form.AUTO)
     assert isinstance(auto.plan.entries[0].schedule, ForestSchedule)

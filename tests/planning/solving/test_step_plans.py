@@ -137,7 +137,7 @@ def test_what_programs_cannot_express_is_infeasible(
     topology = samples.ring(3)
     ring = StepSchedule(CollectiveKind.ALLREDUCE, reduce=samples.ring_steps(3, Direction.REDUCE))
     whole = step_plan(topology, on_all_ranks(topology, CollectiveKind.ALLREDUCE), ring)
-    for plan, message in ((relayed_plan(), "is no(t a)? rank"), (whole, "whole buffer")):
+    for plan, message in ((relayed_plan(), "is no(t a)? rank"), (whole, "entire buffer")):
         assert verify(plan).is_ok
         rooted = plan.collective.root is not None
         with pytest.raises(InfeasibleError, match=message):

@@ -322,7 +322,7 @@ def test_plans_come_back_from_their_folder(file: Path, tmp_path: Path) -> None:
     for old, new, message in (
         ('"version": 1', '"version": 2', "version 1"),
         ('"treadle": "jobs"', '"treadle": "job"', "version 1"),
-        (written[0].name, "../x.plan", "no file of this folder"),
+        (written[0].name, "../x.plan", "not a file in this folder"),
         ('"levels"', '"level"', "levels|level"),
         ('"limited"', '"limits"', "limited|limits"),
     ):

@@ -161,7 +161,7 @@ def test_biases_and_learned_positions_are_parameters() -> None:
     ("name", "sequence", "words"),
     [
         ("switch-c", 512, "its decoder attends to an encoder"),
-        ("resnet-50", 1, "no transformer of known dimensions"),
+        ("resnet-50", 1, "not a transformer of known dimensions"),
         ("gpt2", 4096, "at most its 1024 learned positions"),
         ("llama-3-8b", 0, "expected 1 or more"),
     ],
