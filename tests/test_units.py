@@ -112,11 +112,11 @@ def test_everything_else_is_a_one_line_error(parse, text):
     ("parse", "text", "message"),
     [
         (parse_bandwidth, "25", "has no unit; write for instance 25GB/s"),
-        (parse_bandwidth, "1bit/s", "whole number of bytes/s"),
+        (parse_bandwidth, "1bit/s", "integer number of bytes/s"),
         (parse_bandwidth, "25GB", "unknown unit 'GB'"),
-        (parse_size, "1.0001K", "whole number of bytes"),
+        (parse_size, "1.0001K", "integer number of bytes"),
         (parse_size, "64Mb", "unknown unit 'Mb'"),
-        (parse_time_ns, "0.5ns", "whole number of nanoseconds"),
+        (parse_time_ns, "0.5ns", "integer number of nanoseconds"),
         (parse_time_ns, "9" * 20 + "h", "too large"),
     ],
 )

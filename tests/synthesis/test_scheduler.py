@@ -55,11 +55,11 @@ def test_a_name_is_given_once() -> None:
         ({"name": "a,b"}, "lower-case"),
         ({"name": ""}, "lower-case"),
         ({"options": ("chunks",)}, "trees have no option 'chunks'; expected some of exact"),
-        ({"options": ("packer",)}, r"function must take it: \(topology, collective, \*, packer=...\)"),
+        ({"options": ("packer",)}, r"function must accept it: \(topology, collective, \*, packer=...\)"),
         ({"needs": (partial(six_ranks),)}, "expected functions with names"),
-        ({"collectives": ()}, "at least one collective"),
+        ({"collectives": ()}, "at least one supported collective"),
         ({"function": "no home"}, "expected package.module:name"),
-        ({"function": 3}, "3 is no function"),
+        ({"function": 3}, "3 is not a function"),
     ],
 )
 def test_malformed_records_are_refused(values: dict[str, Any], said: str) -> None:

@@ -44,7 +44,7 @@ def star() -> Topology:
         ({"aggregation": [False, True, False]}, "'b' is a compute node; only switches multicast"),
         (
             {"multicast": [False] * 3, "aggregation": [False] * 3, "turns_round": [False, False, True]},
-            "'s' turns",
+            "'s': turns_round needs multicast or aggregation",
         ),
         ({"injection_bytes_per_s": [0, -1, 0]}, "'b': injection cap -1 bytes/s, expected 0"),
         ({"injection_bytes_per_s": [0, 2**50 + 1, 0]}, "'b': injection cap 1125899906842625"),

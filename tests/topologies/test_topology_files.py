@@ -177,7 +177,7 @@ def _changed(path, value):
         (["nodes", 0, "kind"], ["compute"], "found a list"),
         (["nodes", 0, "multicast"], True, "only switches multicast"),
         (["nodes", 1, "turns_round"], "yes", r"nodes\[1\].turns_round: expected true or false, found .yes"),
-        (["nodes", 0, "turns_round"], True, "'gpu0' turns round, but neither multicasts nor aggregates"),
+        (["nodes", 0, "turns_round"], True, "'gpu0': turns_round needs multicast or aggregation"),
         (["nodes", 1, "multicast"], 1, r"nodes\[1\].multicast: expected true or false, found 1"),
         (["nodes", 1, "injection_bytes_per_s"], 4, "is a switch"),
         (["nodes", 0, "injection_bytes_per_s"], 2**63, "expected 1 to"),

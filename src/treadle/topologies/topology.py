@@ -166,7 +166,7 @@ class Topology(FrozenArrays):
             raise TopologyError(f"{self.node_names[node]!r} is a compute node; only switches multicast")
         for node in np.flatnonzero(self.turns_round & ~(self.multicast | self.aggregation)):
             raise TopologyError(
-                f"{self.node_names[node]!r} reduces and multicasts, but has neither capability; give it both"
+                f"{self.node_names[node]!r}: turns_round needs multicast or aggregation, and it has neither"
             )
         caps = self.injection_bytes_per_s
         for node in np.flatnonzero((caps < 0) | (caps > MAX_BANDWIDTH)):

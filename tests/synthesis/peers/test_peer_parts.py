@@ -259,6 +259,6 @@ def test_meshes_that_are_served() -> None:
     corner = "tto: expected all nodes as ranks, or all but one corner, which forwards"
     assert corner.endswith(words("mesh(3, 3)", 1).removeprefix("tto: "))
     assert words("mesh(3, 3)", 4) == words("mesh(3, 3)", 0, 8) == words("mesh(3, 3)", 1) != "None"
-    assert "no square mesh" in words("mesh(2, 3)")
-    assert "no square mesh" in words("torus(3, 3)")
-    assert "no square mesh" in words("mesh(4)")
+    assert "not a square mesh" in words("mesh(2, 3)")
+    assert "not a square mesh" in words("torus(3, 3)")
+    assert "not a square mesh" in words("mesh(4)")

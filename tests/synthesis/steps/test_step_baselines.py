@@ -386,13 +386,13 @@ def test_refusals(name: str) -> None:
     switched = parse("dgx_a100(1)")
     cases = [
         (switched, on_all_ranks(switched, ALLREDUCE), "has switches"),
-        (ring, on_all_ranks(ring, CollectiveKind.BROADCAST, root=1), "serves .*, not broadcast"),
-        (ring, Collective(ALLREDUCE, (1, 0, 2, 3)), "serves all nodes, in order"),
-        (ring, Collective(ALLREDUCE, (0, 1, 2), forwarders=(3,)), "serves all nodes, in order"),
+        (ring, on_all_ranks(ring, CollectiveKind.BROADCAST, root=1), "supports only .*, not broadcast"),
+        (ring, Collective(ALLREDUCE, (1, 0, 2, 3)), "supports only all nodes, in order"),
+        (ring, Collective(ALLREDUCE, (0, 1, 2), forwarders=(3,)), "supports only all nodes, in order"),
     ]
     if name not in ALLREDUCE_ONLY:
         weighted = on_all_ranks(ring, ALLGATHER, weights=(1, 2, 1, 1))
-        cases.append((ring, weighted, "serves all nodes, in order and with equal shards"))
+        cases.append((ring, weighted, "supports only all nodes, in order and with equal shards"))
     for topology, collective, words in cases:
         with pytest.raises(ScheduleError, match=words) as caught:
             serve(topology, collective)

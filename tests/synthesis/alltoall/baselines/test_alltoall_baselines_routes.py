@@ -170,7 +170,7 @@ def test_grids_are_recognised_by_their_links(
     ],
 )
 def test_other_fabrics_are_no_grids(fabric: Topology) -> None:
-    with pytest.raises(ScheduleError, match="no mesh, torus"):
+    with pytest.raises(ScheduleError, match="not a mesh, torus"):
         dimension_order(fabric, everyone(fabric))
 
 

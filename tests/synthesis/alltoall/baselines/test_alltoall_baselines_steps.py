@@ -130,10 +130,10 @@ def test_lines_take_as_many_slots_as_the_busiest_link_has_messages(halves: int) 
     ("generator", "fabric", "message"),
     [
         (hypercube_exchange, torus(3, 3), "sides"),
-        (hypercube_exchange, parse("twisted_hypercube(3)"), "no mesh"),
+        (hypercube_exchange, parse("twisted_hypercube(3)"), "not a mesh"),
         (mesh_exchange, torus(3, 3), "wraps"),
         (torus_exchange, mesh(3, 3), "does not wrap"),
-        (torus_exchange, parse("star(3)"), "no mesh"),
+        (torus_exchange, parse("star(3)"), "not a mesh"),
         (mesh_exchange, mesh(200), "at most 128"),
         (pairwise_exchange, parse("dgx_a100(1)"), "switches"),
         (bruck_exchange, parse("dgx_a100(1)"), "switches"),

@@ -139,7 +139,7 @@ def test_a_bound_on_forwarding_hosts_says_nothing_of_routes() -> None:
     through, ends = FlowDualCertificate(lengths, ways), FlowDualCertificate(lengths, ways, cards_forward=True)
     assert verify_routes(fabric, everyone, routes, witness=ends).is_ok
     report = verify_routes(fabric, everyone, routes, witness=through)
-    assert "passes through hosts" in str(report.violations[0])
+    assert "pass through hosts" in str(report.violations[0])
 
 
 def test_malformed_lengths_of_hosts() -> None:

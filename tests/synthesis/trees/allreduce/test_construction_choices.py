@@ -39,7 +39,7 @@ class Script:
         self.seen = 0
         self._whole, self._exact = list(whole), exact
 
-    def whole(self, goal: Goal) -> Any:
+    def integral_trees(self, goal: Goal) -> Any:
         self.goals.append(goal)
         return self._whole.pop(0)
 

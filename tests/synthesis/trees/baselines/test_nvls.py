@@ -65,13 +65,13 @@ def test_unequal_shards_keep_their_shares() -> None:
 @pytest.mark.parametrize(
     ("fabric", "kind", "words"),
     [
-        ("dgx_h100(1)", "allreduce", "a switch that copies and adds up for ranks that ask and joins all"),
-        ("dgx_h100(2, nvls=True)", "allreduce", "joins all of them"),
+        ("dgx_h100(1)", "allreduce", "a GPU-initiated switch that copies and adds up and joins all"),
+        ("dgx_h100(2, nvls=True)", "allreduce", "joins all ranks"),
         ("dgx_h100(1, nvls=True)", "broadcast", "broadcast is not supported; it knows allgather"),
-        ("ring(4)", "allgather", "a switch that copies for ranks that ask"),
+        ("ring(4)", "allgather", "a GPU-initiated switch that copies and joins"),
         ("dgx_h100(1, 2, nvls=True)", "allreduce", "expected at least 3 ranks, found 2"),
-        (planes(4, [1], multicast=False), "allgather", "a switch that copies for"),
-        (planes(4, [1], aggregation=False), "reduce-scatter", "a switch that adds up for"),
+        (planes(4, [1], multicast=False), "allgather", "a GPU-initiated switch that copies"),
+        (planes(4, [1], aggregation=False), "reduce-scatter", "a GPU-initiated switch that adds up"),
     ],
 )
 def test_what_it_cannot_serve_is_refused(fabric: Topology | str, kind: str, words: str) -> None:

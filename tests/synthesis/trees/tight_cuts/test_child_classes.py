@@ -193,7 +193,7 @@ def test_cards_with_other_relays_behind_them_are_left_alone() -> None:
     family = Family(outer, np.array(boxes, dtype=np.int32))
     capacities, units = problem.bandwidths // 10**8, np.where(np.arange(64) < 8, 2, 1)
     assert "relay behind" in str(spread_on_planes(problem, family, capacities, units))
-    assert "all alike" in str(spread_on_planes(problem, family, capacities, problem.weights))
+    assert "all equivalent" in str(spread_on_planes(problem, family, capacities, problem.weights))
 
 
 def test_shares_are_the_same_for_children_that_are_alike() -> None:

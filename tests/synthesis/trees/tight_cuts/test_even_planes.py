@@ -125,7 +125,7 @@ def test_children_in_other_shares_are_refused(
     problem = instance_of(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER))
     family = Family(np.array([-1], dtype=np.int32), np.zeros(problem.n_nodes, dtype=np.int32))
     cutting = cut(problem, family, problem.bandwidths, np.full(len(out), trees, dtype=np.int64))
-    assert "same shares" in str(relay_planes(cutting.kinds[0], cutting, {}, 1))
+    assert "same proportions" in str(relay_planes(cutting.kinds[0], cutting, {}, 1))
 
 
 @pytest.mark.parametrize(

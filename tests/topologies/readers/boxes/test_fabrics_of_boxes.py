@@ -249,12 +249,12 @@ EXPECTED = "expected one-switch, rail, rails:K or leaf-spine:L,S[,over]"
         (
             {},
             {"boxes": 2, "network": "rails:4", "nics": "all"},
-            "--network rails:4: a box has 3 NICs, expected 1 to so many rails",
+            "--network rails:4: a box has 3 NICs, expected 1 to 3 rails",
         ),
         (
             {},
             {"boxes": 2, "network": "rails:0"},
-            "--network rails:0: a box has 2 NICs, expected 1 to so many rails",
+            "--network rails:0: a box has 2 NICs, expected 1 to 2 rails",
         ),
         *(
             (

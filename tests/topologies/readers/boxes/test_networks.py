@@ -94,7 +94,7 @@ def test_names_say_what_they_are(box: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"boxes": 2, "network": "rails:5"}, "a box has 4 NICs, expected 1 to so many rails"),
+        ({"boxes": 2, "network": "rails:5"}, "a box has 4 NICs, expected 1 to 4 rails"),
         ({"boxes": 2, "network": "rails:0"}, "a box has 4 NICs"),
         ({"boxes": 2, "network": "rails"}, "--network 'rails': expected one-switch, rail, rails:K or leaf"),
         ({"boxes": 2, "network": "leaf-spine:3,1"}, "expected 1 to 2 leaves"),
@@ -168,8 +168,8 @@ def test_leaves_have_their_boxes_and_uplinks() -> None:
 @pytest.mark.parametrize(
     ("network", "boxes", "said"),
     [
-        ("rails:4", 2, "a box has 3 NICs, expected 1 to so many rails"),
-        ("rails:0", 2, "a box has 3 NICs, expected 1 to so many rails"),
+        ("rails:4", 2, "a box has 3 NICs, expected 1 to 3 rails"),
+        ("rails:0", 2, "a box has 3 NICs, expected 1 to 3 rails"),
         *(
             (
                 network,

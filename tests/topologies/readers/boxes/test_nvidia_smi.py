@@ -127,7 +127,7 @@ def test_gpus_without_near_nics_use_those_of_others(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (("NV18", "NV0"), "is NV0, the other way NV18"),
+        (("NV18", "NV0"), "is NV0, but NV18 in the opposite direction"),
         (("NV18", "NVX"), "GPU0 to GPU1 is 'NVX': expected NV and a number, PIX, PXB, PHB, NODE or SYS"),
         (("\tGPU1\t", "\tGPU2\t"), "expected GPU0, GPU1, ... and then NICs as columns"),
         (("\nGPU1\t", "\nGPU0\t"), ":3: GPU0 has a second row"),

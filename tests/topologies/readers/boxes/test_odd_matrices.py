@@ -142,7 +142,7 @@ WORDS = "expected NV and a number, PIX, PXB, PHB, NODE or SYS, and X for itself"
         ),
         (
             ODD.replace("GPU0	 X 	NV2", "GPU0	 X 	NV3"),
-            ":3: GPU0 to GPU1 is NV3, the other way NV2",
+            ":3: GPU0 to GPU1 is NV3, but NV2 in the opposite direction",
         ),
         (ODD.replace("NV1", "NV0"), ":4: GPU1: NV0 is no link"),
     ],

@@ -259,7 +259,7 @@ def test_simgrids_dragonfly_has_the_links_of_its_manual(tmp_path: Path) -> None:
         ("<!-- a cluster -->", '<host id="a" speed="1Gf"/>', "is not read beside a <cluster>"),
         ('simgrid.dtd">', 'simgrid.dtd" [<!ENTITY a "b">]>', "declarations of its own"),
         ('id="c"', "", "lacks the attribute id"),
-        ('topology="FAT_TREE"', 'topology="FLAT" bb_bw="1999MBps"', "is no graph"),
+        ('topology="FAT_TREE"', 'topology="FLAT" bb_bw="1999MBps"', "is not a graph"),
         (
             'topology="FAT_TREE"',
             'topology="FAT_TREE" limiter_link="9MBps"',
