@@ -20,12 +20,12 @@ from typing import Any
 
 import matplotlib
 from matplotlib.ticker import FixedLocator
-from treadle.cli.designing.names import describe_links
-from treadle.cli.solving.report import describe_witness
 
 import treadle
 from treadle.atomic import write_bytes
 from treadle.errors import TreadleError
+from treadle.render.names import describe_links
+from treadle.render.problems import describe_certificate
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.rate.flow_instance import flow_instance
 from treadle.synthesis.alltoall.rate.flow_symmetry import known_symmetry
@@ -80,11 +80,11 @@ def solved(expression: str, collective: str) -> dict[str, Any]:
     except TreadleError as error:
         return {**row, "refused": str(error)}
     if found.rate is not None:
-        row["binds"] = "scarce are " + describe_links(topology, found.rate.binding_links())
+        row["binds"] = "bottleneck: " + describe_links(topology, found.rate.binding_links())
         row["known"] = "exact" if found.rate.exact is not None else "certified"
     else:
         proof = found.bound
-        row["binds"] = describe_witness(topology, found.collective, proof.witness, proof.algbw)
+        row["binds"] = describe_certificate(topology, found.collective, proof.witness, proof.algbw)
         row["known"] = "exact" if proof.is_tight else "bound"
     algbw = found.algbw if row["known"] == "exact" else Fraction(float(found.algbw)).limit_denominator(10**6)
     return {**row, "algbw": str(algbw), "seconds": round(time.process_time() - begin, 2)}
