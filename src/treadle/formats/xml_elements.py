@@ -11,6 +11,7 @@ from treadle.errors import FormatError
 
 DECLARATIONS = (r"<!(?!--)", "a DTD, entity or CDATA section")
 _NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+_SMALL = {str(number): number for number in range(-1, 2**12)}
 
 
 def parse_xml(
@@ -78,9 +79,12 @@ class Attributes:
 
     def number(self, element: etree._Element, key: str, low: int, high: int) -> int:
         """Return an attribute that is an integer in a range."""
-        value = self.string(element, key)
-        # A large file has millions of numbers, so the cheap test comes first.
-        is_plain = len(value) < 19 and value.isascii() and value.isdigit()
-        if not (is_plain or _NUMBER.fullmatch(value)) or not low <= (number := int(value)) <= high:
-            raise self.fail(element, f"{key}={value[:40]!r}: expected an integer from {low} to {high}")
+        # A large file has millions of numbers, nearly all small, so a table is read first.
+        number = _SMALL.get(element.get(key, ""))
+        if number is None:
+            value = self.string(element, key)
+            number = int(value) if _NUMBER.fullmatch(value) else high + 1
+        if not low <= number <= high:
+            found = self.string(element, key)[:40]
+            raise self.fail(element, f"{key}={found!r}: expected an integer from {low} to {high}")
         return number

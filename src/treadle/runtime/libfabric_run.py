@@ -1,6 +1,6 @@
 """Executes emitted files over libfabric with data: the CPU interpreter of the dissertation's section 3.7.
 
-``python -m treadle.runtime.libfabric_run --ranks RANKS FILE ...`` does what `mpi_text` does over MPI, with a
+``python -m treadle.runtime.libfabric_run --ranks RANKS FILE ...`` does what `mpi_run` does over MPI, with a
 process for each rank on this host: each step of the XML is a tagged message of libfabric's provider tcp.
 """
 
@@ -44,7 +44,7 @@ class _Request:
 
 
 class FabricWorld:
-    """All ranks, with what `mpi_text.execute_file` calls of a communicator of mpi4py, under its names.
+    """All ranks, with what `mpi_run.execute_file` calls of a communicator of mpi4py, under its names.
 
     Making one forks a process for each rank; the caller goes on in every one of them.
 

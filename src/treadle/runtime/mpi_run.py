@@ -290,7 +290,7 @@ def execute_files(arguments: Sequence[str], world: Any) -> int:
     int
         The exit status: 1 if any element is wrong.
     """
-    parser = argparse.ArgumentParser(prog="mpi_text", description="Execute XMLs over MPI and check the data.")
+    parser = argparse.ArgumentParser(prog="mpi_run", description="Execute XMLs over MPI and check the data.")
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--elements", type=int, default=5040, help="of the larger buffer (default 5040)")
     parser.add_argument("--root", type=int, default=0, help="of broadcast and reduce in MSCCL XML")

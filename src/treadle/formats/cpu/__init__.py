@@ -18,7 +18,7 @@ FORMATS = (
         judge="treadle.formats.cpu.interpreter:interpret",
         load="treadle.formats.cpu.loading:load",
         files="one XML",
-        readers="interpreters over MPI or UCX; `treadle.runtime.mpi_run`, `libfabric_text`",
+        readers="interpreters over MPI or UCX; `treadle.runtime.mpi_run`, `libfabric_run`",
         collectives="all six",
         sizes="all",
     ),

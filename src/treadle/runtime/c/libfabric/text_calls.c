@@ -1,4 +1,4 @@
-/* Messages between processes for treadle/runtime/libfabric_text.py, which calls these by ctypes. */
+/* Messages between processes for treadle/runtime/libfabric_run.py, which calls these by ctypes. */
 #include <stdarg.h>
 #include <stdio.h>
 
