@@ -83,7 +83,7 @@ PLAIN = "aS5 Sb7 bc2 cS3"
         ({"aggregation": np.array([0, 0, 1, 1])}, "'c' is a compute node; only switches multicast"),
         (
             {"turns_round": np.array([0, 0, 0, 1])},
-            "'S' reduces and multicasts, but has neither capability; give it both",
+            "'S': turns_round needs multicast or aggregation, and it has neither",
         ),
         (
             {"injection_bytes_per_s": np.array([0, -1, 0, 0])},
