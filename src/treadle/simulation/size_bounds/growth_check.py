@@ -1,7 +1,7 @@
 """Check of a growth certificate: not all data can be known everywhere before a claimed time.
 
 Counts again in integers, and shares only the value with the search. A pair is a rank and a rank whose data it
-has; pairs are counted in units of 2**-40 and rounded up.
+has; pairs are counted in units of 2**-80 and rounded up: a rank may gain less than 2**-40 of a pair per ns.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from treadle.simulation.costs.cost_model import LinkClass
 from treadle.simulation.size_bounds.checked_fabric import Check, CheckedFabric, Link
 from treadle.simulation.size_bounds.size_certificate import GrowthCertificate, GrowthClass, ReachClass
 
-_UNIT = 2**40
+_UNIT = 2**80
 
 
 def growth_check(fabric: CheckedFabric, collective: Collective) -> Check:
