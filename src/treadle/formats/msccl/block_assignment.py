@@ -215,7 +215,9 @@ class MscclBlock:
 
     channel: int
     send: int
+    """Peer that it sends to, or -1."""
     receive: int
+    """Peer that it receives from, or -1."""
     pieces: list[int]
 
 

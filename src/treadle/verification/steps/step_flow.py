@@ -1,4 +1,4 @@
-"""Following of chunks over the steps, as bit masks per node and shard.
+"""Propagates chunks over the steps, as bit masks per node and shard.
 
 Chunks of a shard that no send separates form a run; a bit mask holds up to 64 runs, and a block holds the
 masks of as many shards as fit the memory. `treadle.verification.steps.step_check.verify_steps` is the entry
@@ -165,7 +165,7 @@ class FlowCheck:
     def run(self) -> None:
         """Check the links; only if all of them are usable, follow the chunks.
 
-        A sum that is due at several owners is followed to each by itself: all of them read the same memory.
+        If several owners need the same sum, each is checked separately; nodes hold one copy for all of them.
         """
         steps = self._steps
         ends = usable_ends(self._topology, steps, self._format_send, self._found)
@@ -232,7 +232,9 @@ class FlowCheck:
         return self._topology.node_names[int(self._tails[self._steps.link[number]])]
 
     def _check_reduce(self, block: _ShardBlock, owners: Int64Array) -> None:
+        """Propagate backwards from owners: every rank's chunks must reach the owner exactly once."""
         if self._collective.forwarders:
+            # Forwarders have no data of their own, so they must have received what they send.
             arrived = np.zeros((self._topology.n_nodes, block.n_shards), dtype=block.prefix.dtype)
             arrived[self._ranks] = block.full
             self._follow(block, arrived.reshape(-1))
@@ -241,7 +243,7 @@ class FlowCheck:
         for batch, masks, cleared in self._backwards(block, state):
             np.bitwise_or.at(state, batch.tail, masks)
             added += _count_bits(masks) - cleared
-        # There are fewer bits than were set exactly if some bit was set twice.
+        # Some bit was set twice if and only if there are fewer bits than were set.
         if _count_bits(state) != added:
             self._find_doubles(block, owners)
         self._check_complete(block, state, owners)
