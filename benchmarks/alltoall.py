@@ -1,7 +1,7 @@
 """The optimal all-to-all rate: CPU seconds to a certified gap, with and without symmetry, after a failure.
 
-    .venv/bin/python benchmarks/alltoall.py             # about a minute
-    .venv/bin/python benchmarks/alltoall.py --quick     # up to 256 nodes
+    python -m benchmarks.alltoall             # about a minute
+    python -m benchmarks.alltoall --quick     # up to 256 nodes
 
 CPU seconds of this process over all its threads, from the call to the checked certificate. "plain" leaves
 symmetry and exact optima aside.

@@ -1,6 +1,6 @@
 """Baselines of all-to-all over the optimum: time * F on fabrics like those of the paper's figures.
 
-Run ``python benchmarks/alltoall_baselines.py [--max-ranks N] [TOPOLOGY ...]``. "Time" is that of the largest
+Run ``python -m benchmarks.alltoall_baselines [--max-ranks N] [TOPOLOGY ...]``. "Time" is that of the largest
 size, latencies left out: the busiest link for routes, the sum over steps of the busiest link for steps.
 """
 

@@ -1,6 +1,6 @@
 """Hierarchical all-to-all on fabrics of boxes beside the optimum and direct paths: a Markdown table.
 
-Usage: python benchmarks/alltoall_boxes.py [FABRIC ...]
+Usage: python -m benchmarks.alltoall_boxes [FABRIC ...]
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Fig. 7 of the all-to-all paper: generalized Kautz graphs of degree 4, N against seconds and memory.
 
-    .venv/bin/python benchmarks/alltoall_scaling.py              # N = 16 to 1000, minutes
-    .venv/bin/python benchmarks/alltoall_scaling.py --nodes 27 64 --others
+    python -m benchmarks.alltoall_scaling              # N = 16 to 1000, minutes
+    python -m benchmarks.alltoall_scaling --nodes 27 64 --others
 
 Each N in a fresh process. CPU seconds over all threads; memory is the peak of the process, after the rate and
 after the whole schedule. "routes": paths taken from the flow, what MCF-decomp's children and widest paths are

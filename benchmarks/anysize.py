@@ -1,24 +1,24 @@
 """The fastest schedule of every size on eleven fabrics, beside baselines, bounds and a prototype's envelope.
 
-    python benchmarks/anysize.py                                   # everything, about 20 minutes of CPU time
-    python benchmarks/anysize.py --fabrics 'DGX A100 x2' 'torus 8x8' --docs docs
+    python -m benchmarks.anysize                                   # everything, about 20 minutes of CPU time
+    python -m benchmarks.anysize --fabrics 'DGX A100 x2' 'torus 8x8' --write
 
 Octaves from 1 KB to 1 GB under the cost model `reference` (direct links between hosts: `reference-hosts`).
-``--docs`` writes docs/results/anysize.md after each problem; fabrics and collectives that are not named keep
-what the page has of them, so that a run that was cut off goes on with those that are left. The exit status
-is 1 if a set is slower than a baseline at any size, or above 1.03 times a prototype's time.
+``--write`` writes the record after each problem; fabrics and collectives that are not named keep their
+rows, so that a run that was cut off goes on with those that are left. The exit status is 1 if a set is
+slower than a baseline at any size, or above 1.03 times a prototype's time.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from time import process_time
+
+from tools.records import RECORDS, Table, show, write_tables
 
 from treadle import planning
 from treadle.atomic import write_bytes
@@ -65,8 +65,7 @@ PROTOTYPE: Mapping[tuple[str, str], Sequence[float]] = {
 }
 """Microseconds at `SHOWN` of a prototype of our own: message graphs whose times were simulated, not run."""
 
-BEGIN, END = "<!-- anysize.py begins -->", "<!-- anysize.py ends -->"
-DATA = re.compile(r"<!-- data (.*) -->")
+DATA = RECORDS / "anysize.data.json"
 
 Row = dict[str, object]
 Results = dict[str, dict[str, list[Row]]]
@@ -121,38 +120,23 @@ def shortfalls(results: Results) -> list[str]:
     return found
 
 
-def tables(results: Results) -> str:
-    """The page's tables: a section per fabric, a row per collective."""
-    lines = []
+def tables(results: Results) -> list[Table]:
+    """A table per fabric with rows per collective."""
+    found = []
     for name, collectives in results.items():
-        setting = SETTINGS[name]
-        lines += [f"## {name}", "", f"`{setting.fabric}`, costs `{setting.cost_model}`; us", ""]
-        lines += [
-            f"| | {' | '.join(map(format_size, SHOWN))} |",
-            "|---|" + "--:|" * len(SHOWN),
-        ]
+        lines = []
         for collective, rows in collectives.items():
             at = {int(str(row["size"])): row for row in rows}
-            lines.append(_line(f"**{collective}**", [f"{at[size]['us']:.4g}" for size in SHOWN]))
-            lines.append(_line("best baseline / ours", [_ratio(at[size], "baseline_us") for size in SHOWN]))
-            lines.append(_line("ours / bound", [_over(at[size]) for size in SHOWN]))
-            lines.append(_line("schedule", [f"{at[size]['schedule']}" for size in SHOWN]))
+            lines += [
+                [f"**{collective}**", *(f"{at[size]['us']:.4g}" for size in SHOWN)],
+                ["best baseline / ours", *(_ratio(at[size], "baseline_us") for size in SHOWN)],
+                ["ours / bound", *(_over(at[size]) for size in SHOWN)],
+                ["schedule", *(f"{at[size]['schedule']}" for size in SHOWN)],
+            ]
             if (name, collective) in PROTOTYPE:
-                lines.append(_line("prototype", [f"{value:g}" for value in PROTOTYPE[name, collective]]))
-        lines.append("")
-    missing = [
-        f"{name} ({one})" for name in SETTINGS for one in COLLECTIVES if one not in results.get(name, {})
-    ]
-    if missing:
-        lines += [f"Not run for this page: {', '.join(missing)}.", ""]
-    short = shortfalls(results)
-    lines += ["## Shortfalls", ""]
-    lines += [f"- {one}" for one in short] or ["None of the cells that were run."]
-    return "\n".join(lines)
-
-
-def _line(title: str, cells: Sequence[str]) -> str:
-    return f"| {title} | {' | '.join(cells)} |"
+                lines.append(["prototype", *(f"{value:g}" for value in PROTOTYPE[name, collective])])
+        found.append(Table(name, ["", *map(format_size, SHOWN)], lines, f"`{SETTINGS[name].fabric}`"))
+    return found
 
 
 def _ratio(row: Row, key: str) -> str:
@@ -165,27 +149,19 @@ def _over(row: Row) -> str:
     return "-" if row["bound_us"] is None else f"{float(str(row['us'])) / float(str(row['bound_us'])):.2f}"
 
 
-def known(page: Path) -> Results:
-    """What the page has of fabrics."""
-    match = DATA.search(page.read_text()) if page.exists() else None
-    found: Results = json.loads(match[1]) if match else {}
+def known() -> Results:
+    """The times measured so far."""
+    found: Results = json.loads(DATA.read_text(encoding="utf-8")) if DATA.exists() else {}
     return found
 
 
-def write(page: Path, results: Results) -> None:
-    """Put the tables and their data between the page's markers."""
-    before, _, rest = page.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    data = json.dumps(results, separators=(",", ":"))
-    text = f"{before}{BEGIN}\n\n{tables(results)}\n\n<!-- data {data} -->\n{END}{after}"
-    write_bytes(page, text.encode())
-
-
-def merged(page: Path, found: Results) -> Results:
-    """What was found, and of other fabrics and collectives what the page has."""
-    before = known(page)
+def write(found: Results) -> None:
+    """Put what was found beside the times of other fabrics and collectives, and make the tables of all."""
+    before = known()
     both = {name: {**before.get(name, {}), **found.get(name, {})} for name in SETTINGS}
-    return {name: one for name, one in both.items() if one}
+    results = {name: one for name, one in both.items() if one}
+    write_bytes(DATA, (json.dumps(results) + "\n").encode())
+    write_tables("anysize", *tables(results))
 
 
 def main() -> int:
@@ -193,15 +169,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--fabrics", nargs="*", choices=[*SETTINGS], default=[*SETTINGS])
     parser.add_argument("--collectives", nargs="*", choices=COLLECTIVES, default=COLLECTIVES)
-    parser.add_argument("--docs", type=Path, help="folder of the page anysize.md")
+    parser.add_argument("--write", action="store_true", help="into the record anysize")
     arguments = parser.parse_args()
-    if arguments.docs is None:
-        found = run(arguments.fabrics, arguments.collectives, lambda _: None)
-        print(tables(found))
+    found = run(arguments.fabrics, arguments.collectives, write if arguments.write else lambda _: None)
+    if arguments.write:
+        found = known()
     else:
-        page = arguments.docs / "results" / "anysize.md"
-        run(arguments.fabrics, arguments.collectives, lambda found: write(page, merged(page, found)))
-        found = known(page)
+        show(*tables(found))
     short = shortfalls(found)
     for one in short:
         print(one, file=sys.stderr)

@@ -1,9 +1,9 @@
-"""docs/results/atlas.md: exact optima of the catalogue's platforms at 1 to 8192 boxes, with what proves each.
+"""Exact optima of the catalogue's platforms at 1 to 8192 boxes, with what proves each: the record atlas.
 
-    python benchmarks/atlas.py --docs docs                   # all that is missing; all: minutes of CPU time
-    python benchmarks/atlas.py --docs docs --most 64 --anew  # up to 64 boxes, computed again
+    python -m benchmarks.atlas                   # all that is missing; all: minutes of CPU time
+    python -m benchmarks.atlas --most 64 --anew  # up to 64 boxes, computed again
 
-Rows go to docs/results/atlas.json one by one; page and picture (docs/images/atlas.svg) are made of them.
+Rows go to docs/records/atlas.data.json one by one; tables and picture (docs/images/atlas.svg) come from them.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import argparse
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import matplotlib
 from matplotlib.ticker import FixedLocator
+from tools.records import RECORDS, Table, write_tables
 
 import treadle
 from treadle.atomic import write_bytes
@@ -54,18 +54,7 @@ MOST_RANKS_OF_ALLTOALL = 512
 MOST_ALIKE_RANKS = 4096
 """Where symmetry leaves one source; its demands grow with the square."""
 
-OPENING = """# Atlas of optima
-
-How fast can each platform be, and what stops it? Generated: `python benchmarks/atlas.py --docs docs`.
-Asymptotic algbw in GB/s, exact fractions rounded here; `treadle bound EXPRESSION COLLECTIVE` prints each with
-its witness. Boxes are the catalogue's, without in-network sums; pods hold 32 each, a leaf of `leaf_spine`
-(four spines) is one, eight hosts of a fat tree are one. `≤`: an upper bound that is not known to be attained;
-`~`: certified from both sides, to 0.1%; `-`: left out: an all-to-all of more than {most} ranks that differ,
-or {alike} that are alike, what fewer boxes took more than {seconds} CPU seconds for, or a fabric of more
-than two million links.
-
-![Optimum against boxes](../images/atlas.svg)
-"""
+DATA = RECORDS / "atlas.data.json"
 
 
 def solved(expression: str, collective: str) -> dict[str, Any]:
@@ -120,23 +109,17 @@ def cuts(rows: list[dict[str, Any]], boxes: list[int]) -> list[str]:
     return lines
 
 
-def page(rows: dict[tuple[str, str], dict[str, Any]]) -> str:
-    """The whole page."""
-    parts = [OPENING.format(most=MOST_RANKS_OF_ALLTOALL, alike=MOST_ALIKE_RANKS, seconds=MOST_SECONDS)]
+def tables(rows: dict[tuple[str, str], dict[str, Any]]) -> Iterator[Table]:
+    """Two tables for each platform: optima by size, and what binds, with the figures of the largest size."""
     for name, made in PLATFORMS.items():
         pieces = {n: one for n in SIZES if (one := made(n)) is not None}
         sizes = [n for n, one in pieces.items() if all((one, each) in rows for each in COLLECTIVES)]
-        parts.append(f"## {name}\n\n| boxes | {' | '.join(COLLECTIVES)} |\n|--:|{'--:|' * len(COLLECTIVES)}")
-        for n in sizes:
-            cells = (cell(rows[pieces[n], collective]) for collective in COLLECTIVES)
-            parts.append(f"| {n} | {' | '.join(cells)} |")
-        parts.append("\n| collective | boxes: what binds, with the figures of the largest |\n|---|---|")
-        for collective in COLLECTIVES:
-            lines = cuts([rows[pieces[n], collective] for n in sizes], sizes)
-            if lines:
-                parts.append(f"| {collective} | {'<br>'.join(lines)} |")
-        parts.append("")
-    return "\n".join(parts)
+        optima = [[str(n), *(cell(rows[pieces[n], one]) for one in COLLECTIVES)] for n in sizes]
+        yield Table(name, ["boxes", *COLLECTIVES], optima)
+        binding = {one: cuts([rows[pieces[n], one] for n in sizes], sizes) for one in COLLECTIVES}
+        words = [[one, "<br>".join(lines)] for one, lines in binding.items() if lines]
+        columns = ["collective", "boxes: what binds, with the figures of the largest"]
+        yield Table(f"{name}: what binds", columns, words)
 
 
 def picture(rows: dict[tuple[str, str], dict[str, Any]]) -> bytes:
@@ -168,12 +151,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--docs", type=Path, required=True, help="folder of the documentation")
     parser.add_argument("--most", type=int, default=SIZES[-1], help="boxes; the rows beyond stay as they are")
     parser.add_argument("--anew", action="store_true", help="compute also rows that are there")
     asked = parser.parse_args()
-    store = asked.docs / "results" / "atlas.json"
-    kept = json.loads(store.read_text(encoding="utf-8")) if store.exists() else []
+    kept = json.loads(DATA.read_text(encoding="utf-8")) if DATA.exists() else []
     rows = {(row["fabric"], row["collective"]): row for row in kept}
     took: dict[tuple[str, str], float] = {}
     for n in (n for n in SIZES if n <= asked.most):
@@ -186,9 +167,9 @@ def main() -> None:
                     print(*key, cell(rows[key]), rows[key].get("seconds", ""), flush=True)
                 took[name, collective] = rows[key].get("seconds", took.get((name, collective), 0))
         text = "[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows.values()) + "\n]\n"
-        write_bytes(store, text.encode())
-    write_bytes(asked.docs / "results" / "atlas.md", page(rows).encode())
-    write_bytes(asked.docs / "images" / "atlas.svg", picture(rows))
+        write_bytes(DATA, text.encode())
+    write_tables("atlas", *tables(rows))
+    write_bytes(RECORDS.parent / "images" / "atlas.svg", picture(rows))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Breadth-first broadcast: CPU seconds of values, schedules and checks.
 
-    .venv/bin/python benchmarks/bfb.py                       # the tables, about twenty seconds
-    .venv/bin/python benchmarks/bfb.py --twisted-tori        # all with N <= 10^4
+    python -m benchmarks.bfb                       # the tables, about twenty seconds
+    python -m benchmarks.bfb --twisted-tori        # all with N <= 10^4
 
 CPU seconds of this process; the core uses one thread. "paper s" quotes Table 3.6 of the dissertation (wall
 time, linear programs in parallel).

@@ -1,7 +1,7 @@
 """Capturing modules of PyTorch: a block of a 70B Llama, and a language model of 32 layers and 8B parameters.
 
-    python benchmarks/capture.py                  # half a minute; extra: torch
-    python benchmarks/capture.py --layers 80
+    python -m benchmarks.capture                  # half a minute; extra: torch
+    python -m benchmarks.capture --layers 80
 
 CPU seconds are of this process, after PyTorch was loaded; the first row pays for what PyTorch loads when it
 first traces. Peak memory is of the process, so it is the most of this and all rows before.

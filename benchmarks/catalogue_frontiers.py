@@ -1,6 +1,6 @@
 """Whether a catalogue graph beats the finder at its own size and degree, up to 2000 nodes.
 
-Run ``python benchmarks/catalogue_frontiers.py``. Graphs whose figures are known in closed form or tabled (the
+Run ``python -m benchmarks.catalogue_frontiers``. Graphs whose figures are known in closed form or tabled (the
 tests compute samples of them anew), and all tori of up to four rings, whose breadth-first broadcast is
 bandwidth-optimal. Prints each graph that the frontier of its size is worse than, and the count.
 """

@@ -1,7 +1,7 @@
 """What the closed forms for unlike children are worth: relay planes, and relayed stars.
 
-    .venv/bin/python benchmarks/closed_forms.py                       # 520 fabrics; half an hour
-    .venv/bin/python benchmarks/closed_forms.py --seeds 0-100
+    python -m benchmarks.closed_forms                       # 520 fabrics; half an hour
+    python -m benchmarks.closed_forms --seeds 0-100
 
 Random fabrics of 200 to 600 ranks (platforms of the catalogue, boxes of 2 to 8 GPUs on one or two networks;
 three of four with failed links), shards of one size or not, trees free, fixed or limited in number. Each that

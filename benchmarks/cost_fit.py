@@ -1,6 +1,6 @@
 """One cost model a machine: fits to the tables that the ForestColl preprint measured, and what they predict.
 
-    python benchmarks/cost_fit.py
+    python -m benchmarks.cost_fit
 
 Prints the markdown of docs/how-to/calibration.md: errors of a model fitted to all schedules of a table, and
 of one that is fitted to rings and trees, on those of ForestColl. TACCL has none at hand.

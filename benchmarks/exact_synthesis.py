@@ -1,8 +1,8 @@
 """Exact synthesis beside SCCL: table 3.6 of the dissertation (allgather, fewest steps, 1 to 4 chunks).
 
-    .venv/bin/python benchmarks/exact_synthesis.py            # the whole table, about five minutes
-    .venv/bin/python benchmarks/exact_synthesis.py --small    # up to 9 nodes
-    .venv/bin/python benchmarks/exact_synthesis.py --bases    # the shipped bases instead
+    python -m benchmarks.exact_synthesis            # the whole table, about five minutes
+    python -m benchmarks.exact_synthesis --small    # up to 9 nodes
+    python -m benchmarks.exact_synthesis --bases    # the shipped bases instead
 
 Ours are CPU seconds of one thread: symmetry, model and search, not the start of the process (0.6 s, once).
 "T_L only" takes any rounds, as SCCL's setup does; "optimal T_B" asks for the fewest rounds that the number of

@@ -1,6 +1,6 @@
 """The topology finder over all sizes: search time, figure A.4's winners, figure 3.7's curves, table A.1.
 
-Run ``python benchmarks/finder.py [--nodes 2000] [--out FOLDER] [--published]``. `treadle reproduce` has what
+Run ``python -m benchmarks.finder [--nodes 2000] [--out FOLDER] [--published]``. `treadle reproduce` has what
 the texts say of both figures. Writes CSV files, and
 pictures where matplotlib is installed. ``--published`` leaves out the Cayley digraphs of our own search.
 """

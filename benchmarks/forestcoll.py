@@ -1,7 +1,7 @@
 """Stages, CPU, wall time and memory of `treadle solve FABRIC COLLECTIVE -o PLAN`, all included.
 
-    .venv/bin/python benchmarks/forestcoll.py            # the whole table, a minute or two
-    .venv/bin/python benchmarks/forestcoll.py --small    # up to 128 GPUs
+    python -m benchmarks.forestcoll            # the whole table, a minute or two
+    python -m benchmarks.forestcoll --small    # up to 128 GPUs
 
 Each row is a process of its own, so memory is that of the row. Stages are CPU seconds; "CPU s" adds the
 start of Python, imports and writing. The last column is of the authors: their public Python for 16 GPUs

@@ -1,6 +1,6 @@
 """docs/results/gallery.md: ten fabrics with a picture of each; `make docs` makes their live reports.
 
-python benchmarks/gallery.py --docs docs        # page and docs/images/gallery/*.svg, seconds
+python -m benchmarks.gallery --docs docs        # page and docs/images/gallery/*.svg, seconds
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ PIECES = (
 OPENING = """# Gallery
 
 Ten fabrics, what binds each, and a page about its plan to click through: loads, bottleneck, trees or steps,
-times. Generated: `python benchmarks/gallery.py --docs docs`; the reports are made by the commands shown.
+times. Generated: `python -m benchmarks.gallery --docs docs`; the reports are made by the commands shown.
 """
 
 

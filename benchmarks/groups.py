@@ -1,6 +1,6 @@
 """Optima and trees of many groups of ranks at once: CPU seconds, memory, and the figures that they must give.
 
-Run from the repository root: ``python benchmarks/groups.py`` (half a minute); each row is a process. The
+Run from the repository root: ``python -m benchmarks.groups`` (half a minute); each row is a process. The
 second table is of whole schedules: unit trees and different trees of the group that has most, and the height.
 """
 

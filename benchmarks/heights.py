@@ -1,8 +1,8 @@
 """Heights at the best throughput beside the bound that no spanning tree goes below, on catalogue fabrics.
 
-    .venv/bin/python benchmarks/heights.py           # small samples of every function, and larger fabrics
-    .venv/bin/python benchmarks/heights.py --small   # small samples alone
-    .venv/bin/python benchmarks/heights.py --all     # every row, not just those above the bound
+    python -m benchmarks.heights           # small samples of every function, and larger fabrics
+    python -m benchmarks.heights --small   # small samples alone
+    python -m benchmarks.heights --all     # every row, not just those above the bound
 
 The rule is "never more than twice the bound". Rows that break it are marked, and counted in the end.
 """

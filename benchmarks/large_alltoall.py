@@ -1,7 +1,7 @@
 """Routes and steps of an all-to-all on 216 to 2000 nodes: what they lose, and what they take.
 
-``python benchmarks/large_alltoall.py --docs docs`` measures every row and writes results/large-alltoall.md
-there; ``--only WORD...`` measures the rows whose command has one of the words and keeps the others.
+``python -m benchmarks.large_alltoall --write`` measures every row and writes the record large-alltoall;
+``--only WORD...`` measures the rows whose command has one of the words and keeps the others.
 Each row is a command in a process of its own: CPU seconds and largest memory are those of all of it, the
 verifier's part included.
 """
@@ -12,11 +12,10 @@ import argparse
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from treadle.atomic import write_bytes
+from tools.records import Table, read_rows, write_tables
 
 COMMANDS = (
     "routes generalized_kautz:4,256 --layers 5",
@@ -30,18 +29,7 @@ COMMANDS = (
     "solve generalized_kautz:4,256 alltoall",
     "solve generalized_kautz:4,1000 alltoall --time-limit 60s",
 )
-PAGE = "results/large-alltoall.md"
-_HEAD = """# All-to-all on many nodes: routes and steps
-
-What routes in layers and steps lose on 256 to 2000 nodes; how they are found says
-[routes](../algorithms/alltoall-routes.md#many-pairs-local-search). Losses are below the certified bound of
-the fabric. CPU seconds and MB are of the whole command, with the bound and the verifier, on two shared cores:
-other work there makes CPU seconds up to twice as many.
-
-| command: `treadle` ... | without layers | result | steps | CPU s | MB |
-|---|---|---|---|---|---|
-"""
-_FOOT = "\n`python benchmarks/large_alltoall.py --docs docs` makes this page.\n"
+COLUMNS = ("command: `treadle` ...", "without layers", "result", "steps", "CPU s", "MB")
 
 
 @dataclass(frozen=True)
@@ -54,27 +42,27 @@ class Measured:
     cpu_s: float
     megabytes: float
 
-    def row(self, command: str) -> str:
-        """A line of the table."""
-        cells = (
-            f"`{command}`",
-            self.unlayered,
-            self.loss,
-            self.steps,
-            f"{self.cpu_s:.0f}",
-            f"{self.megabytes:.0f}",
-        )
-        return f"| {' | '.join(cells)} |\n"
+    def row(self, command: str) -> list[str]:
+        """A row of the table."""
+        figures = f"{self.cpu_s:.0f}", f"{self.megabytes:.0f}"
+        return [f"`{command}`", self.unlayered, self.loss, self.steps, *figures]
 
 
 def read_figures(text: str, cpu_s: float, megabytes: float) -> Measured:
     """Figures from what a command prints; ValueError where it tells no loss."""
-    loss = re.search(r"([\d.]+%) below the bound", text)
+    words = " ".join(text.split())
+    layered = re.search(r"without layers ([\d.]+%), in .*? ([\d.]+%)", words)
+    loss = layered[2] if layered else re.search(r"([\d.]+%) below the upper bound", words)
     if loss is None:
         raise ValueError(f"no loss in: {text[-300:]}")
-    unlayered = re.search(r"without layers ([\d.]+%)", text)
     steps = re.search(r"^steps +(\d+)", text, re.MULTILINE)
-    return Measured(unlayered[1] if unlayered else "-", loss[1], steps[1] if steps else "-", cpu_s, megabytes)
+    return Measured(
+        unlayered=layered[1] if layered else "-",
+        loss=loss if isinstance(loss, str) else loss[1],
+        steps=steps[1] if steps else "-",
+        cpu_s=cpu_s,
+        megabytes=megabytes,
+    )
 
 
 def measure(command: str) -> Measured:
@@ -101,35 +89,29 @@ def memory_unit() -> int:
     return 2**20 if sys.platform == "darwin" else 1024
 
 
-def kept_rows(page: Path) -> dict[str, str]:
-    """The rows that a page has, by command."""
-    if not page.exists():
-        return {}
-    return {
-        found[1]: found[0] + "\n"
-        for found in re.finditer(r"^\| `(.*?)` \|.*$", page.read_text("utf-8"), re.M)
-    }
-
-
-def page_text(rows: Mapping[str, str]) -> str:
-    """The whole page."""
-    return _HEAD + "".join(rows[command] for command in COMMANDS if command in rows) + _FOOT
-
-
-def main() -> None:
-    """Measure and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--docs", type=Path, required=True)
-    parser.add_argument("--only", nargs="+", default=[""], metavar="WORD")
-    given = parser.parse_args()
-    page = given.docs / PAGE
-    rows = kept_rows(page)
-    for command in COMMANDS:
-        if any(word in command for word in given.only):
-            rows[command] = measure(command).row(command)
-            print(rows[command], end="", flush=True)
-            write_bytes(page, page_text(rows).encode())
+def measure_rows(
+    name: str, title: str, columns: Sequence[str], commands: Mapping[str, Callable[[str], list[str]]]
+) -> None:
+    """Measure commands and put their rows, one by one, into the table of a record, which keeps its others."""
+    parser = argparse.ArgumentParser(description=f"Measure the table {title!r} of the record {name}.")
+    parser.add_argument("--write", action="store_true", help="into the record")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], metavar="WORD", help="rows with one of these words"
+    )
+    asked = parser.parse_args()
+    rows = {row[0].strip("`"): row for row in read_rows(name, title)}
+    for command, measured in commands.items():
+        if any(word in command for word in asked.only):
+            rows[command] = measured(command)
+            print(*rows[command], sep=" | ", flush=True)
+            if asked.write:
+                write_tables(name, Table(title, columns, [rows[one] for one in commands if one in rows]))
 
 
 if __name__ == "__main__":
-    main()
+    measure_rows(
+        "large-alltoall",
+        "Routes and steps",
+        COLUMNS,
+        dict.fromkeys(COMMANDS, lambda command: measure(command).row(command)),
+    )

@@ -1,7 +1,7 @@
-"""Fit NCCL's times on measured rows; constants of the package, docs/results/measured.md and its picture.
+"""Fit NCCL's times on measured rows; constants of the package, the record measured and its picture.
 
-    python benchmarks/measured.py --rows ../shared/data/measured               # print the tables
-    python benchmarks/measured.py --rows ../shared/data/measured --docs docs   # and write all three
+    python -m benchmarks.measured --rows ../shared/data/measured           # print the tables
+    python -m benchmarks.measured --rows ../shared/data/measured --write   # and write all three
 
 Needs matplotlib (``pip install 'treadle[plot]'``) for the picture; about two minutes.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from tools.measured_fit import (
     cross_validate,
     read_points,
 )
+from tools.records import RECORDS, Table, show, write_tables
 
 from treadle.atomic import write_bytes
 from treadle.machines import achievable as constants_module
@@ -37,7 +38,6 @@ from treadle.reproduction.measured_times import CASES, SIZES, SYSTEMS
 from treadle.schedules.collective import CollectiveKind, busbw_factor
 from treadle.units import format_size
 
-BEGIN, END = "<!-- measured.py begins -->", "<!-- measured.py ends -->"
 WITHOUT_ROWS = {
     "H100 SXM x8": SYSTEMS["h200_sxm"],
     "B200 SXM x8": SYSTEMS["b300_sxm"],
@@ -55,7 +55,7 @@ def constants_text(points: Sequence[MeasuredPoint], predictions: Mapping[str, Pr
     """Return the text of `measured.toml`."""
     fit = Fit(points)
     lines = [
-        "# Fitted on measured rows by `python benchmarks/measured.py`; read by treadle.machines.achievable.",
+        "# Fitted on measured rows by `python -m benchmarks.measured`; read by treadle.machines.achievable.",
         "# A curve by GPUs: segments [protocol, last size in bytes, latency us, more latency us, log2 of its",
         "# size, GB/s, growth of the rate per doubling, power that joins latency and transfer].",
         "# bands: half of the 90% band of log(measured / predicted) at small, middle and large sizes.",
@@ -107,21 +107,22 @@ def rounded(segment: Segment) -> list[Any]:
     return [*segment[:2], *(float(f"{number:.4g}") for number in segment[2:])]
 
 
-def errors_table() -> Iterator[str]:
-    """A line for each machine and case."""
-    yield "| left out | machine | median error | 90th percentile | in bands of 90% | rows |"
-    yield "|---|---|--:|--:|--:|--:|"
+def errors_table() -> Table:
+    """A row for each machine and case."""
+    rows = []
     for case, words in CASES.items():
-        for name, (median, ninth_decile, coverage, rows) in measured_constants()["errors"][case].items():
+        for name, (median, ninth_decile, coverage, number) in measured_constants()["errors"][case].items():
             label = "all" if name == "all" else SOURCES[name].partition(",")[0]
-            yield f"| {words} | {label} | {median:.1%} | {ninth_decile:.1%} | {coverage:.0%} | {rows} |"
+            rows.append(
+                [words, label, f"{median:.1%}", f"{ninth_decile:.1%}", f"{coverage:.0%}", f"{number}"]
+            )
+    columns = ["left out", "machine", "median error", "90th percentile", "in bands of 90%", "rows"]
+    return Table("Errors on rows that the fit has not seen", columns, rows)
 
 
-def predictions_table() -> Iterator[str]:
-    """A line for each machine without rows."""
-    sizes = " | ".join(map(format_size, SIZES))
-    yield f"| machine | collective | {sizes} | from |"
-    yield "|---|---|" + "--:|" * len(SIZES) + "---|"
+def predictions_table() -> Table:
+    """A row for each machine without rows."""
+    rows = []
     for name, system in WITHOUT_ROWS.items():
         for kind in SHOWN:
             found = [achievable(system, kind, size) for size in SIZES]
@@ -131,7 +132,8 @@ def predictions_table() -> Iterator[str]:
                 if isinstance(one, Achievable)
             ]
             source = found[0].source if isinstance(found[0], Achievable) else str(found[0])
-            yield f"| {name} | {kind} | {' | '.join(cells)} | {source} |"
+            rows.append([name, kind, *cells, source])
+    return Table("Machines without rows", ["machine", "collective", *map(format_size, SIZES), "from"], rows)
 
 
 def picture(points: Sequence[MeasuredPoint]) -> bytes:
@@ -175,23 +177,18 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rows", type=Path, required=True, help="folder with nccl.csv")
-    parser.add_argument("--docs", type=Path, help="folder of the documentation")
+    parser.add_argument("--write", action="store_true", help="constants, record and picture")
     options = parser.parse_args()
     points = read_points(options.rows)
     text = constants_text(points, cross_validate(points))
-    if options.docs:
+    if options.write:
         write_bytes(Path(constants_module.__file__).with_name("measured.toml"), text.encode())
         measured_constants.cache_clear()
-    tables = "\n".join(
-        (*errors_table(), "", "Times in microseconds, with the band of 90%:", "", *predictions_table())
-    )
-    print(tables)
-    if options.docs:
-        page = options.docs / "results" / "measured.md"
-        before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-        after = rest.partition(END)[2]
-        write_bytes(page, f"{before}{BEGIN}\n{tables}\n{END}{after}".encode())
-        write_bytes(options.docs / "images" / "measured.png", picture(points))
+    tables = errors_table(), predictions_table()
+    show(*tables)
+    if options.write:
+        write_tables("measured", *tables)
+        write_bytes(RECORDS.parent / "images" / "measured.png", picture(points))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The compiled MPI interpreter against the MPI library's own collectives, on this host.
 
-    python benchmarks/mpi_runtime.py [--size 1K,64K,1M,64M] [--budget SECONDS] [--ahead-of-others]
+    python -m benchmarks.mpi_runtime [--size 1K,64K,1M,64M] [--budget SECONDS] [--ahead-of-others]
 
 Program, library and bare rounds run in the same processes in turn, so that all meet the same load of the
 machine. Bare rounds are the program's hops alone: for each, a rank sends all its bytes to each peer as one

@@ -1,8 +1,8 @@
 """Packers of spanning trees side by side: CPU seconds, heights, trees; all at the exact optimum.
 
-    .venv/bin/python benchmarks/packers.py            # without growth where it takes more than some seconds
-    .venv/bin/python benchmarks/packers.py --growth   # everything; minutes
-    .venv/bin/python benchmarks/packers.py --small    # up to 132 nodes
+    python -m benchmarks.packers            # without growth where it takes more than some seconds
+    python -m benchmarks.packers --growth   # everything; minutes
+    python -m benchmarks.packers --small    # up to 132 nodes
 
 "default" is the order of `treadle solve`, "local-search" is growth made lower. CPU is that of packing (with
 tight cuts, height-first or local search), in one thread, without switch removal and the optimum.

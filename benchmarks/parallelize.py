@@ -1,7 +1,7 @@
-"""docs/results/parallelize-figures.md: found plans beside named ones, bounds, what finding them takes.
+"""Found plans beside named ones, bounds, and the time that it takes: the record parallelize-figures.
 
-    python benchmarks/parallelize.py --docs docs --json figures.json    # about 15 minutes of CPU time
-    python benchmarks/parallelize.py --only 8B                          # rows whose name has this; prints
+    python -m benchmarks.parallelize --write --json figures.json    # about 15 minutes of CPU time
+    python -m benchmarks.parallelize --only 8B                      # rows whose name has this; prints
 
 Each row is a process. Rows that stand in the file of ``--json`` are not measured again. The exit status is 1
 if a limit is broken: a plan worse than a named one; a gap, CPU seconds or memory above a row's most.
@@ -20,6 +20,8 @@ from math import inf
 from pathlib import Path
 from time import process_time
 from typing import Any
+
+from tools.records import Table, show, write_tables
 
 from treadle import planning
 from treadle.atomic import write_bytes
@@ -356,121 +358,72 @@ def plan_words(search: FabricSearch, model: ModelGraph) -> str:
 
 Case = SearchCase | FabricsCase | PipelineCase | AgreementCase
 
-_OPENING = """# The best way to shard a model: measurements
-
-Generated: `python benchmarks/parallelize.py --docs docs`. Step times are simulated by [the model of a
-machine](../algorithms/parallelize.md#step-and-estimate), with the presets of efficiency. CPU seconds and
-memory are measured, each row in its own process.
-
-## Eight settings on 128 GPUs, four of them on a finer mesh
-
-`dgx_h100:16`, 10 us a message; "8x slower": `dgx_h100(16, nic_bandwidth='6.25GB/s')`. Columns:
-
-- gain: over the best preset that fits into 80 GB; FSDP: over the best preset of that name
-- compute: seconds in which a rank computes
-- gap: between estimate and lower bound; {gap:.0%} is the target (8B on slow boxes 3%, on the finer mesh 5%,
-  128 experts on either 4%)
-- checked: gap by the independent check
-- naming: CPU seconds of all presets, at most {naming:g} (three axes: 3)
-- CPU s: of the entire command, at most 60 (three axes: 120, and 1024 MB)
-
-"""
-_PIPELINES = """
-## A pipeline searched
-
-For each model `--mesh auto` searches stages, micro-batches, interleaving and the plan of a stage. The second
-row has the published layout (Megatron-LM 2021, Llama 3 table 4, NeMo): its mesh and micro-batches are fixed,
-interleaving and the plan of a stage are searched. Searches end after {limit:g} s of a shared machine, and not
-every mesh is searched, so the published layout may be faster than the one found (ratio below 1).
-
-"""
-_AGREEMENTS = """
-## The same plan by train
-
-Presets without ZeRO, with rings, for which the nearest layout of `train` leaves nothing out: difference of
-the plan's step to that of `train` in percent, least to largest; columns DP to EP without recomputation.
-{n} plans: mean {mean:.1%}, at most {most:.1%}. Plans that `train` has no layout for (the report lists what it
-would leave out) are simulated by the same timeline, so there is nothing to compare them with.
-
-"""
-_FABRICS = """
-## Model and fabric
-
-Mesh 16,8; 10 us a message. Dimensions: b samples, s tokens, k groups of heads, g heads of a group,
-f inner dimension, e experts, h hidden; 0 and 1 are the axes of the mesh: `b:0/s:1` has samples cut along axis
-0 and tokens along axis 1. "layers" are activations between layers. The target for the gap is {gap:.0%}, and
-{most:.0%} on the leaf-spine fabric and the torus, where communication dominates. The torus is `torus(8, 16)`
-with its ranks numbered along the short side, so that axes of the mesh are rings. A search ends after
-{limit:g} s of a shared machine.
-
-The second table of a model has seconds of each plan (row: made for) on each fabric (column: runs on). The
-last row: plans found with each axis priced alone, at true prices.
-"""
+NAME = "parallelize-figures"
 
 
-def page(
+def tables(
     searches: Mapping[str, Row],
     fabrics: Mapping[str, Row],
     pipelines: Sequence[tuple[PipelineCase, Row]],
     agreements: Sequence[tuple[AgreementCase, Row]],
-) -> str:
-    """Return the page in Markdown."""
-    parts = [_OPENING.format(gap=GAP, naming=SEARCHES[0].most_naming_s), *_search_table(searches)]
+) -> Iterator[Table]:
+    """The tables that have rows."""
+    yield _search_table(searches)
     if pipelines:
-        parts += [_PIPELINES.format(limit=PIPELINE_S), *_pipeline_table(pipelines)]
+        yield _pipeline_table(pipelines)
     if agreements:
-        off = [abs(value) for _, row in agreements for value in _mapping(row["off"]).values()]
-        parts.append(_AGREEMENTS.format(n=len(off), mean=sum(off) / len(off), most=max(off)))
-        parts += _agreement_table(agreements)
-    if fabrics:
-        parts.append(_FABRICS.format(gap=GAP, most=MOST_GAP, limit=FABRIC_S))
+        yield _agreement_table(agreements)
     for name, row in fabrics.items():
-        parts += [f"\n### {name}\n\n", *_fabric_tables(row)]
-    return "".join(parts).rstrip() + "\n"
+        yield from _fabric_tables(name, row)
 
 
-def _pipeline_table(rows: Sequence[tuple[PipelineCase, Row]]) -> Iterator[str]:
+def _pipeline_table(rows: Sequence[tuple[PipelineCase, Row]]) -> Table:
     head = ["model, fabric", "mesh", "micro-batches", "interleave", "step, s", "estimate, s", "gap"]
     head += ["step, published / found", "GB", "CPU s", "peak MB"]
-    yield _lines([head, ("---",) * len(head)])
+    lines = []
     for case, row in rows:
         own = _mapping(row["own"])
         for key, title in (("own", f"{case.name}, `{case.fabric}`"), ("published", "published layout")):
             found = _mapping(row[key])
-            yield _lines(
-                [
-                    (
-                        title,
-                        f"`{found['mesh']}`",
-                        str(found["micro_batches"]),
-                        str(found["interleave"]),
-                        f"{found['seconds']:.4g}",
-                        f"{found['estimate_s']:.4g}",
-                        f"{found['gap']:.1%}",
-                        f"{_number(found['seconds']) / _number(own['seconds']):.3f}",
-                        f"{found['gigabytes']:.1f}",
-                        f"{found['cpu_s']:.0f}",
-                        f"{found['peak_mb']:.0f}" if key == "own" else "",
-                    )
-                ]
+            lines.append(
+                (
+                    title,
+                    f"`{found['mesh']}`",
+                    str(found["micro_batches"]),
+                    str(found["interleave"]),
+                    f"{found['seconds']:.4g}",
+                    f"{found['estimate_s']:.4g}",
+                    f"{found['gap']:.1%}",
+                    f"{_number(found['seconds']) / _number(own['seconds']):.3f}",
+                    f"{found['gigabytes']:.1f}",
+                    f"{found['cpu_s']:.0f}",
+                    f"{found['peak_mb']:.0f}" if key == "own" else "",
+                )
             )
+    return Table("A pipeline searched", head, lines)
 
 
-def _agreement_table(rows: Sequence[tuple[AgreementCase, Row]]) -> Iterator[str]:
+def _agreement_table(rows: Sequence[tuple[AgreementCase, Row]]) -> Table:
     families, suffixes = (
         ("DP", "FSDP", "HSDP", "TP", "CP", "EP"),
         (", selective recompute", ", full recompute"),
     )
     head = ["model, fabric", "mesh", "micro-batches", "interleave", *families]
     head += [suffix.removeprefix(", ") for suffix in suffixes]
-    yield _lines([head, ("---",) * len(head)])
+    lines = []
     for case, row in rows:
         off = _mapping(row["off"])
         plain = {name: value for name, value in off.items() if "recompute" not in name}
         groups = [[value for name, value in plain.items() if name.split()[0] == one] for one in families]
         groups += [[value for name, value in off.items() if name.endswith(suffix)] for suffix in suffixes]
         form = f"`{case.mesh}`", str(case.micro_batches), str(case.interleave)
-        yield _lines([(f"{case.name}, `{case.fabric}`", *form, *map(_range, groups))])
+        lines.append((f"{case.name}, `{case.fabric}`", *form, *map(_range, groups)))
+    all_off = [abs(value) for _, row in rows for value in _mapping(row["off"]).values()]
+    note = (
+        "Difference in % of a preset plan's step to that of the nearest `train` layout, least to largest; "
+        f"{len(all_off)} plans, mean {sum(all_off) / len(all_off):.1%}, at most {max(all_off):.1%}."
+    )
+    return Table("The same plan by train", head, lines, note)
 
 
 def _range(values: Sequence[float]) -> str:
@@ -486,63 +439,58 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return value
 
 
-def _search_table(rows: Mapping[str, Row]) -> Iterator[str]:
+def _search_table(rows: Mapping[str, Row]) -> Table:
     head = ["model, tokens", "mesh", "best preset", "s", "found", "compute", "gain", "FSDP", "gap", "checked"]
     head += ["GB", "naming", "CPU s", "peak MB"]
-    yield _lines([head, ("---",) * len(head)])
+    lines = []
     for case in SEARCHES:
         row = rows.get(key_of(case))
         if row is None:
             continue
         seconds, named, sharded = (_number(row[name]) for name in ("seconds", "named_s", "fsdp_s"))
-        yield _lines(
-            [
-                (
-                    case.name,
-                    case.mesh,
-                    str(row["named"]),
-                    f"{named:.4g}",
-                    f"{seconds:.4g}",
-                    f"{row['compute_s']:.4g}",
-                    f"{named / seconds:.2f}x",
-                    f"{sharded / seconds:.2f}x",
-                    f"{row['gap']:.1%}",
-                    f"{max(0.0, 1 - _number(row['checked_s']) / _number(row['estimate_s'])):.1%}",
-                    f"{row['gigabytes']:.1f}",
-                    f"{row['naming_s']:.2f}",
-                    f"{row['cpu_s']:.1f}",
-                    f"{row['peak_mb']:.0f}",
-                )
-            ]
+        lines.append(
+            (
+                case.name,
+                case.mesh,
+                str(row["named"]),
+                f"{named:.4g}",
+                f"{seconds:.4g}",
+                f"{row['compute_s']:.4g}",
+                f"{named / seconds:.2f}x",
+                f"{sharded / seconds:.2f}x",
+                f"{row['gap']:.1%}",
+                f"{max(0.0, 1 - _number(row['checked_s']) / _number(row['estimate_s'])):.1%}",
+                f"{row['gigabytes']:.1f}",
+                f"{row['naming_s']:.2f}",
+                f"{row['cpu_s']:.1f}",
+                f"{row['peak_mb']:.0f}",
+            )
         )
+    return Table("Eight settings on 128 GPUs, four of them on a finer mesh", head, lines)
 
 
 def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) else float("nan")
 
 
-def _fabric_tables(row: Row) -> Iterator[str]:
+def _fabric_tables(model: str, row: Row) -> Iterator[Table]:
     plans = row["plans"]
     assert isinstance(plans, list)
-    head = ("fabric", "best preset", "s", "found", "GB", "gap", "plan")
-    yield _lines([head, ("---",) * len(head)])
+    lines = []
     for one in plans:
-        gap = f"{one['gap']:.1%}"
-        figures = f"{one['named_s']:.4g}", f"{one['seconds']:.4g}", f"{one['gigabytes']:.1f}", gap
-        yield _lines([(f"`{one['fabric']}`", one["named"], *figures, one["words"])])
-    yield "\n"
+        figures = f"{one['named_s']:.4g}", f"{one['seconds']:.4g}", f"{one['gigabytes']:.1f}"
+        lines.append((f"`{one['fabric']}`", one["named"], *figures, f"{one['gap']:.1%}", one["words"]))
+    yield Table(model, ("fabric", "best preset", "s", "found", "GB", "gap", "plan"), lines)
     names = [f"`{one['fabric']}`" for one in plans]
-    yield _lines([("made for", *names), ("---",) * (len(names) + 1)])
     matrix, isolated = row["matrix"], row["isolated"]
     assert isinstance(matrix, list)
     assert isinstance(isolated, list)
-    for name, times in zip([*names, "isolated costs"], [*matrix, isolated], strict=True):
-        yield _lines([(name, *("cut off" if time is None else f"{time:.4g}" for time in times))])
-
-
-def _lines(rows: Sequence[Sequence[str]]) -> str:
-    rules = ("|---" * len(cells) + "|\n" if set(cells) == {"---"} else "" for cells in rows)
-    return "".join(rule or f"| {' | '.join(cells)} |\n" for rule, cells in zip(rules, rows, strict=True))
+    seconds = [
+        (name, *("cut off" if time is None else f"{time:.4g}" for time in times))
+        for name, times in zip([*names, "isolated costs"], [*matrix, isolated], strict=True)
+    ]
+    note = "Row: the fabric a plan was made for; column: where it runs. Last row: each axis priced alone."
+    yield Table(f"{model}: seconds of each plan on each fabric", ("made for", *names), seconds, note)
 
 
 def key_of(case: Case) -> str:
@@ -552,7 +500,7 @@ def key_of(case: Case) -> str:
 
 def measured(case: Case) -> Row:
     """A row, from a process of its own."""
-    words = [sys.executable, __file__, "--row", key_of(case)]
+    words = [sys.executable, "-m", "benchmarks.parallelize", "--row", key_of(case)]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
     row: Row = json.loads(done.stdout.splitlines()[-1])
     return row
@@ -576,7 +524,7 @@ def run_row(key: str) -> None:
 def main() -> int:
     """Measure, print, write; 1 if a limit is broken."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--docs", type=Path, help="write parallelize-figures.md into this folder")
+    parser.add_argument("--write", action="store_true", help=f"into the record {NAME}")
     parser.add_argument("--json", type=Path, help="rows measured so far; new ones are added")
     parser.add_argument("--only", default="", help="rows whose name has this")
     parser.add_argument("--row", help=argparse.SUPPRESS)
@@ -599,16 +547,17 @@ def main() -> int:
         faults = broken(case, rows[key]) if isinstance(case, SearchCase) else []
         wrong += len(faults)
         print(f"{case.name}: {'; '.join(faults) or 'ok'}", flush=True)
-    text = page(
-        {key_of(case): rows[key_of(case)] for case in SEARCHES if key_of(case) in rows},
-        {case.name: rows[key_of(case)] for case in MODELS if key_of(case) in rows},
-        [(case, rows[key_of(case)]) for case in PIPELINES if key_of(case) in rows],
-        [(case, rows[key_of(case)]) for case in AGREEMENTS if key_of(case) in rows],
-    )
-    if asked.docs:
-        write_bytes(asked.docs / "results" / "parallelize-figures.md", text.encode())
-    else:
-        print(text)
+    found = [
+        *tables(
+            {key_of(case): rows[key_of(case)] for case in SEARCHES if key_of(case) in rows},
+            {case.name: rows[key_of(case)] for case in MODELS if key_of(case) in rows},
+            [(case, rows[key_of(case)]) for case in PIPELINES if key_of(case) in rows],
+            [(case, rows[key_of(case)]) for case in AGREEMENTS if key_of(case) in rows],
+        )
+    ]
+    show(*found)
+    if asked.write:
+        write_tables(NAME, *found)
     return 1 if wrong else 0
 
 

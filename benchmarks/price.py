@@ -1,6 +1,6 @@
 """Time of `treadle.price`: warm calls, each of another size, the first price of a group, the import.
 
-Run from the repository root: ``python benchmarks/price.py`` (half a minute). Times are of this machine, with
+Run from the repository root: ``python -m benchmarks.price`` (half a minute). Times are of this machine, with
 whatever else runs on it; that of the import is the quickest of ten processes, less an empty one.
 """
 

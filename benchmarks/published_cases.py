@@ -1,7 +1,7 @@
 """The cases that papers print synthesis times of, and larger ones: time, memory and proved gap of each.
 
-``python benchmarks/published_cases.py --docs docs`` measures every case and writes
-results/published-cases.md there. Each is a command in a process of its own, verifier and bound included.
+``python -m benchmarks.published_cases --write`` measures every case and writes the record published-cases.
+Each is a command in a process of its own, verifier and bound included; `simulate` takes the plan of `solve`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import argparse
 import re
 from pathlib import Path
 
-from large_alltoall import printed_and_used
-
-from treadle.atomic import write_bytes
+from benchmarks.large_alltoall import printed_and_used
+from tools.records import Table, show, write_tables
 
 CASES = (
     ("solve torus:8,8,8 alltoall", "PCCL: 11.68 min for an all-to-all of 512 NPUs [1]"),
@@ -54,33 +53,13 @@ LARGE = (
 )
 """Commands on large fabrics."""
 
-_LARGE_HEAD = """
-## A million GPUs, ten thousand nodes, failed parts
-
-| command: `treadle` ... | optimum or upper bound, algbw | gap | CPU s | MB |
-|---|---|---|---|---|
-"""
-
-_HEAD = """# Published cases at scale
-
-Cases as PCCL and SyCCL publish them. CPU seconds and MB are of the whole command with bound and verifier, on
-two shared cores; the gap is proved, below the printed upper bound. The papers' times were measured on other
-machines, [2] on A100 boxes, and count synthesis alone; "-" where no time of the case is at hand.
-
-| command: `treadle` ... | gap | CPU s | MB | printed by papers |
-|---|---|---|---|---|
-"""
-_FOOT = """
-`simulate` takes the plan that `solve` writes of the same fabric and collective.
-
-[1] PCCL, arXiv 2606.07019; the fabric of that time was not checked. [2] L. Zhao, dissertation, section 4.6.5.
-
-`python benchmarks/published_cases.py --docs docs` makes this page.
-"""
+NAME = "published-cases"
+CASE_COLUMNS = ("command: `treadle` ...", "gap", "CPU s", "MB", "printed by papers")
+LARGE_COLUMNS = ("command: `treadle` ...", "optimum or upper bound, algbw", "gap", "CPU s", "MB")
 
 
-def measured_row(command: str, printed: str, folder: Path) -> str:
-    """A line of the table."""
+def measured_row(command: str, printed: str, folder: Path) -> list[str]:
+    """A row of the first table."""
     verb, fabric, collective, *rest = command.split()
     plan = folder / "plan.zip"
     if verb == "simulate":
@@ -90,16 +69,17 @@ def measured_row(command: str, printed: str, folder: Path) -> str:
     else:
         text, cpu_s, megabytes = printed_and_used(command)
         gap = _gap(text)
-    return f"| `{command}` | {gap} | {cpu_s:.1f} | {megabytes:.0f} | {printed} |\n"
+    return [f"`{command}`", gap, f"{cpu_s:.1f}", f"{megabytes:.0f}", printed]
 
 
-def large_row(command: str) -> str:
-    """A line of the table of large fabrics."""
+def large_row(command: str) -> list[str]:
+    """A row of the table of large fabrics."""
     text, cpu_s, megabytes = printed_and_used(command)
     found = re.search(r"^(optimum|upper bound) +([^,]*?) algbw.*?(?:exact: ([^)]*))?", text, re.MULTILINE)
     answer = f"{'at most ' if found and found[1] != 'optimum' else ''}{found[2]}" if found else "?"
-    shown = re.sub(r"--without .*", "--without` 100 GPUs `", command).replace(" ``", "")
-    return f"| `{shown}` | {answer} | {_gap(text)} | {cpu_s:.1f} | {megabytes:.0f} |\n".replace(" `` ", " ")
+    few, _, rest = command.partition(" --without ")
+    shown = f"`{few} --without` 100 GPUs" if rest else f"`{few}`"
+    return [shown, answer, _gap(text), f"{cpu_s:.1f}", f"{megabytes:.0f}"]
 
 
 def _gap(text: str) -> str:
@@ -111,21 +91,22 @@ def _gap(text: str) -> str:
 
 
 def main() -> None:
-    """Measure and write."""
+    """Measure and print; write where asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--docs", type=Path, required=True)
+    parser.add_argument("--write", action="store_true", help=f"into the record {NAME}")
     parser.add_argument("--scratch", type=Path, default=Path(), help="folder for a plan")
-    given = parser.parse_args()
-    rows = ""
-    for command, printed in CASES:
-        rows += measured_row(command, printed, given.scratch)
-        print(rows.splitlines()[-1], flush=True)
-    large = ""
-    for command in LARGE:
-        large += large_row(command)
-        print(large.splitlines()[-1], flush=True)
-    text = _HEAD + rows + _FOOT + _LARGE_HEAD + large
-    write_bytes(given.docs / "results/published-cases.md", text.encode())
+    asked = parser.parse_args()
+    tables = [
+        Table("Cases of the papers", CASE_COLUMNS, [measured_row(*case, asked.scratch) for case in CASES]),
+        Table(
+            "A million GPUs, ten thousand nodes, failed parts",
+            LARGE_COLUMNS,
+            [large_row(command) for command in LARGE],
+        ),
+    ]
+    show(*tables)
+    if asked.write:
+        write_tables(NAME, *tables)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Optimal forests from 1024 to 65,536 GPUs: CPU, memory, heights, packers; regenerates docs/results/scale.md.
+"""Optimal forests from 1024 to 65,536 GPUs: CPU, memory, heights, packers.
 
-    .venv/bin/python benchmarks/scale.py                  # everything; five minutes of CPU
-    .venv/bin/python benchmarks/scale.py --quick          # up to 4096 GPUs; a minute or two
-    .venv/bin/python benchmarks/scale.py --only rail      # rows whose name holds a word
-    .venv/bin/python benchmarks/scale.py --json rows.json --docs docs
+    python -m benchmarks.scale                  # everything; five minutes of CPU
+    python -m benchmarks.scale --quick          # up to 4096 GPUs; a minute or two
+    python -m benchmarks.scale --only rail      # rows whose name holds a word
+    python -m benchmarks.scale --json rows.json --write
 
 Each row is a process of its own, in one thread of Python, with a limit of CPU seconds and of memory. "CPU s"
 is that of synthesis alone: reading the fabric and verification are told apart. Peak memory is that of the
@@ -26,7 +26,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from scale_page import page
+from benchmarks.scale_tables import tables
+from tools.records import show, write_tables
 
 from treadle.planning import bound, make_problem, repair, solve
 from treadle.schedules.factored import FactoredForest
@@ -351,7 +352,7 @@ def _repaired(topology: Topology, failed: str) -> dict[str, object]:
 
 def run_row(case: Case, seed: int, limit_s: int, memory_mb: int) -> dict[str, object]:
     """One row by a child process that may take `limit_s` CPU seconds and `memory_mb` of address space."""
-    command = [sys.executable, __file__, "--row", json.dumps(vars(case)), "--seed", str(seed)]
+    command = [sys.executable, "-m", "benchmarks.scale", "--row", json.dumps(vars(case)), "--seed", str(seed)]
 
     def limits() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 5))
@@ -398,7 +399,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--limit", type=int, default=60, metavar="SECONDS", help="CPU time of a row")
     made.add_argument("--memory", type=int, default=12288, metavar="MB", help="address space of a row")
     made.add_argument("--json", type=Path, metavar="FILE", help="write the rows")
-    made.add_argument("--docs", type=Path, metavar="DIR", help="write scale.md into this folder")
+    made.add_argument("--write", action="store_true", help="into the record scale")
     made.add_argument(
         "--from", type=Path, metavar="FILE", dest="rows", nargs="+", help="rows that --json wrote; run none"
     )
@@ -421,8 +422,10 @@ def main() -> None:
             print(line(rows[-1]), flush=True)
             if arguments.json:
                 arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
-    if arguments.docs:
-        (arguments.docs / "results" / "scale.md").write_text(page(rows, arguments.seed))
+    if arguments.write:
+        write_tables("scale", *tables(rows))
+    else:
+        show(*tables(rows))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """What the order of sends is worth: simulated times of tree plans at fixed numbers of slices.
 
-Run ``python benchmarks/send_order.py --json after.json``, the same in a checkout of an earlier version with
-``--json before.json``, and then ``python benchmarks/send_order.py --before before.json --json after.json
---write docs/results/simulator-figures.md``: times that are in the file already are not simulated again. About
+Run ``python -m benchmarks.send_order --json after.json``, the same in a checkout of an earlier version with
+``--json before.json``, and then ``python -m benchmarks.send_order --before before.json --json after.json
+--write``: times that are in the file already are not simulated again. About
 four minutes of CPU time. The time of S slices exceeds the bound by about an S-th of what one slice does,
 so that few slices show the order best.
 """
@@ -15,6 +15,8 @@ import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from tools.records import Table, show, write_tables
+
 from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.simulation.simulate import simulate_graph
@@ -22,7 +24,6 @@ from treadle.simulation.simulation_options import SimulationOptions
 from treadle.simulation.tasks import task_graph
 from treadle.units import format_size
 
-BEGIN, END = "<!-- send_order.py begins -->", "<!-- send_order.py ends -->"
 KINDS = ("allgather", "reduce-scatter", "allreduce", "broadcast", "reduce")
 FABRICS = (
     "dgx_a100(2)",
@@ -96,36 +97,33 @@ def measure(found: Times) -> Iterable[str]:
             yield f"{fabric} {kind}"
 
 
-def table(before: Mapping[str, float], after: Mapping[str, float]) -> list[str]:
-    """The tables of the documentation."""
-    lines = [
-        "| fabric | collective | slices | % of the bound, before | after |",
-        "|---|---|--:|--:|--:|",
+def tables(before: Mapping[str, float], after: Mapping[str, float]) -> list[Table]:
+    """The tables of the record, and of cases that became slower their number and the worst."""
+    keys = [(*one, key_of(*one[:2], SIZES[-1], one[2])) for one in SHOWN]
+    shown = [
+        [f"`{fabric}`", kind, str(slices), f"{before[key]:.1%}", f"{after[key]:.1%}"]
+        for fabric, kind, slices, key in keys
     ]
-    for fabric, kind, slices in SHOWN:
-        key = key_of(fabric, kind, SIZES[-1], slices)
-        lines.append(f"| `{fabric}` | {kind} | {slices} | {before[key]:.1%} | {after[key]:.1%} |")
-    lines += [
-        "",
-        f"All {len(FABRICS)} fabrics, {', '.join(map(format_size, SIZES))}: time after / time before.",
-        "",
-        "| collective | fixed slices: mean | worst | best slices: mean | worst |",
-        "|---|--:|--:|--:|--:|",
-    ]
+    means = []
     for kind in (*KINDS, "all"):
-        fixed = _ratios(before, after, kind)
-        best = _ratios(_best(before), _best(after), kind)
-        lines.append(
-            f"| {kind} | {_mean(fixed):.3f} | {max(fixed.values()):.3f} | {_mean(best):.3f} | "
-            f"{max(best.values()):.3f} |"
-        )
+        both = _ratios(before, after, kind), _ratios(_best(before), _best(after), kind)
+        figures = (figure for one in both for figure in (_mean(one), max(one.values())))
+        means.append([kind, *(f"{figure:.3f}" for figure in figures)])
     fixed = _ratios(before, after, "all")
-    worse = sorted(((ratio, key) for key, ratio in fixed.items() if ratio > 1.01), reverse=True)
-    lines += ["", f"Slower by more than 1% are {len(worse)} of {len(fixed)}, the most:"]
-    for ratio, key in worse[:3]:
-        fabric, kind, size, slices = key.split("|")
-        lines.append(f"- `{fabric}` {kind}, {format_size(int(size))}, {slices} slices: {ratio:.3f}")
-    return lines
+    worse = [ratio for ratio in fixed.values() if ratio > 1.01]
+    note = (
+        f"Time after / time before at {', '.join(map(format_size, SIZES))}; {len(worse)} of {len(fixed)} "
+        f"cases are slower by more than 1%, at most by {max(worse, default=1.0) - 1:.1%}."
+    )
+    return [
+        Table("Order of sends", ["fabric", "collective", "slices", "% of the bound, before", "after"], shown),
+        Table(
+            f"Order of sends on {len(FABRICS)} fabrics",
+            ["collective", "fixed slices: mean", "worst", "best slices: mean", "worst"],
+            means,
+            note,
+        ),
+    ]
 
 
 def _best(shares: Mapping[str, float]) -> Times:
@@ -154,7 +152,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, required=True, help="times of this version, read and written")
     parser.add_argument("--before", type=Path, help="times of another version")
-    parser.add_argument("--write", type=Path, help="page to put the tables in")
+    parser.add_argument("--write", action="store_true", help="into the record simulator-figures")
     arguments = parser.parse_args()
     found: Times = json.loads(arguments.json.read_text()) if arguments.json.exists() else {}
     for case in measure(found):
@@ -162,13 +160,10 @@ def main() -> None:
         write_bytes(arguments.json, json.dumps(found).encode())
     if arguments.before is None:
         return
-    lines = table(json.loads(arguments.before.read_text()), found)
-    print("\n".join(lines))
-    if arguments.write is not None:
-        text = arguments.write.read_text(encoding="utf-8")
-        head, tail = text.split(BEGIN)[0], text.split(END)[1]
-        body = "\n".join(lines)
-        write_bytes(arguments.write, f"{head}{BEGIN}\n\n{body}\n\n{END}{tail}".encode())
+    found_tables = tables(json.loads(arguments.before.read_text()), found)
+    show(*found_tables)
+    if arguments.write:
+        write_tables("simulator-figures", *found_tables)
 
 
 if __name__ == "__main__":

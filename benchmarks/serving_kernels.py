@@ -1,6 +1,6 @@
 """Fit the costs of small allreduces on those of serving engines: the presets `kernels-*` of cost_presets.py.
 
-    python benchmarks/serving_kernels.py --rows ../shared/data/measured
+    python -m benchmarks.serving_kernels --rows ../shared/data/measured
 
 Rows: custom_allreduce.csv of ai-dynamo/aiconfigurator (Apache-2.0), captured as graphs, 2 to 8 GPUs, 1 KB to
 1 MB. With one step every GPU reads the buffers of all others; with two it reads its part, then the sums:

@@ -1,20 +1,20 @@
 """Treadle's simulator against SimGrid's SMPI: the same programs on the same fabrics, two simulators.
 
-Run ``python benchmarks/simgrid_referee.py [--write PAGE]``, the page being
-``docs/results/simulator-figures.md``. Needs SimGrid 3.32 (Debian:
-``apt-get install --no-install-recommends libsimgrid-dev``). SMPI runs the C interpreter's real MPI messages
-with real data; CM02 is its latency + bytes / bandwidth model with max-min fair sharing, so the column to
-compare is Treadle's fair sharing. The last column: links that serve one message at a time.
+Run ``python -m benchmarks.simgrid_referee [--write]``; it writes the record simulator-figures. Needs
+SimGrid 3.32 (Debian: ``apt-get install --no-install-recommends libsimgrid-dev``). SMPI runs the C
+interpreter's real MPI messages with real data; CM02 is its latency + bytes / bandwidth model with max-min
+fair sharing, so the column to compare is Treadle's fair sharing. The last column: links that serve one
+message at a time.
 """
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
-from pathlib import Path
+
+from tools.records import Table, show, write_tables
 
 from treadle import planning
-from treadle.atomic import write_bytes
 from treadle.simulation.simgrid import simulate_with_simgrid
 from treadle.simulation.simulate import simulate_graph
 from treadle.simulation.simulation_options import Sharing, SimulationOptions
@@ -23,7 +23,6 @@ from treadle.simulation.tasks import task_graph
 SIZE_BYTES = 3 * 2**20
 ALPHAS_NS = (0, 10_000)
 LARGEST_DIFFERENCE = 0.01
-BEGIN, END = "<!-- simgrid_referee.py begins -->", "<!-- simgrid_referee.py ends -->"
 
 
 @dataclass(frozen=True)
@@ -87,40 +86,31 @@ def compare(case: Case, alpha_ns: int, size_bytes: int = SIZE_BYTES) -> Comparis
     return Comparison(case, alpha_ns, referee.time_s, fair, ordered, referee.wrong)
 
 
-def table() -> tuple[str, float]:
-    """The comparison in Markdown, and the largest difference."""
-    lines = [
-        "| fabric | collective | algorithm | alpha (us) | SimGrid (us) | Treadle, fair (us) | difference | "
-        "one message at a time (us) |",
-        "|---|---|---|--:|--:|--:|--:|--:|",
-    ]
-    worst = 0.0
+def table() -> tuple[Table, float]:
+    """The comparison, and the largest difference."""
+    rows, worst = [], 0.0
     for case in CASES:
         for alpha_ns in ALPHAS_NS:
             found = compare(case, alpha_ns)
             if found.wrong:
                 raise SystemExit(f"{case}: {found.wrong} wrong elements")
             worst = max(worst, abs(found.difference))
-            lines.append(
-                f"| `{case.fabric}` | {case.collective} | {case.algorithm} | {alpha_ns / 1000:g} | "
-                f"{found.simgrid_s * 1e6:.2f} | {found.fair_s * 1e6:.2f} | {found.difference:+.3%} | "
-                f"{found.ordered_s * 1e6:.2f} |"
-            )
-    return "\n".join(lines), worst
+            times = f"{found.simgrid_s * 1e6:.2f}", f"{found.fair_s * 1e6:.2f}", f"{found.difference:+.3%}"
+            words = f"`{case.fabric}`", case.collective, case.algorithm, f"{alpha_ns / 1000:g}"
+            rows.append([*words, *times, f"{found.ordered_s * 1e6:.2f}"])
+    columns = ["fabric", "collective", "algorithm", "alpha (us)", "SimGrid (us)", "Treadle, fair (us)"]
+    return Table("Beside SimGrid", [*columns, "difference", "one message at a time (us)"], rows), worst
 
 
 def main() -> None:
-    """Print the table, or put it into a page between its marks."""
+    """Print the table; write it where asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", type=Path)
-    page = parser.parse_args().write
-    text, worst = table()
-    if page is None:
-        print(text)
-    else:
-        before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-        _, _, after = rest.partition(END)
-        write_bytes(page, f"{before}{BEGIN}\n\n{text}\n\n{END}{after}".encode())
+    parser.add_argument("--write", action="store_true", help="into the record simulator-figures")
+    is_written = parser.parse_args().write
+    found, worst = table()
+    show(found)
+    if is_written:
+        write_tables("simulator-figures", found)
     print(f"largest difference {worst:.3%}")
     if worst > LARGEST_DIFFERENCE:
         raise SystemExit(1)

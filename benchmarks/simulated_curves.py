@@ -1,13 +1,13 @@
 """Simulated algbw against size, 1 KB to 1 GB, in the papers' settings: pictures, and ratios beside theirs.
 
-    python benchmarks/simulated_curves.py                          # all settings, tables only
-    python benchmarks/simulated_curves.py --settings a100 h100-16  # some of them
-    python benchmarks/simulated_curves.py --docs docs --json curves.json
+    python -m benchmarks.simulated_curves                          # all settings, tables only
+    python -m benchmarks.simulated_curves --settings a100 h100-16  # some of them
+    python -m benchmarks.simulated_curves --write --json curves.json
 
-``--docs`` writes docs/images/curves-*.png (``pip install 'treadle[plot]'``) and, with all settings, the
-tables of docs/results/simulated-curves.md. `treadle reproduce` has the same
-ratios one table or figure at a time. Every size takes the best of 1 to 64 slices, unless a curve is of whole
-messages. Published figures are measured on real machines: directions and ratios are to be compared, not GB/s.
+``--write`` writes docs/images/curves-*.png (``pip install 'treadle[plot]'``) and, with all settings, the
+record simulated-curves. `treadle reproduce` has the same ratios one table or figure at a time. Every size
+takes the best of 1 to 64 slices, unless a curve is of whole messages. Published figures are measured on
+real machines: compare directions and ratios, not GB/s.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import process_time
+
+from tools.records import RECORDS, Table, show, write_tables
 
 from treadle.atomic import write_bytes
 from treadle.reproduction.curve_settings import (
@@ -36,8 +38,6 @@ from treadle.reproduction.curve_settings import (
 from treadle.reproduction.printed import published_figures
 from treadle.reproduction.simulated_curves import cost_ratio, measure, ratio
 from treadle.units import format_size
-
-BEGIN, END = "<!-- simulated_curves.py begins -->", "<!-- simulated_curves.py ends -->"
 
 
 def run(settings: Sequence[CurveSetting]) -> Results:
@@ -60,12 +60,9 @@ def run(settings: Sequence[CurveSetting]) -> Results:
 # --- tables ------------------------------------------------------------------------------------------------
 
 
-def claims_table(results: Results) -> str:
+def claims_table(results: Results) -> Table:
     """Published and simulated ratios of what was measured; one tree a root beside ForestColl's choice."""
-    lines = [
-        "| setting | | ours / other | source | sizes | published | simulated | 1 tree a root | limit |",
-        "|---|---|---|---|---|---|---|---|--:|",
-    ]
+    rows = []
     for claim in CLAIMS:
         if (claim.setting, claim.panel, claim.ours) not in results:
             continue
@@ -82,27 +79,24 @@ def claims_table(results: Results) -> str:
             ", ".join(figures[claim.label(size)].text for size in sizes),
             *(found, one_tree, f"{float(cost_ratio(results, claim)):.3f}"),
         )
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append(cells)
+    columns = ("setting", "", "ours / other", "source", "sizes", "published", "simulated", "1 tree a root")
+    return Table("Ratios", (*columns, "limit"), rows)
 
 
-def curves_table(settings: Sequence[CurveSetting], results: Results) -> str:
+def curves_table(settings: Sequence[CurveSetting], results: Results) -> Table:
     """Simulated algbw at a few sizes, and its limit by the schedule's cost, in GB/s."""
     chosen = (2**10, 2**16, MIB, 16 * MIB, 256 * MIB, GIB)
-    lines = [
-        "| setting | | schedule | " + " | ".join(map(format_size, chosen)) + " | limit |",
-        "|---|---|---|" + "--:|" * (len(chosen) + 1),
-    ]
+    rows = []
     for setting in settings:
         for panel in setting.panels if len(setting.sizes) > len(chosen) else ():
             for curve in panel.curves:
                 found = results[setting.name, panel.title, curve.label]
                 cells = [f"{found.algbw(size) / 1e9:.3g}" for size in chosen]
-                lines.append(
-                    f"| {setting.name} | {panel.title} | {curve.label} | {' | '.join(cells)} | "
-                    f"{float(found.asymptotic) / 1e9:.4g} |"
-                )
-    return "\n".join(lines)
+                limit = f"{float(found.asymptotic) / 1e9:.4g}"
+                rows.append((setting.name, panel.title, curve.label, *cells, limit))
+    columns = ("setting", "", "schedule", *map(format_size, chosen), "limit")
+    return Table("Simulated algbw", columns, rows)
 
 
 def as_json(settings: Sequence[CurveSetting], results: Results) -> str:
@@ -140,26 +134,24 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--settings", nargs="+", choices=names, default=names)
-    parser.add_argument("--docs", type=Path, help="folder of the page and of images/")
+    parser.add_argument("--write", action="store_true", help="pictures, and with all settings the record")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     chosen = [setting for setting in SETTINGS if setting.name in asked.settings]
     results = run(chosen)
-    tables = f"{claims_table(results)}\n\n## Simulated algbw\n\nGB/s.\n\n{curves_table(chosen, results)}"
-    print(tables)
+    tables = claims_table(results), curves_table(chosen, results)
+    show(*tables)
     if asked.json is not None:
         write_bytes(asked.json, as_json(chosen, results).encode())
-    if asked.docs is not None:
-        from curve_pictures import picture, picture_by_nodes  # matplotlib is an extra
+    if asked.write:
+        from benchmarks.curve_pictures import picture, picture_by_nodes  # matplotlib is an extra
 
-        (asked.docs / "images").mkdir(exist_ok=True)
         for setting in chosen:
             draw = picture if len(setting.sizes) > 3 else picture_by_nodes
-            write_bytes(asked.docs / "images" / f"curves-{setting.name}.png", draw(setting, results))
+            file = RECORDS.parent / "images" / f"curves-{setting.name}.png"
+            write_bytes(file, draw(setting, results))
         if len(chosen) == len(SETTINGS):
-            page = asked.docs / "results" / "simulated-curves.md"
-            before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-            write_bytes(page, f"{before}{BEGIN}\n\n{tables}\n\n{END}{rest.partition(END)[2]}".encode())
+            write_tables("simulated-curves", *tables)
     print(f"{process_time():.0f} s CPU in all", file=sys.stderr)
 
 

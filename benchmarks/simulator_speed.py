@@ -1,6 +1,6 @@
 """CPU seconds for a million messages: the allgather of 128 nodes along trees, in 64 slices.
 
-Run ``python benchmarks/simulator_speed.py``.
+Run ``python -m benchmarks.simulator_speed``.
 """
 
 from __future__ import annotations

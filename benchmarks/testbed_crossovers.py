@@ -1,7 +1,7 @@
 """Where schedules overtake each other on emulated networks: predicted from other schedules, and measured.
 
-Run ``python benchmarks/testbed_crossovers.py FOLDER [--runs 3] [--write PAGE]`` as root, the page being
-``docs/results/testbed-figures.md``. Every run of a case becomes a file of FOLDER, what ``treadle testbed
+Run ``python -m benchmarks.testbed_crossovers FOLDER [--runs 3] [--write]`` as root; it writes the record
+testbed-figures. Every run of a case becomes a file of FOLDER, what ``treadle testbed
 --json`` prints; those that are there are not run again. All cases take a quarter of an hour on two cores.
 """
 
@@ -14,6 +14,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from tools.records import Table, show, write_tables
 
 from treadle.atomic import write_bytes
 from treadle.units import format_size
@@ -30,7 +32,6 @@ CASES = (
 """Fabric, collectives, algorithms and sizes."""
 
 WITHIN = 2.0
-BEGIN, END = "<!-- testbed_crossovers.py begins -->", "<!-- testbed_crossovers.py ends -->"
 
 
 def one_run(case: tuple[str, str, str, str], path: Path) -> dict[str, Any]:
@@ -48,8 +49,8 @@ def one_run(case: tuple[str, str, str, str], path: Path) -> dict[str, Any]:
     return found
 
 
-def lines_of(fabric: str, runs: Sequence[dict[str, Any]]) -> list[tuple[str, bool]]:
-    """A line of the table for each pair that any run lists, and whether it is within the factor in all."""
+def lines_of(fabric: str, runs: Sequence[dict[str, Any]]) -> list[tuple[list[str], bool]]:
+    """A row of the table for each pair that any run lists, and whether it is within the factor in all."""
     pairs: dict[tuple[str, str, str], list[dict[str, Any] | None]] = {}
     for place, run in enumerate(runs):
         for one in run["crossovers"]:
@@ -66,7 +67,7 @@ def lines_of(fabric: str, runs: Sequence[dict[str, Any]]) -> list[tuple[str, boo
             _sizes([None if one is None else one["measured_bytes"] for one in found]),
             ", ".join("-" if ratio is None else f"{ratio:.2f}" for ratio in ratios),
         ]
-        lines.append((f"| {' | '.join(cells)} |", within))
+        lines.append((cells, within))
     return lines
 
 
@@ -74,12 +75,9 @@ def _sizes(sizes: Sequence[float | None]) -> str:
     return ", ".join("-" if size is None else format_size(round(size / 1024) * 1024) for size in sizes)
 
 
-def table(folder: Path, n_runs: int) -> str:
-    """Markdown: the table, and what it comes to."""
-    lines = [
-        "| fabric | collective | at small sizes | at large sizes | predicted | measured | ratios |",
-        "|---|---|---|---|--:|--:|--:|",
-    ]
+def table(folder: Path, n_runs: int) -> Table:
+    """The table; its note says how many pairs are within the factor."""
+    rows = []
     held, late, frames, dropped = [], [], 0, 0
     found: list[list[dict[str, Any]]] = [[] for _ in CASES]
     for number in range(n_runs):
@@ -88,37 +86,34 @@ def table(folder: Path, n_runs: int) -> str:
             runs.append(one_run(case, folder / f"{stem}-{number + 1}.json"))
     for case, runs in zip(CASES, found, strict=True):
         for line, within in lines_of(case[0], runs):
-            lines.append(line)
+            rows.append(line)
             held.append(within)
         late += [run["frames_latest_s"] for run in runs]
         frames += sum(run["frames"] for run in runs)
         dropped += sum(run["frames_dropped"] for run in runs)
-    return "\n".join(
-        [
-            *lines,
-            "",
-            f"{sum(held)} of {len(held)} pairs are within a factor of {WITHIN:g} in all {n_runs} runs. Links "
-            f"passed {frames} frames on and dropped {dropped}; the latest of a run came "
-            f"{min(late) * 1e3:.0f} to {max(late) * 1e3:.0f} ms after its time.",
-        ]
+    columns = ["fabric", "collective", "at small sizes", "at large sizes", "predicted", "measured", "ratios"]
+    note = (
+        "The size from which the second schedule is faster: predicted by a model fitted to the other "
+        "schedules of the case, and measured. Links of 5 ms and 20 Mbit/s, eight nodes. "
+        f"{sum(held)} of {len(held)} pairs are within a factor of {WITHIN:g} in all {n_runs} runs. Links "
+        f"forwarded {frames} frames and dropped {dropped}; the latest of a run came "
+        f"{min(late) * 1e3:.0f} to {max(late) * 1e3:.0f} ms after its due time."
     )
+    return Table("Where schedules overtake each other", columns, rows, note)
 
 
 def main() -> None:
-    """Print the table, or put it into a page between its marks."""
+    """Print the table; write it where asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--write", type=Path)
+    parser.add_argument("--write", action="store_true", help="into the record testbed-figures")
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
-    text = table(asked.folder, asked.runs)
-    if asked.write is None:
-        print(text)
-        return
-    before, _, rest = asked.write.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    write_bytes(asked.write, f"{before}{BEGIN}\n\n{text}\n\n{END}{after}".encode())
+    found = table(asked.folder, asked.runs)
+    show(found)
+    if asked.write:
+        write_tables("testbed-figures", found)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Allreduce over the torch backend and over gloo, side by side on this host: four processes on loopback.
 
-    .venv/bin/python benchmarks/torch_backend.py                     # 1 KB, 1 MB and 16 MB, half a minute
-    .venv/bin/python benchmarks/torch_backend.py --fabric ring:4     # over another fabric's schedule
+    python -m benchmarks.torch_backend                     # 1 KB, 1 MB and 16 MB, half a minute
+    python -m benchmarks.torch_backend --fabric ring:4     # over another fabric's schedule
 
 Both run in turns in the same processes; a time is the slowest rank's, the table has the median and the least.
 CPU seconds are those of all ranks in user and system mode: on a busy machine they say more than times.

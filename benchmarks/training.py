@@ -1,7 +1,7 @@
-"""docs/results/training-figures.md, second half: steps by model, fabric, scheduler; errors, CPU time.
+"""Training steps by model, fabric and scheduler, errors, CPU time: most of the record training-figures.
 
-    python benchmarks/training.py --docs docs     # replaces what follows the marker; some minutes
-    python benchmarks/training.py                 # to the terminal
+    python -m benchmarks.training --write     # some minutes
+    python -m benchmarks.training             # to the terminal
 
 Printed figures come from src/treadle/reproduction/data/printed.toml, ours are computed here.
 """
@@ -12,11 +12,11 @@ import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from time import process_time
 
+from tools.records import Table, show, write_tables
+
 from treadle import planning
-from treadle.atomic import write_bytes
 from treadle.reproduction import expert_training, sharded_training
 from treadle.reproduction.expansion_tables import TABLE_A1
 from treadle.reproduction.expert_training import ExpertCase
@@ -30,7 +30,6 @@ from treadle.training.models.zoo import zoo_model
 from treadle.training.step import StepOutcome, TrainingSetup, simulate_step
 from treadle.training.training_options import TrainingOptions
 
-MARKER = "<!-- generated from here on: python benchmarks/training.py --docs docs -->"
 EFFICIENCY = 0.5
 SWITCHED = ("treadle", "ring", "tree", "bound")
 DIRECT = ("treadle", "torus", "shifted-ring", "double-binary-tree", "any-fabric")
@@ -77,23 +76,11 @@ SEVEN = (
 EXHIBITS = ("figure-3.9", "figure-4.13", "figure-3.8", "torchtitan-2024-12", "llama-3-table-4", "deepseek-v3")
 
 
-def table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(head)} |"
-    yield "|" + "---|" * len(head)
-    for row in rows:
-        yield f"| {' | '.join(row)} |"
-    yield ""
-
-
-def by_scheduler() -> Iterator[str]:
+def by_scheduler() -> Table:
     """Iterations in ms of each model on its fabric."""
-    yield "## By model, fabric and scheduler\n"
-    yield f"""Milliseconds of a step, {EFFICIENCY:g} of the bf16 peak, one communication stream, best buckets.
-Schedules are synthesised, verified and, up to 64 ranks, simulated; `bound` and `any-fabric` are
-what no schedule, and no fabric of as many links, beats. In brackets: how much longer than with Treadle's.
-"""
     names = list(dict.fromkeys((*SWITCHED, *DIRECT)))
-    yield from table(["model", "batch", "mesh", "fabric", "kappa", *names], map(_step_row, STEPS))
+    head = ["model", "batch", "mesh", "fabric", "kappa", *names]
+    return Table("By model, fabric and scheduler", head, [*map(_step_row, STEPS)])
 
 
 def _step_row(case: StepCase) -> Sequence[str]:
@@ -165,32 +152,22 @@ def fabrics(case: ExpertCase) -> dict[str, DirectConnectCosts]:
     }
 
 
-def expert_sensitivity() -> Iterator[str]:
+def expert_sensitivity() -> Table:
     """The largest error of the seven figures, by what the paper leaves open."""
-    yield "## What figure 3.9 depends on\n"
-    yield """The largest error, in %, of the seven printed figures of iterations (4x, 1.5x, 9x, 1.7x; shares
-of 30, 91, 58%), by what the paper does not say: efficiency, tokens of the decoder, precision of gradients,
-and whether routers are counted. Sequences are 2048, activations bf16 throughout.
-"""
     shares = (0.1, 0.15, 0.19, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-    rows = (
-        (decoder, gradient_bytes, is_routed)
+    rows = [
+        [
+            str(decoder),
+            "bf16" if gradient_bytes == 2 else "fp32",
+            "yes" if is_routed else "no",
+            *(_worst(share, decoder, gradient_bytes, is_routed) for share in shares),
+        ]
         for is_routed in (False, True)
         for decoder in (512, 114)
         for gradient_bytes in (2, 4)
-    )
-    yield from table(
-        ["decoder", "gradients", "routers", *(f"{share:g}" for share in shares)],
-        (
-            [
-                str(decoder),
-                "bf16" if gradient_bytes == 2 else "fp32",
-                "yes" if is_routed else "no",
-                *(_worst(share, decoder, gradient_bytes, is_routed) for share in shares),
-            ]
-            for decoder, gradient_bytes, is_routed in rows
-        ),
-    )
+    ]
+    head = ["decoder", "gradients", "routers", *(f"{share:g}" for share in shares)]
+    return Table("What figure 3.9 depends on", head, rows)
 
 
 def _worst(share: float, decoder: int, gradient_bytes: int, is_routed: bool) -> str:
@@ -198,13 +175,8 @@ def _worst(share: float, decoder: int, gradient_bytes: int, is_routed: bool) -> 
     return f"{100 * max(map(abs, errors)):.0f}"
 
 
-def sharded_sensitivity() -> Iterator[str]:
+def sharded_sensitivity() -> Table:
     """Shares and gains of the three large models of figure 4.13 by efficiency and kappa."""
-    yield "## What figure 4.13 depends on\n"
-    yield """Share of compute with NCCL and gain over it, in %, of Gemma-2-27b, Llama-2-70b, Llama-3-119b
-(printed: 65, 50, 43 and 14, 20, 20). "Theory": 0.88 of the rates of ring and trees; "measured": 187 and
-247 GB/s (preprint, table 3).
-"""
     ring, trees = (rate * sharded_training.NETWORK for rate in sharded_training.searched_rates())
     pairs = {"theory": (ring, trees), "measured": sharded_training.MEASURED}
 
@@ -223,15 +195,12 @@ def sharded_sensitivity() -> Iterator[str]:
                     gains = (f"{sharded_training.gain(*pair):.0f}" for pair in steps)
                     yield [words, f"{kappa:g}", f"{efficiency:g}", ", ".join(shares), ", ".join(gains)]
 
-    yield from table(["rates", "kappa", "efficiency", "share of compute", "gain"], rows())
+    head = ["rates", "kappa", "efficiency", "share of compute", "gain"]
+    return Table("What figure 4.13 depends on", head, [*rows()])
 
 
-def errors_of_all() -> Iterator[str]:
+def errors_of_all() -> Table:
     """Ours beside theirs, for all that training figures print."""
-    yield "## Errors\n"
-    yield """Everything printed of training that Treadle computes, in its fullest form; `treadle reproduce`
-shows each with the numbers that were fitted and on which row.
-"""
 
     def rows() -> Iterator[Sequence[str]]:
         for name in EXHIBITS:
@@ -246,13 +215,11 @@ shows each with the numbers that were fitted and on which row.
                     raise AssertionError("it has a ratio")
                 yield [f"`{name}`", row.ours.label, row.printed.text, rounded(value, 4), error]
 
-    yield from table(["record", "figure", "printed", "ours", "error"], rows())
+    return Table("Errors", ["record", "figure", "printed", "ours", "error"], [*rows()])
 
 
-def cpu_time() -> Iterator[str]:
+def cpu_time() -> Table:
     """CPU seconds of steps once costs are known."""
-    yield "## CPU time\n"
-    yield "Seconds of one core for a simulated step, costs of communication known.\n"
     case = expert_training.CASES[1]
     costs = fabrics(case)["ours"]
     model = zoo_model(case.model)
@@ -284,7 +251,7 @@ def cpu_time() -> Iterator[str]:
             f"{process_time() - start:.2f}",
         ]
 
-    yield from table(["step", "tasks", "CPU s"], rows())
+    return Table("CPU time", ["step", "tasks", "CPU s"], [*rows()])
 
 
 def sharded_1024() -> planning.FabricCosts:
@@ -292,25 +259,16 @@ def sharded_1024() -> planning.FabricCosts:
     return planning.step_costs("dgx_h100:128", "fsdp=1024", schedule="bound")
 
 
-def page() -> Iterator[str]:
-    yield from by_scheduler()
-    yield from errors_of_all()
-    yield from expert_sensitivity()
-    yield from sharded_sensitivity()
-    yield from cpu_time()
-
-
 def main() -> None:
+    """Compute and print; write where asked to."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--docs", type=Path, help="folder with results/training-figures.md")
-    docs = parser.parse_args().docs
-    text = "\n".join(page()).rstrip() + "\n"
-    if docs is None:
-        print(text)
-        return
-    path = docs / "results" / "training-figures.md"
-    before = path.read_text(encoding="utf-8").partition(MARKER)[0] if path.exists() else ""
-    write_bytes(path, f"{before}{MARKER}\n\n{text}".encode())
+    parser.add_argument("--write", action="store_true", help="into the record training-figures")
+    is_written = parser.parse_args().write
+    makers = (by_scheduler, errors_of_all, expert_sensitivity, sharded_sensitivity, cpu_time)
+    tables = [make() for make in makers]
+    show(*tables)
+    if is_written:
+        write_tables("training-figures", *tables)
 
 
 if __name__ == "__main__":

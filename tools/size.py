@@ -9,6 +9,7 @@ import argparse
 import ast
 import io
 import re
+import subprocess
 import tokenize
 from collections import Counter
 from functools import cache
@@ -47,23 +48,37 @@ def native_lines(path: Path) -> int:
 
 
 @cache
+def tracked(root: Path, folder: str) -> list[Path]:
+    """Return the files of a folder that git tracks; without git, all of them."""
+    done = subprocess.run(
+        ["git", "ls-files", "-z", folder], cwd=root, capture_output=True, text=True, check=False
+    )
+    names = [name for name in done.stdout.split("\0") if name]
+    found = [path for name in names if (path := root / name).exists()]
+    return found or [path for path in (root / folder).rglob("*") if path.is_file()]
+
+
+@cache
 def package_sizes(root: Path) -> Counter[str]:
     """Return the code lines of each package below ``src/treadle``; ``top`` has the modules beside them."""
     package, found = root / "src" / "treadle", Counter[str]()
-    for path in package.rglob("*.py"):
-        parts = path.relative_to(package).parts
-        found[parts[0] if len(parts) > 1 else "top"] += code_lines(path)
+    for path in tracked(root, "src/treadle"):
+        if path.suffix == ".py":
+            parts = path.relative_to(package).parts
+            found[parts[0] if len(parts) > 1 else "top"] += code_lines(path)
     return found
 
 
 def sizes(root: Path) -> dict[str, int]:
     """Return the totals that `budget.toml` limits."""
-    native = (path for path in (root / "src").rglob("*") if path.suffix in _NATIVE)
+    native = (path for path in tracked(root, "src") if path.suffix in _NATIVE)
+    tests = (path for path in tracked(root, "tests") if path.suffix == ".py")
+    pages = (path for path in tracked(root, "docs") if path.suffix == ".md")
     return {
         "python": sum(package_sizes(root).values()),
         "native": sum(map(native_lines, native)),
-        "tests": sum(map(code_lines, (root / "tests").rglob("*.py"))),
-        "words": sum(len(path.read_text(encoding="utf-8").split()) for path in (root / "docs").rglob("*.md")),
+        "tests": sum(map(code_lines, tests)),
+        "words": sum(len(path.read_text(encoding="utf-8").split()) for path in pages),
     }
 
 

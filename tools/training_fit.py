@@ -2,7 +2,7 @@
 
     python -m tools.training_fit --rows ../shared/data/measured                # every row by the presets
     python -m tools.training_fit --rows ../shared/data/measured --fit          # fit the presets again
-    python -m tools.training_fit --rows ../shared/data/measured --docs docs    # write the table
+    python -m tools.training_fit --rows ../shared/data/measured --write        # write the tables
 
 Fitted rows, fixed before any fit: all bf16 rows of MPT, and of NeMo those at even positions (the first is 0).
 Held rows: Megatron's SC21 table and the other half of NeMo; apart from these MPT at fp8 and torchtitan.
@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tools.records import Table, show, write_tables
 from treadle import planning
 from treadle.training.compute_times import RooflineTimes
 from treadle.training.costs import RememberedCosts
@@ -300,45 +301,54 @@ def _ranks(values: Floats) -> Floats:
     return np.array([(values < one).sum() + ((values == one).sum() - 1) / 2 for one in values])
 
 
-def table(rows: Sequence[StepRow], ratios: Sequence[float]) -> Iterator[str]:
-    """Lines of Markdown: every row, then errors by set."""
-    yield "| set | model | tokens | GPUs | mesh | precision | recompute | measured | predicted | error | |"
-    yield "|" + "---|" * 11
+def tables(rows: Sequence[StepRow], ratios: Sequence[float]) -> list[Table]:
+    """Every row, then errors by set, whose note has their trend with tp x pp."""
+    steps = []
     for row, ratio in zip(rows, ratios, strict=True):
         cells = row.cells
         unit = " TFLOP/s" if cells["unit"].startswith("T") else ""
         mesh = ",".join(f"{name}={size}" for name, size in row.axes.items() if size > 1)
-        yield (
-            f"| {cells['set']} | {cells['model']} | {cells['sequence']} | {cells['gpus']} {cells['gpu']} | "
-            f"`{mesh}` | {cells['precision']} | {cells['recompute']} | {row.measured:g}{unit} | "
-            f"{ratio * row.measured:.4g} | {100 * (ratio - 1):+.1f}% | {row.use} |"
-        )
-    yield ""
-    yield "| rows | use | number | mean error | worst |"
-    yield "|" + "---|" * 5
+        words = [
+            cells["set"],
+            cells["model"],
+            cells["sequence"],
+            f"{cells['gpus']} {cells['gpu']}",
+            f"`{mesh}`",
+        ]
+        figures = [f"{row.measured:g}{unit}", f"{ratio * row.measured:.4g}", f"{100 * (ratio - 1):+.1f}%"]
+        steps.append([*words, cells["precision"], cells["recompute"], *figures, row.use])
     groups: dict[tuple[str, str], list[float]] = {}
     for row, ratio in zip(rows, ratios, strict=True):
         for name in (row.name, "all"):
             groups.setdefault((name, row.use), []).append(ratio)
-    for (name, use), own in sorted(groups.items(), key=lambda one: (one[0][0] == "all", one[0][1])):
-        found = errors(own)
-        yield f"| {name} | {use} | {found.rows} | {found.mean:.1%} | {found.worst:.1%} |"
-    yield ""
+    ordered = sorted(groups.items(), key=lambda one: (one[0][0] == "all", one[0][1]))
+    found = [(*key, errors(own)) for key, own in ordered]
+    sets = [[name, use, f"{one.rows}", f"{one.mean:.1%}", f"{one.worst:.1%}"] for name, use, one in found]
+    trends = []
     for name in ("sc21 a100 bf16", "nemo h100 fp8"):
         pairs = [(row.model_axes, ratio) for row, ratio in zip(rows, ratios, strict=True) if row.name == name]
         correlation, slope = trend(pairs)
-        yield f"{name}: rank correlation of errors with tp x pp {correlation:+.2f}, {slope:+.1%} a doubling."
-
-
-MARKERS = ("<!-- steps: python -m tools.training_fit -->", "<!-- end of steps -->")
+        trends.append(
+            f"{name}: rank correlation of errors with tp x pp {correlation:+.2f}, {slope:+.1%} a doubling."
+        )
+    columns = ["set", "model", "tokens", "GPUs", "mesh", "precision", "recompute", "measured", "predicted"]
+    return [
+        Table("Published steps", [*columns, "error", ""], steps),
+        Table(
+            "Errors of published steps",
+            ["rows", "use", "number", "mean error", "worst"],
+            sets,
+            " ".join(trends),
+        ),
+    ]
 
 
 def main() -> None:
-    """Print presets fitted again, or the table, or write it into docs/results/training-figures.md."""
+    """Print presets fitted again, or the tables, and write these into the record training-figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rows", type=Path, required=True, help=f"folder with {FILE}")
     parser.add_argument("--fit", action="store_true", help="fit again, and print the efficiencies")
-    parser.add_argument("--docs", type=Path, help="folder with results/training-figures.md")
+    parser.add_argument("--write", action="store_true", help="into the record training-figures")
     asked = parser.parse_args()
     if not (asked.rows / FILE).is_file():
         print(f"skipped: no {FILE} in {asked.rows}")
@@ -348,14 +358,10 @@ def main() -> None:
         for name, (products, attention) in fit(rows).items():
             print(f"{name}: products {products:.3f}, attention {attention:.3f}")
         return
-    text = "\n".join(table(rows, [predicted(row) / row.measured for row in rows]))
-    if asked.docs is None:
-        print(text)
-        return
-    page = asked.docs / "results" / "training-figures.md"
-    before, _, rest = page.read_text(encoding="utf-8").partition(MARKERS[0])
-    after = rest.partition(MARKERS[1])[2]
-    page.write_text(f"{before}{MARKERS[0]}\n\n{text}\n\n{MARKERS[1]}{after}", encoding="utf-8")
+    found = tables(rows, [predicted(row) / row.measured for row in rows])
+    show(*found)
+    if asked.write:
+        write_tables("training-figures", *found)
 
 
 if __name__ == "__main__":

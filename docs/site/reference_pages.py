@@ -1,4 +1,4 @@
-"""Generated pages: the reference, from parser, docstrings and JSON's schema, and the papers' tables."""
+"""Generated pages: the reference, from parser, docstrings and JSON's schema; results, from kept records."""
 
 from __future__ import annotations
 
@@ -9,23 +9,25 @@ from sphinx.application import Sphinx
 from pages_api import api_pages
 from pages_commands import command_pages
 from pages_json import json_page
+from pages_results import result_pages
 
 
 def _write(app: Sphinx) -> None:
     """Write what changed, take away what is gone: pages that are as they were are not read again."""
-    room, record = Path(app.srcdir), Path(app.srcdir).parent / "tests" / "golden" / "reproduced.md"
+    room = Path(app.srcdir)
     pages = {
         **{f"reference/commands/{name}.rst": text for name, text in command_pages().items()},
         **{f"reference/api/{name}.rst": text for name, text in api_pages().items()},
         "reference/json.rst": json_page(),
-        "results/reproduced.md": record.read_text(encoding="utf-8"),
+        **{f"results/tables/{name}.md": text for name, text in result_pages().items()},
     }
     for name, text in pages.items():
         path = room / name
         path.parent.mkdir(exist_ok=True)
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
-    for path in [*room.glob("reference/commands/*.rst"), *room.glob("reference/api/*.rst")]:
+    made = ("reference/commands/*.rst", "reference/api/*.rst", "results/tables/*.md")
+    for path in [path for pattern in made for path in room.glob(pattern)]:
         if path.relative_to(room).as_posix() not in pages:
             path.unlink()
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tools.size import tracked
 
 from engines import missing_engines
 from places import ROOT
@@ -58,10 +59,6 @@ ELSEWHERE: dict[tuple[str, str], tuple[str, int | None]] = {
 NOT_RUN: dict[tuple[str, str], str] = {
     ("ARCHITECTURE.md", "        readers, catalogue"): "a drawing",
     ("docs/algorithms/decomposition.md", "outer forest"): "a drawing",
-    (
-        "docs/results/beyond-the-paper.md",
-        "python -m tools.finder",
-    ): "hours of search; tests/tools run the same on small sizes",
     ("docs/how-to/alltoall.md", "python examples/fft3d.py"): "tests/docs/test_examples.py",
     ("docs/how-to/alltoall.md", "python examples/moe_alltoall.py"): "tests/docs/test_moe_example.py",
     ("docs/reference/graphs.md", "Nodes:"): "tests/parallelism/capture/test_joint.py",
@@ -90,9 +87,6 @@ NOT_RUN: dict[tuple[str, str], str] = {
         "treadle run ring.plan --runtime mpi-c",
     ): "64 MB; run.md has 16 KB",
     ("docs/reference/device.md", "treadle run h100.plan --runtime device-gpu"): "a GPU; tests/runtime/device",
-    ("docs/results/simulated-curves.md", "python benchmarks"): "minutes; tests run the same on one size",
-    ("docs/results/simulator-figures.md", "fifo "): "measured, with the seconds of one machine",
-    ("docs/results/new.md", "python -m pytest"): "a test",
     ("docs/how-to/testbed.md", "treadle testbed 'hypercube(3)'"): "a minute; that of run.md runs",
     ("docs/how-to/testbed.md", "treadle testbed 'circulant"): "minutes; that of run.md runs",
     ("docs/how-to/testbed.md", "treadle testbed 'ring(8)' --delay"): "minutes; tests/testbed runs one",
@@ -138,7 +132,7 @@ class Block:
 def pages() -> list[str]:
     """The repository's own pages of text."""
     found = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "SECURITY.md", "CHANGELOG.md")]
-    found += sorted((ROOT / "docs").rglob("*.md"))
+    found += sorted(path for path in tracked(ROOT, "docs") if path.suffix == ".md")
     return [path.relative_to(ROOT).as_posix() for path in found]
 
 

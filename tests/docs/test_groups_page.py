@@ -8,13 +8,13 @@ import shlex
 from fractions import Fraction
 
 import pytest
+from tools.records import read_rows
 
 from places import ROOT
 from treadle.cli.main import main
 
 TEXT = (ROOT / "docs/how-to/groups.md").read_text(encoding="utf-8")
-FIGURES = (ROOT / "docs/results/groups-figures.md").read_text(encoding="utf-8")
-ROWS = re.findall(r"^\| `(.+? --mesh .+?)` \| (.+?) \| (.+?) \|$", FIGURES, flags=re.MULTILINE)
+ROWS = [(name.strip("`"), *rates) for name, *rates in read_rows("groups-figures", "Alone and together")]
 
 
 def rate(text: str) -> Fraction:

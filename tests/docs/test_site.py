@@ -7,12 +7,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tools.records import RECORDS
 from tools.site_check import faults
+from tools.size import tracked
 
 from places import ROOT
 
 DOCS = ROOT / "docs"
-MADE = ("reference/commands/index", "reference/api/index", "reference/json", "results/reproduced")
+MADE = ("reference/commands/index", "reference/api/index", "reference/json")
 """Pages that the build writes."""
 
 
@@ -31,10 +33,13 @@ def entries(page: Path) -> list[str]:
 
 
 def test_every_page_stands_in_one_list_of_pages() -> None:
-    pages = {path.relative_to(DOCS).with_suffix("").as_posix(): path for path in DOCS.rglob("*.md")}
+    pages = {path.relative_to(DOCS).with_suffix("").as_posix(): path for path in tracked(ROOT, "docs")}
+    pages = {name: path for name, path in pages.items() if path.suffix == ".md"}
+    records = (path.stem for path in RECORDS.glob("*.json") if not path.name.endswith(".data.json"))
+    made = {*MADE, *(f"results/tables/{name}" for name in (*records, "reproduce", "reproduced"))}
     listed = Counter(name for path in pages.values() for name in entries(path))
     assert not {name for name, count in listed.items() if count > 1}
-    assert set(listed) - set(MADE) == set(pages) - set(MADE) - {"index"}
+    assert set(listed) == {*pages, *made} - {"index"}
 
 
 PAGE = '<html><head>{head}</head><body><h1 id="top">A</h1>{body}</body></html>'

@@ -1,7 +1,7 @@
 """Ratios and directions of the preprint's tables 2 and 3 and of figures 3.6, 3.11, 4.12 and A.2, simulated.
 
 What is published was measured on real machines. Pinned here are the limits by the costs of the schedules,
-which the papers' analysis gives, and the simulator's times of a few sizes: docs/results/simulated-curves.md.
+which the papers' analysis gives, and the simulator's times of a few sizes: the record simulated-curves.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import places
 from treadle.errors import FormatError
 from treadle.reproduction.paper_figure import FigureBasis, PaperFigure
 from treadle.reproduction.paper_figures import EXHIBITS
@@ -85,18 +84,3 @@ def test_records_that_contradict_themselves_are_refused(change: dict[str, object
     whole = next(one for one in EXHIBITS if one.name == "figure-3.4")
     with pytest.raises(FormatError, match=message):
         replace(whole, **change)  # type: ignore[arg-type]
-
-
-def test_the_page_has_them_all() -> None:
-    page = (places.ROOT / "docs" / "results" / "reproduce.md").read_text(encoding="utf-8")
-    for exhibit in EXHIBITS:
-        assert f"`{exhibit.name}`" in page, exhibit.name
-
-
-def test_the_page_says_what_each_is_and_costs() -> None:
-    page = (places.ROOT / "docs" / "results" / "reproduce.md").read_text(encoding="utf-8")
-    for exhibit in EXHIBITS:
-        seconds = f"{exhibit.quick_s:g}" if exhibit.quick_s else ""
-        seconds += f", full {exhibit.full_s:g}" if exhibit.full_s else ""
-        row = f"| `{exhibit.name}` | {exhibit.what} | {exhibit.basis} | {seconds} |"
-        assert row in page, exhibit.name

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import shutil
-import sys
 from pathlib import Path
-from types import ModuleType
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from benchmarks import simgrid_referee
 
-import places
 from samples.simulation_samples import RATE, messages, one_to_two, star
 from shortcuts.simulated import simulate_program
 from treadle import planning
@@ -31,20 +28,7 @@ needs_simgrid = pytest.mark.skipif(
 )
 
 
-def referee() -> ModuleType:
-    """The script that makes the table of docs/results/simulator-figures.md."""
-    if "simgrid_referee" not in sys.modules:
-        path = places.ROOT / "benchmarks" / "simgrid_referee.py"
-        spec = importlib.util.spec_from_file_location("simgrid_referee", path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["simgrid_referee"] = module
-        spec.loader.exec_module(module)
-    return sys.modules["simgrid_referee"]
-
-
-CASES = referee().CASES
+CASES = simgrid_referee.CASES
 
 
 @needs_simgrid
@@ -56,7 +40,7 @@ CASES = referee().CASES
 def test_both_simulators_agree(number: int) -> None:
     """Within 0.2% (1% is the aim): elements are 4 bytes, and MPI's own few bytes pass the same links."""
     alpha_ns = (0, 10_000)[number % 2]
-    found = referee().compare(CASES[number], alpha_ns)
+    found = simgrid_referee.compare(CASES[number], alpha_ns)
     assert found.wrong == 0
     assert abs(found.difference) < 0.002
 
