@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
+from pages_algorithms import algorithms_page
 from pages_api import api_pages
 from pages_commands import command_pages
 from pages_json import json_page
@@ -18,6 +19,7 @@ def _write(app: Sphinx) -> None:
     pages = {
         **{f"reference/commands/{name}.rst": text for name, text in command_pages().items()},
         **{f"reference/api/{name}.rst": text for name, text in api_pages().items()},
+        "reference/algorithms.md": algorithms_page(),
         "reference/json.rst": json_page(),
         **{f"results/tables/{name}.md": text for name, text in result_pages().items()},
     }

@@ -58,7 +58,7 @@ ELSEWHERE: dict[tuple[str, str], tuple[str, int | None]] = {
 
 NOT_RUN: dict[tuple[str, str], str] = {
     ("ARCHITECTURE.md", "        readers, catalogue"): "a drawing",
-    ("docs/algorithms/decomposition.md", "outer forest"): "a drawing",
+    ("docs/proofs/decomposition.md", "outer forest"): "a drawing",
     ("docs/how-to/alltoall.md", "python examples/fft3d.py"): "tests/docs/test_examples.py",
     ("docs/how-to/alltoall.md", "python examples/moe_alltoall.py"): "tests/docs/test_moe_example.py",
     ("docs/reference/graphs.md", "Nodes:"): "tests/parallelism/capture/test_joint.py",

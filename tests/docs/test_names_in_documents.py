@@ -14,7 +14,8 @@ from places import ROOT
 PACKAGE = ROOT / "src" / "treadle"
 DOCUMENTS = [
     *(ROOT / name for name in ("ARCHITECTURE.md", "README.md", "docs/contributing.md")),
-    *sorted((ROOT / "docs/algorithms").glob("*.md")),
+    *sorted((ROOT / "docs/how-it-works").glob("*.md")),
+    *sorted((ROOT / "docs/proofs").glob("*.md")),
 ]
 CODE = re.compile(r"`([\w./-]+)`")
 EXAMPLE = "src/treadle/synthesis/trees/baselines/chain.py"

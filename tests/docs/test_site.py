@@ -14,7 +14,7 @@ from tools.size import tracked
 from places import ROOT
 
 DOCS = ROOT / "docs"
-MADE = ("reference/commands/index", "reference/api/index", "reference/json")
+MADE = ("reference/commands/index", "reference/algorithms", "reference/api/index", "reference/json")
 """Pages that the build writes."""
 
 
