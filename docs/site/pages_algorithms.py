@@ -9,9 +9,9 @@ from treadle.synthesis.scheduler_options import COMMON_OPTIONS, flag_of
 
 _OPENING = """# Algorithms
 
-What `solve --algorithm` takes and `compare` runs; `treadle algorithms` lists them too, with those of plug-ins.
-In brackets: a peer is another project's algorithm, to compare with; the rest says when `compare` runs it unasked.
-Besides the options listed, `--multicast` is for all trees and steps, `--layers`, `--max-routes`, `--max-hops` and
+What `solve --algorithm` takes and `compare` runs; `treadle algorithms` lists those of plug-ins too.
+In brackets: a peer is another project's algorithm; the rest says when `compare` runs it unasked. Besides the
+options listed, `--multicast` is for all trees and steps, `--layers`, `--max-routes`, `--max-hops` and
 `--max-flows` for all routes.
 
 | `--algorithm` | form | collectives | needs | options | source |

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tools.records import read_rows
 
-from places import ROOT
 from samples.logs.nccl_logs import info, ranks, table
 from treadle.api.diagnose import diagnose
 from treadle.diagnosis.log import TESTS
@@ -76,13 +76,11 @@ def test_known_causes_are_listed(verdicts: dict[str, list[tuple[str, str, bool]]
     assert missing <= {"NVIDIA/nccl#307"}
 
 
-def test_the_page_lists_every_thread_and_verdict(verdicts: dict[str, list[tuple[str, str, bool]]]) -> None:
-    page = (ROOT / "docs" / "reference" / "verdicts.md").read_text("utf-8")
+def test_the_record_lists_every_thread_and_verdict(verdicts: dict[str, list[tuple[str, str, bool]]]) -> None:
+    rows = {row[0]: row[2:] for row in read_rows("threads", "Threads")}
     for thread in THREADS:
-        repository, _, number = thread["address"].partition("#")
-        answers = ", ".join(answer for answer, _, _ in verdicts[thread["address"]])
-        ours = ", ".join(ours for _, ours, _ in verdicts[thread["address"]])
-        link = f"[{thread['address']}](https://github.com/{repository}/issues/{number})"
-        assert f"| {link} | " in page
-        row = next(line for line in page.splitlines() if f"{link} |" in line)
-        assert row.endswith(f"| {answers} | {ours} |")
+        address = thread["address"]
+        repository, _, number = address.partition("#")
+        columns = zip(*((answer, ours) for answer, ours, _ in verdicts[address]), strict=True)
+        link = f"[{address}](https://github.com/{repository}/issues/{number})"
+        assert rows[link] == [", ".join(column) for column in columns]

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from treadle.cli.main import main
-from treadle.diagnosis.catalogue import RESTRICTIONS, RULES
 
 
 def test_the_example_gives_what_the_page_shows(
@@ -23,13 +22,3 @@ def test_the_example_gives_what_the_page_shows(
     assert main(shlex.split(command)[1:]) == 0
     out, err = capsys.readouterr()
     assert (out, err) == (shown, "")
-
-
-def test_the_table_is_the_catalogue(repository: Path) -> None:
-    page = (repository / "docs" / "reference" / "suspects.md").read_text(encoding="utf-8")
-    found = re.findall(r"^\| `([\w-]+)`( \*always\*)? \| (.*) \| (.*) \|$", page, flags=re.MULTILINE)
-    assert found == [
-        (rule.name, " *always*" if rule.is_always else "", rule.looks_for, rule.evidence) for rule in RULES
-    ]
-    for restriction in RESTRICTIONS:
-        assert f"`{restriction.name}`" in page

@@ -11,9 +11,6 @@ import pytest
 
 from samples.plan_sets import plan_set
 from treadle.cli.main import main
-from treadle.formats.msccl.block_assignment import LIMITS
-from treadle.formats.msccl.profile import Profile
-from treadle.planning import own_formats
 from treadle.schedules.plan_files.archive import save_plan
 
 
@@ -58,23 +55,3 @@ def test_commands_for_several_ranges_run(
         "load.sh",
         "treadle_set.py",
     }
-
-
-def test_every_format_and_limit_is_listed(repository: Path) -> None:
-    text = page(repository)
-    for record in own_formats():
-        cells = (
-            f"`{record.name}`",
-            record.files,
-            record.readers,
-            record.collectives,
-            record.sizes,
-            record.check,
-        )
-        assert f"| {' | '.join(cells)} |" in text
-    for name, values in (
-        ("steps of a thread block", [LIMITS[profile].steps for profile in Profile]),
-        ("thread blocks of a rank", [LIMITS[profile].thread_blocks for profile in Profile]),
-        ("channels", [LIMITS[profile].channels for profile in Profile]),
-    ):
-        assert f"| {name} | {' | '.join(map(str, values))} |" in text

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from treadle.cli.main import main
-from treadle.topologies.readers.reader import topology_formats
 
 
 def blocks(repository: Path) -> list[tuple[str, str]]:
@@ -41,9 +40,3 @@ def test_the_pages_commands_run_and_print_what_it_shows(
             assert capsys.readouterr().out.endswith(out)
     assert shown > 5
     assert Path("two.plan").is_file()
-
-
-def test_every_format_is_listed(repository: Path) -> None:
-    text = (repository / "docs" / "reference" / "fabric-files.md").read_text(encoding="utf-8")
-    for record in topology_formats():
-        assert f"| `{record.name}` | {record.title} | {record.says} | {record.asks or '-'} |" in text

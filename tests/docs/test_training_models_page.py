@@ -9,9 +9,6 @@ from pathlib import Path
 import pytest
 
 from treadle.training import read_accelerator, read_model, zoo_model
-from treadle.training.devices import ACCELERATORS, ELEMENT_BYTES
-from treadle.training.models.config_json import CONFIG_READERS
-from treadle.training.models.zoo import MODELS
 
 
 def page(repository: Path) -> str:
@@ -21,42 +18,6 @@ def page(repository: Path) -> str:
 def block(text: str, language: str) -> str:
     (found,) = re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
     return str(found)
-
-
-def in_units(number: float) -> str:
-    """Four digits and a unit."""
-    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
-        if number >= size:
-            return f"{number / size:.4g} {unit}"
-    return f"{number:.0f}"
-
-
-def model_row(name: str) -> str:
-    model = zoo_model(name)
-    if len(model.streams) > 1:
-        tokens, words = {"encoder": 512, "decoder": 512}, "512 + 512"
-    elif model.unit == "sample":
-        tokens, words = {"": 1}, "a sample"
-    else:
-        tokens = {"": min(model.max_tokens, 4096)}
-        words = str(tokens[""])
-    active = in_units(model.active_parameters) if model.active_parameters < model.parameters else ""
-    flops = in_units(float(model.forward_flops(tokens)))
-    return f"| `{name}` | {model.parameters:,} | {active} | {words} | {flops} | {model.source} |"
-
-
-def device_row(name: str) -> str:
-    one = ACCELERATORS[name]
-    peaks = [f"{one.peak_flops[kind] / 1e12:g}" if kind in one.peak_flops else "" for kind in ELEMENT_BYTES]
-    sizes = [str(one.memory_bytes // 2**30), f"{one.memory_bytes_per_s / 1e9:g}"]
-    return f"| `{name}` | {' | '.join([*peaks, *sizes])} | {one.source} |"
-
-
-def test_every_model_and_device_is_listed(repository: Path) -> None:
-    rows = [line for line in page(repository).splitlines() if line.startswith("| `")]
-    assert rows == [*map(model_row, MODELS), *map(device_row, ACCELERATORS)]
-    assert f"| GPU | {' | '.join(ELEMENT_BYTES)} | GB | GB/s |" in page(repository)
-    assert ", ".join(f"`{name}`" for name in CONFIG_READERS) in page(repository)
 
 
 def test_the_python_block_runs(repository: Path) -> None:
