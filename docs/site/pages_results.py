@@ -10,6 +10,7 @@ from treadle.reproduction.paper_figures import EXHIBITS
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks import gallery  # noqa: E402
 from tools.records import RECORDS, Table, page  # noqa: E402
 
 _REPRODUCE = """# The papers' tables and figures
@@ -29,6 +30,7 @@ def result_pages() -> dict[str, str]:
     records = (path.stem for path in RECORDS.glob("*.json") if not path.name.endswith(".data.json"))
     return {
         **{name: page(name) for name in sorted(records)},
+        "gallery": gallery.page(),
         "reproduce": "\n".join((_REPRODUCE, *_exhibits().lines())),
         "reproduced": (ROOT / "tests" / "golden" / "reproduced.md").read_text(encoding="utf-8"),
     }

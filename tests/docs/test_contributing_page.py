@@ -11,6 +11,7 @@ from pathlib import Path
 
 import treadle
 from child_processes import finished, search_path
+from places import ROOT
 
 COMMANDS = """
 import contextlib, io, json, sys
@@ -24,11 +25,7 @@ for words in json.loads(sys.argv[1]):
 """Commands one after another, and what became of each."""
 
 
-def module_of(repository: Path, heading: str, number: int = 0) -> str:
-    """A module, or part of one, that a section of the page shows."""
-    page = (repository / "docs" / "contributing.md").read_text(encoding="utf-8")
-    section = page.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    return re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)[number]
+EXAMPLES = ROOT / "examples" / "plug_ins"
 
 
 def install(folder: Path, name: str, text: str, group: str, entry: str) -> None:
@@ -69,7 +66,7 @@ def changed(text: str, part: str, other: str) -> str:
 
 
 def test_a_format_in_one_module(repository: Path, tmp_path: Path) -> None:
-    text = module_of(repository, "A format in one module")
+    text = (EXAMPLES / "send_list.py").read_text(encoding="utf-8")
     install(tmp_path, "send_list", text, "treadle.formats", "send-list = send_list:FORMAT")
     # a judge that has seen nothing is found out by the same tests
     blind = changed(changed(text, "tuple(faults), ((", "(), (("), '"send-list"', '"blind"')
@@ -104,7 +101,7 @@ def test_a_broken_plug_in_is_one_line(repository: Path, tmp_path: Path) -> None:
 
 
 def test_a_platform_in_one_function(repository: Path, tmp_path: Path) -> None:
-    text = module_of(repository, "A platform in one function")
+    text = (EXAMPLES / "quad.py").read_text(encoding="utf-8")
     install(tmp_path, "quad", text, "treadle.platforms", "quad = quad:quad")
     # one whose switches give out more than they take in is found out
     lame = changed(text, "builder.duplex(switch, top, 4 * link_bandwidth)", "builder.link(switch, top, 4)")
@@ -118,7 +115,9 @@ def test_a_platform_in_one_function(repository: Path, tmp_path: Path) -> None:
 
 def test_a_tree_scheduler_and_its_record(repository: Path, tmp_path: Path) -> None:
     """A copy of the package with one file and one record more: commands and the universal tests have it."""
-    text, record = (module_of(repository, "A new tree scheduler", number) for number in (0, 1))
+    text = (EXAMPLES / "chain.py").read_text(encoding="utf-8")
+    page = (repository / "docs" / "contributing.md").read_text(encoding="utf-8")
+    (record,) = re.findall(r"^  ```python\n  (.*?)^  ```$", page, re.MULTILINE | re.DOTALL)
     shutil.copytree(Path(treadle.__file__).parent, tmp_path / "treadle")
     baselines = tmp_path / "treadle" / "synthesis" / "trees" / "baselines"
     (baselines / "chain.py").write_text(text, encoding="utf-8")

@@ -51,8 +51,6 @@ ELSEWHERE: dict[tuple[str, str], tuple[str, int | None]] = {
     ("docs/how-to/plug-ins.md", ""): ("tests/docs/test_plug_ins_page.py", 1),
     ("docs/how-to/plug-ins.md", "python"): ("tests/docs/test_plug_ins_page.py", 2),
     ("docs/how-to/plug-ins.md", "toml"): ("tests/docs/test_plug_ins_page.py", 1),
-    ("docs/contributing.md", "python"): ("tests/docs/test_contributing_page.py", 4),
-    ("docs/contributing.md", "toml"): ("tests/docs/test_contributing_page.py", 2),
 }
 """Page and language of blocks that a test of that page runs, and how many it does; None: all."""
 
@@ -77,7 +75,6 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ): "tests/planning/test_workers.py: a cluster of dask's",
     ("docs/how-to/cluster.md", "dask "): "tests/planning/test_workers.py: a cluster of dask's",
     ("docs/how-to/cluster.md", "treadle compare generalized_kautz:4,12 alltoall --cluster"): "as above",
-    ("docs/contributing.md", "make "): "minutes; tests/tools run what they call, on little",
     (
         "docs/how-to/parallelize.md",
         "treadle parallelize gpt2 --fabric dgx_h100:1 --gpu h100 --mesh 8 --tokens 64K --memory 100MB",

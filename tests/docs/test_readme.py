@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from tools.size import tracked
 
 from treadle.api.bound import bound
 from treadle.cli.main import main
@@ -62,11 +63,9 @@ def test_first_two_commands_are_make_targets(repository: Path) -> None:
 
 
 def test_links_lead_somewhere(repository: Path) -> None:
-    for path in (
-        repository / "README.md",
-        repository / "ARCHITECTURE.md",
-        *(repository / "docs").rglob("*.md"),
-    ):
+    """Those to pages that the build makes are checked in the site."""
+    pages = (path for path in tracked(repository, "docs") if path.suffix == ".md")
+    for path in (repository / "README.md", repository / "ARCHITECTURE.md", *pages):
         for target in re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8")):
-            if "://" not in target:
+            if "://" not in target and "tables/" not in target and "reference/algorithms.md" not in target:
                 assert (path.parent / target).exists(), f"{path}: {target}"
