@@ -50,7 +50,7 @@ class NcclNetworkMemory(PeerMemory):
     def __init__(self, rank: int, exchange: Exchange, device: int) -> None:
         super().__init__(rank, exchange, "windows of NCCL and GIN")
         self._comm = 0
-        self._library: Any = None
+        self._library: GpuLibrary
         self._open(lambda: self._joined(device))
         try:
             self.allocate(OUTBOX_BYTES)  # the second window
@@ -106,7 +106,7 @@ class NcclNetworkMemory(PeerMemory):
     @property
     def library(self) -> GpuLibrary:
         """The library whose kernels reach this memory."""
-        return self._library  # type: ignore[no-any-return]
+        return self._library
 
     def check(self, lanes: BlockProgram) -> None:
         """Raise ScheduleError for programs that the network does not support."""
