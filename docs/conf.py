@@ -53,6 +53,7 @@ html_theme = "furo"
 html_title = f"Treadle {__version__}"
 html_static_path = ["site/static"]
 html_css_files = ["treadle.css"]
+html_search_scorer = str(HERE / "site/search_scorer.js")  # what explains comes first
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
