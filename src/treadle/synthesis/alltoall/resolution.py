@@ -9,10 +9,9 @@ from math import inf
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Float64Array, Int64Array
 from treadle.math.lp import WIDE
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.routes.path_sets import Float64Array
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 
 _PLENTY = 1e5

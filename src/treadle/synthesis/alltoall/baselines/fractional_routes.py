@@ -27,13 +27,13 @@ def mcf_extp(topology: Topology, collective: Collective) -> RouteSchedule:
         If a rank cannot be reached.
     """
     # here, because the table of schedulers loads this module and few commands need the solver behind it
-    from treadle.synthesis.alltoall.rate.decomposed import children_mcf, master_mcf
+    from treadle.synthesis.alltoall.rate.mcf_programs import children_mcf, master_mcf
     from treadle.synthesis.alltoall.routes.extract import extract_paths
 
     master = master_mcf(topology, collective)
     flows = np.zeros((collective.n_ranks, topology.n_links))
-    for child in children_mcf(topology, collective, master.flow):
-        flows[child.source] = child.flows.sum(axis=0)
+    for source, by_target in children_mcf(topology, collective, master.flow).items():
+        flows[source] = by_target.sum(axis=0)
     return _whole(topology, collective, extract_paths(topology, collective, flows, widest=True))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array
-from treadle.synthesis.alltoall.routes.path_sets import Float64Array, PathSet
+from treadle.arrays import Float64Array, Int64Array
+from treadle.synthesis.alltoall.routes.path_sets import PathSet
 from treadle.topologies.topology import Topology
 
 _PASSES = 8

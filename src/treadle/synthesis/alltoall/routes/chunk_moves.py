@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array
-from treadle.synthesis.alltoall.routes.path_sets import Float64Array, PathSet
+from treadle.arrays import Float64Array, Int64Array
+from treadle.synthesis.alltoall.routes.path_sets import PathSet
 from treadle.synthesis.runs import within
 
 _MOST_MOVES = 20_000

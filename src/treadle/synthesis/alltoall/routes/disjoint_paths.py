@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from treadle.arrays import Float64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.path_sets import (
-    Float64Array,
     PathSet,
     ShortestPaths,
     check_reachable,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import Int64Array, mask_of, sums_of
+from treadle.arrays import Float64Array, Int64Array, mask_of, sums_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.cycles import DUST, cancel_cycles
 from treadle.synthesis.alltoall.routes.path_sets import (
-    Float64Array,
     WeightedPaths,
     check_paths,
     demanded_pairs,

@@ -9,14 +9,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, offsets_of
+from treadle.arrays import BoolArray, Float64Array, Int32Array, Int64Array, mask_of, offsets_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.math.symmetry import scramble
 from treadle.schedules.alltoall.routes import MAX_UNITS, RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
-
-Float64Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array, sums_of
+from treadle.arrays import Float64Array, Int64Array, sums_of
 from treadle.context import TimeLimitError, context
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.path_sets import (
-    Float64Array,
     PathFinder,
     PathSet,
     ShortestPaths,

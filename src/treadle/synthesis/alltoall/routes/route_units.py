@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Float64Array, Int32Array, Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.route_cost import route_algbw
 from treadle.schedules.alltoall.routes import RouteSchedule
@@ -17,7 +17,6 @@ from treadle.synthesis.alltoall.rate.host_caps import tightest_host
 from treadle.synthesis.alltoall.routes.chunk_moves import move_chunks
 from treadle.synthesis.alltoall.routes.integral_units import least_integral, rounded_units
 from treadle.synthesis.alltoall.routes.path_sets import (
-    Float64Array,
     PathSet,
     WeightedPaths,
     check_limits,

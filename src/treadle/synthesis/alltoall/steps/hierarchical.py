@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import Int64Array, mask_of
+from treadle.arrays import Float64Array, Int64Array, mask_of
 from treadle.errors import ScheduleError
 from treadle.math.lp import Program
 from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
@@ -18,13 +18,7 @@ from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.certificate import rounded_certificate
 from treadle.synthesis.alltoall.rate.flow_instance import flow_instance
 from treadle.synthesis.alltoall.rate.flow_symmetry import find_symmetry
-from treadle.synthesis.alltoall.routes.path_sets import (
-    Float64Array,
-    PathSet,
-    check_linked,
-    fingerprints,
-    path_rows,
-)
+from treadle.synthesis.alltoall.routes.path_sets import PathSet, check_linked, fingerprints, path_rows
 from treadle.synthesis.alltoall.routes.route_units import route_schedule
 from treadle.synthesis.alltoall.routes.virtual_channels import lash_layers
 from treadle.synthesis.alltoall.steps.relays import Candidates, RelayPath, RelayPaths, candidates

@@ -11,11 +11,10 @@ from itertools import islice, pairwise
 
 import numpy as np
 
-from treadle.arrays import Int64Array, offsets_of
+from treadle.arrays import Float64Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.path_sets import (
-    Float64Array,
     PathSet,
     ShortestPaths,
     check_reachable,

@@ -13,15 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, Int64Array, mask_of, positions_of
+from treadle.arrays import BoolArray, Float64Array, Int64Array, mask_of, positions_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.math.graphs import hops
 from treadle.math.lp import Entries, Program
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.resolution import Resolution, resolution
 from treadle.topologies.topology import Topology
-
-Float64Array = NDArray[np.float64]
 
 MAX_VARIABLES = 2**23
 

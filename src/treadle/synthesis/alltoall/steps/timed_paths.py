@@ -8,9 +8,8 @@ from fractions import Fraction
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
-from treadle.arrays import frozen
+from treadle.arrays import Float64Array, frozen
 from treadle.context import context
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
@@ -21,8 +20,6 @@ from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.alltoall.routes.integral_units import least_integral, rounded_units
 from treadle.synthesis.alltoall.steps.time_stepped import TimeSteppedFlow
 from treadle.topologies.topology import Topology
-
-Float64Array = NDArray[np.float64]
 
 _DUST = 1e-9  # share of a demand below which a flow counts as rounding
 _LEAST = 0.99  # share of each demand that a flow must deliver to be taken for one
