@@ -21,7 +21,8 @@ from treadle.errors import ScheduleError
 from treadle.math.graphs import components
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_certificate
-from treadle.synthesis.alltoall.rate.exact_rate import ExactRate, solve_exactly, suitable_symmetry
+from treadle.synthesis.alltoall.rate.exact_columns import ExactRate
+from treadle.synthesis.alltoall.rate.exact_rate import solve_exactly, suitable_symmetry
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, flow_instance
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, known_symmetry
 from treadle.synthesis.alltoall.rate.host_caps import folded, limited_by_hosts, unfolded, without_caps
