@@ -6,6 +6,7 @@ import numpy as np
 
 from treadle.arrays import Float64Array, Int64Array, mask_of, sums_of
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.math.graphs import InArcs
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.cycles import DUST, cancel_cycles
 from treadle.synthesis.alltoall.routes.path_sets import (
@@ -181,24 +182,20 @@ def _walk(
 
 def _widest(topology: Topology, left: Float64Array, starts: Int64Array) -> Int64Array:
     """The last link of a widest path to every node from each start, by rounds over all links."""
-    order = np.argsort(topology.heads, kind="stable")
-    tails = topology.tails[order].astype(np.int64)
-    heads, begins = np.unique(topology.heads[order], return_index=True)
-    repeats = np.diff(np.append(begins, len(order)))
-    capacity = np.maximum(left[:, order], 0)
+    arcs = InArcs.of(topology.tails, topology.heads)
+    capacity = np.maximum(left[:, arcs.order], 0)
     width = np.zeros((len(left), topology.n_nodes))
     width[np.arange(len(left)), starts] = np.inf
     into: Int64Array = np.full(width.shape, -1, dtype=np.int64)
     while True:
-        through = np.minimum(width[:, tails], capacity)
-        best = np.maximum.reduceat(through, begins, axis=1)
-        better = best > width[:, heads]
+        through = np.minimum(width[:, arcs.tails], capacity)
+        best = np.maximum.reduceat(through, arcs.starts, axis=1)
+        better = best > width[:, arcs.heads]
         if not better.any():
             return into
-        hit = np.where(through == np.repeat(best, repeats, axis=1), np.arange(len(order)), len(order))
-        link = order[np.minimum.reduceat(hit, begins, axis=1)]
-        into[:, heads] = np.where(better, link, into[:, heads])
-        width[:, heads] = np.where(better, best, width[:, heads])
+        link = arcs.order[arcs.first(through == np.repeat(best, arcs.widths, axis=1))]
+        into[:, arcs.heads] = np.where(better, link, into[:, arcs.heads])
+        width[:, arcs.heads] = np.where(better, best, width[:, arcs.heads])
 
 
 def _collected(topology: Topology, collective: Collective, found: list[_Part]) -> WeightedPaths:
