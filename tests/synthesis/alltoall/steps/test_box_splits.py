@@ -89,9 +89,9 @@ def test_paths_of_several_ways_are_merged() -> None:
     """Paths of ways in the order of pairs: the same one twice, one without weight."""
     paths = from_lists([(0, 2, [0, 5]), (0, 2, [8, 2, 5]), (1, 0, [9]), (2, 0, [4, 1])])
     twice = paths.take(np.array([0, 1, 2, 3]))
-    merged, weights = _merged(twice, np.array([0.5, 1e-10, 0.25, 1.0]))
-    assert [merged.links_of(number).tolist() for number in range(3)] == [[0, 5], [9], [4, 1]]
-    assert weights.tolist() == [0.5, 0.25, 1.0]
+    merged = _merged(twice, np.array([0.5, 1e-10, 0.25, 1.0]))
+    assert [merged.paths.links_of(number).tolist() for number in range(3)] == [[0, 5], [9], [4, 1]]
+    assert merged.weights.tolist() == [0.5, 0.25, 1.0]
 
 
 def test_what_passes_a_rank_between_boxes() -> None:

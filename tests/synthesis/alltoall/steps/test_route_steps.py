@@ -320,7 +320,7 @@ def test_lanes_begin_elsewhere_for_another_pair() -> None:
 def test_routes_of_something_else_are_no_runs() -> None:
     with pytest.raises(ScheduleError, match=r"^chunks: expected at least 1 per shard, found 0$"):
         route_runs(fabric(), collective(), routes(), 0)
-    words = "the routes carry another all-to-all; expected exactly the demands of this one"
+    words = "routes: they carry another all-to-all; expected exactly these demands"
     whole = collective()
     matrix = whole.pair_demands.between.copy()
     matrix[tuple(np.argwhere(matrix)[0])] += 1

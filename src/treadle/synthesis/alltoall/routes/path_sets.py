@@ -136,6 +136,17 @@ def path_rows(paths: PathSet) -> Int32Array:
     return rows
 
 
+def weighted_path_set(
+    source: NDArray[np.integer], target: NDArray[np.integer], rows: NDArray[np.integer], weights: Float64Array
+) -> WeightedPaths:
+    """Return each path once, as `path_set` does, with the sum of its weights."""
+    paths = path_set(source, target, rows)
+    known, number = np.unique(fingerprints(source, target, rows), return_inverse=True)
+    total: Float64Array = np.bincount(number.reshape(-1), weights=weights).astype(np.float64)
+    own = fingerprints(paths.source, paths.target, path_rows(paths))
+    return WeightedPaths(paths, total[np.searchsorted(known, own)])
+
+
 def from_lists(paths: Iterable[tuple[int, int, Sequence[int]]]) -> PathSet:
     """Make a path set from (source, target, links) in any order."""
     given = list(paths)

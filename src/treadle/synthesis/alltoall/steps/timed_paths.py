@@ -1,4 +1,4 @@
-"""A time-stepped flow taken apart into timed paths, and these into whole chunks: a step schedule."""
+"""Decomposition of a time-stepped flow into timed paths, and of these into whole chunks: a step schedule."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from treadle.synthesis.alltoall.routes.integral_units import least_integral, rou
 from treadle.synthesis.alltoall.steps.time_stepped import TimeSteppedFlow
 from treadle.topologies.topology import Topology
 
-_DUST = 1e-9  # share of a demand below which a flow counts as rounding
-_LEAST = 0.99  # share of each demand that a flow must deliver to be taken for one
+_DUST = 1e-9  # fraction of a demand below which a flow counts as rounding
+_LEAST = 0.99  # least fraction of each demand that a flow must deliver
 
 Hop = tuple[int, int]
 """(step from 0, link)."""
@@ -30,7 +30,7 @@ Hop = tuple[int, int]
 
 @dataclass(frozen=True)
 class ChunkedExchange:
-    """A schedule, and what rounding to whole chunks cost.
+    """A schedule, and the loss by rounding to whole chunks.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class ChunkedExchange:
     time : Fraction
         Seconds per unit of demand, by exact loads.
     loss : float
-        How much longer that is than the fractional flow's time, as a share of the latter.
+        Excess over the fractional flow's time, relative to it.
     """
 
     schedule: ExchangeSchedule
@@ -49,16 +49,16 @@ class ChunkedExchange:
 def chunked_exchange(
     topology: Topology, collective: Collective, flow: TimeSteppedFlow, *, chunks: int | None = None
 ) -> ChunkedExchange:
-    """Take a flow apart by pairs and timed paths, and give each path whole chunks.
+    """Decompose a flow into timed paths of pairs, and give each path whole chunks.
 
     Parameters
     ----------
     topology : Topology
     collective : Collective
     flow : TimeSteppedFlow
-        Of the collective.
+        A flow of it.
     chunks : int, optional
-        P per shard; default the least up to 64 that makes every share whole, or 64.
+        P per shard; default the least up to 64 that makes every share an integer, or 64.
 
     Raises
     ------
@@ -69,9 +69,9 @@ def chunked_exchange(
 
     Notes
     -----
-    From the target at the end, back over the fullest arcs (links and waiting) to the source, the narrowest
-    of them being the path's share; a path that comes to a node twice waits there instead. Remainders go
-    to the paths with the largest ones.
+    Walks lead from the target at the end back over the fullest arcs (links and waiting) to the source; the
+    narrowest arc is the path's share. A path that visits a node twice waits there instead. Rounding is by
+    largest remainders.
     """
     if chunks is not None and not 1 <= chunks <= MAX_CHUNKS:
         raise ScheduleError(f"chunks: {chunks} per shard, expected 1 to 2**24")
@@ -119,7 +119,7 @@ class _TimedPeeler:
         self._tails = topology.tails.tolist()
         self._heads = topology.heads.tolist()
         self._n_steps = len(by_step)
-        # arcs into node v at the end of step t: those that carry something
+        # Arcs with flow into node v at the end of step t.
         self._into: list[dict[int, list[int]]] = []
         self._left: list[dict[int, float]] = []
         for flows in by_step:
@@ -129,7 +129,7 @@ class _TimedPeeler:
             for link in links.tolist():
                 into[self._heads[link]].append(link)
             self._into.append(into)
-        # what waits at each node from the end of step t to the end of step t + 1
+        # Data that wait at each node from the end of step t to the end of step t + 1.
         held = np.zeros((len(by_step), topology.n_nodes))
         for step in range(len(by_step) - 1):
             np.add.at(held[step], topology.heads, by_step[step])
@@ -139,11 +139,11 @@ class _TimedPeeler:
         self._held: list[list[float]] = np.maximum(held, 0.0).tolist()
 
     def take(self, target: int, demand: float) -> list[tuple[list[Hop], float]]:
-        """Timed paths to the target that carry its demand, each with what it carries."""
+        """Remove timed paths to the target that carry its demand; return each with its amount."""
         found: list[tuple[list[Hop], float]] = []
         left = demand
         while left > _DUST * demand:
-            # fullest arcs first: few paths then carry most of the demand
+            # By the fullest arcs, so that few paths carry most of the demand.
             walk = self._walk_back(target)
             amount = left
             for step, link, node in walk:
@@ -165,9 +165,9 @@ class _TimedPeeler:
         return found
 
     def _walk_back(self, target: int) -> list[tuple[int, int, int]]:
-        """(step, link or -1 for waiting, node waited at) from the end back to the source; empty: no way.
+        """Return (step, link or -1 for waiting, node) from the end back to the source; empty if none.
 
-        Waiting at a node has the number of the step at whose end it begins.
+        The step of waiting at a node is that at whose end it begins.
         """
         walk: list[tuple[int, int, int]] = []
         node = target
