@@ -329,7 +329,7 @@ def test_unreachable_ranks_and_switches_are_named() -> None:
     collective = samples.alltoall(box)
     with pytest.raises(InfeasibleError, match="over compute nodes"):
         least_steps(box, collective)
-    with pytest.raises(ScheduleError, match="a switch cannot store"):
+    with pytest.raises(ScheduleError, match="cannot store and forward"):
         hop_synchronous(box, collective, split_over_shortest_paths(box, collective))
 
 
