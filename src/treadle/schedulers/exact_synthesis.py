@@ -25,7 +25,7 @@ def exact(
     topology: Topology,
     collective: Collective,
     *,
-    chunks: int | None = None,
+    chunks: int = 2,
     rounds: Sequence[int] | None = None,
     steps: int | None = None,
     symmetric: bool = False,
@@ -36,8 +36,8 @@ def exact(
     Parameters
     ----------
     topology, collective
-    chunks : int, optional
-        Chunks per shard, default 2; without `rounds` their limit.
+    chunks : int
+        Chunks per shard; without `rounds` their limit.
     rounds : sequence of int, optional
         Chunks that a unit link may carry in each step. Default: the fewest in all that `steps` allow.
     steps : int, optional
@@ -55,7 +55,7 @@ def exact(
     ScheduleError, MissingDependencyError
         If a number is out of range, or CP-SAT is missing.
     """
-    kind, chunks = collective.kind, chunks or 2
+    kind = collective.kind
     if rounds is None:
         if symmetric:
             raise ScheduleError("exact: the symmetric search needs --rounds")

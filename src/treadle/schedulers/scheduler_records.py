@@ -282,7 +282,7 @@ OWN = (
     _small_steps(
         "box-bfb",
         _GATHERS,
-        f"{_SIZES}.box_breadth_first:box_bfb",
+        f"{_SIZES}.box_phases:box_bfb",
         needs=(*_EQUAL_IN_BOXES, _EVEN_BOXES, f"{_SIZES}.box_phases:boxes_of_direct_links"),
         source="breadth-first broadcast (dissertation, 3.6) in boxes, directly across: own",
     ),

@@ -60,7 +60,7 @@ def scheduler(
         ``alltoall-steps`` (`ExchangeSchedule`) or ``routes`` (`RouteSchedule`).
     collectives : iterable of CollectiveKind or str
         Supported collectives.
-    needs, options, source, comparing, is_peer, in_groups
+    `needs`, options, source, comparing, is_peer, in_groups
         See `synthesis.scheduler.Scheduler`.
 
     Raises

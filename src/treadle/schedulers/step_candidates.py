@@ -15,8 +15,8 @@ from treadle.schedules.trees.allreduce_certificate import DualCertificate
 from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.simulation.cost_models import step_alpha_ns
 from treadle.synthesis.peers.taccl import GAP as TACCL_GAP
-from treadle.synthesis.peers.taccl import TacclResult, taccl_exchange, taccl_gather
-from treadle.synthesis.peers.teccl_gather import GAP, GatherProgramResult, teccl_gather
+from treadle.synthesis.peers.taccl import taccl_exchange, taccl_gather
+from treadle.synthesis.peers.teccl_gather import GAP, ProgramResult, teccl_gather
 from treadle.synthesis.result import Bound, Result
 from treadle.synthesis.scheduler_options import SizeRequest
 from treadle.synthesis.steps.bfb import bfb_schedule, heterogeneous_value, schedule_for_size
@@ -54,14 +54,14 @@ def _beside_least_time(
     )
 
 
-def te_ccl(topology: Topology, collective: Collective, *, chunks: int | None = None, seed: int = 0) -> Result:
+def te_ccl(topology: Topology, collective: Collective, *, chunks: int = 1, seed: int = 0) -> Result:
     """Solve TE-CCL's integer program; see `teccl_gather`."""
-    found = teccl_gather(topology, collective, chunks=chunks or 1, seed=seed)
+    found = teccl_gather(topology, collective, chunks=chunks, seed=seed)
     return _of_program(found, GAP)
 
 
 def taccl(
-    topology: Topology, collective: Collective, *, chunks: int | None = None, size: SizeRequest | None = None
+    topology: Topology, collective: Collective, *, chunks: int = 1, size: SizeRequest | None = None
 ) -> Result:
     """Solve TACCL's programs, for 1 GB unless another size is given; see `taccl_sends`."""
     function = taccl_exchange if collective.kind is CollectiveKind.ALLTOALL else taccl_gather
@@ -69,14 +69,14 @@ def taccl(
     found = function(
         topology,
         collective,
-        chunks=chunks or 1,
+        chunks=chunks,
         size_bytes=2**30 if size is None else size.size_bytes,
         alpha_s=step_alpha_ns(topology) * 1e-9 if alpha is None else alpha,
     )
     return _of_program(found, TACCL_GAP)
 
 
-def _of_program(found: GatherProgramResult | TacclResult, enough: float) -> Result:
+def _of_program(found: ProgramResult, enough: float) -> Result:
     """Return the result of an integer program, which is late only where a limit was given."""
     notes = (f"the value of its program is within {found.gap:.0%} of the best",) if found.gap > enough else ()
     return Result(found.schedule, notes=notes, is_late=found.is_late and context().deadline is not None)

@@ -37,7 +37,6 @@ from treadle.topologies.topology import Topology
 if TYPE_CHECKING:
     from treadle.math.columns import RestrictedMaster
     from treadle.synthesis.alltoall.rate.certificate import RateResult
-    from treadle.synthesis.alltoall.rate.flow_instance import Float64Array
 
 
 def class_problem(topology: Topology, collective: Collective) -> ClassProblem | None:

@@ -172,11 +172,10 @@ def test_carriers_and_receivers_of_three_boxes() -> None:
     ]
 
 
-@pytest.mark.parametrize("pieces", [1, 2, None])
-def test_pieces_for_other_boxes_come_before_the_box_s_own(pieces: int | None) -> None:
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_pieces_for_other_boxes_come_before_the_box_s_own(count: int) -> None:
     """Three boxes of two: piece i for the box at distance d in step 2 i + d - 1, across in the next one."""
     fabric, boxes = in_boxes(2, 2, 2), [(0, 1), (2, 3), (4, 5)]
-    count = 4 if pieces is None else pieces
     expected: list[Row] = []
     for piece, distance in product(range(count), (1, 2)):
         step = 2 * piece + distance - 1
@@ -189,9 +188,9 @@ def test_pieces_for_other_boxes_come_before_the_box_s_own(pieces: int | None) ->
             expected.append((step + 1, homes[box][1], other, homes[box][1], piece, piece + 1))
     for one, other in boxes:
         expected += [(2 * count, other, one, other, 0, count), (2 * count, one, other, one, 0, count)]
-    made = scatter_chunks(fabric, on_all_ranks(fabric, K.REDUCE_SCATTER), chunks=pieces)
+    made = scatter_chunks(fabric, on_all_ranks(fabric, K.REDUCE_SCATTER), chunks=count)
     assert rows(fabric, made.reduce, chunks=True) == sorted(expected, key=lambda row: row[0])
-    turned = gather_chunks(fabric, on_all_ranks(fabric, K.ALLGATHER), chunks=pieces).broadcast
+    turned = gather_chunks(fabric, on_all_ranks(fabric, K.ALLGATHER), chunks=count).broadcast
     last = 2 * count
     assert sorted(rows(fabric, turned, chunks=True)) == sorted(
         (last - step, shard, target, sender, *part) for step, shard, sender, target, *part in expected

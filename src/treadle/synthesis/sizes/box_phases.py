@@ -1,4 +1,4 @@
-"""Boxes of direct links: some allgather in each box, directly between ranks of equal place across boxes.
+"""Boxes of direct links: some allgather in each box, directly between ranks of equal position across boxes.
 
 Where the ranks of a box are not all linked to each other (MI250's), a direct exchange in the box takes the
 same links many times over. An allgather made for the box, and backwards a reduce-scatter, does not.
@@ -7,6 +7,7 @@ same links many times over. An allgather made for the box, and backwards a reduc
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import lcm
 
 import numpy as np
@@ -22,12 +23,16 @@ from treadle.synthesis.scheduler import equal_shards
 from treadle.synthesis.sizes.boxed import Boxes
 from treadle.synthesis.sizes.shortest_paths import ShortestPaths
 from treadle.synthesis.sizes.spanning_exchanges import not_too_many, several_boxes
+from treadle.synthesis.steps.bfb.breadth_first import bfb_allgather
 from treadle.synthesis.trees.baselines.boxes import fabric_of_box, find_boxes
 from treadle.synthesis.trees.baselines.embedding import GATHERING, check_supported
 from treadle.synthesis.trees.baselines.hierarchical_ring import boxes_of_one_size
 from treadle.topologies.distances import distance_matrix
 from treadle.topologies.topology import Topology
 from treadle.unsupported import Unsupported
+
+_MOST_CHUNKS = 16
+"""Most chunks of a shard that breadth-first broadcast in a box makes: small sizes are not split finely."""
 
 BoxGather = Callable[[Topology], Steps]
 """An allgather among the ranks of a box, over the links between them."""
@@ -47,7 +52,17 @@ def boxes_of_direct_links(topology: Topology, collective: Collective) -> Unsuppo
 
 
 BOX_NEEDS = (not_too_many, equal_shards, several_boxes, boxes_of_one_size, boxes_of_direct_links)
-"""Builder of schedules that combine an allgather in boxes with direct messages across."""
+"""Requirements of an allgather in boxes with direct messages across."""
+
+
+def box_bfb(topology: Topology, collective: Collective) -> StepSchedule:
+    """Across boxes directly among ranks of equal position, then breadth first in each box.
+
+    Parameters and errors as for `across_and_in_boxes`.
+    """
+    return across_and_in_boxes(
+        "box-bfb", topology, collective, partial(bfb_allgather, max_chunks=_MOST_CHUNKS)
+    )
 
 
 def across_and_in_boxes(
@@ -56,7 +71,7 @@ def across_and_in_boxes(
     collective: Collective,
     gather: BoxGather,
     *,
-    pieces: int = 1,
+    chunks: int = 1,
     parts: int = 1,
 ) -> StepSchedule:
     """Shards across boxes directly among ranks of equal place, then through each box; reductions backwards.
@@ -69,7 +84,7 @@ def across_and_in_boxes(
     collective : Collective
         Allgather, reduce-scatter or allreduce of equal shards.
     gather : BoxGather
-    pieces : int
+    chunks : int
         Of every shard, that follow each other.
     parts : int
         In each step, the most awaited sends first (`urgent_first`); exchanged sums keep their order.
@@ -97,11 +112,11 @@ def across_and_in_boxes(
         reduce = _summed(topology, collective, boxes, gather)
     elif kind.reduces:
         turned = topology.transpose()
-        reduce = reverse(_spread(turned, collective, boxes, gather, across=True, lead=pieces // 2))
+        reduce = reverse(_spread(turned, collective, boxes, gather, across=True, lead=chunks // 2))
     if kind.broadcasts:
         broadcast = _spread(topology, collective, boxes, gather, across=not exchanges)
 
-    return in_chunks(StepSchedule(kind, reduce=reduce, broadcast=broadcast), topology, pieces, parts)
+    return in_chunks(StepSchedule(kind, reduce=reduce, broadcast=broadcast), topology, chunks, parts)
 
 
 def _gathered(

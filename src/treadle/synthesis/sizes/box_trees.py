@@ -15,7 +15,7 @@ from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.topologies.topology import Topology
 
 _NAME = "box-trees"
-_MOST_TREES, _PIECES, _PARTS = 4, 8, 5
+_MOST_TREES, _CHUNKS, _PARTS = 4, 8, 5
 
 
 def _trials(_: Topology, collective: Collective) -> Sequence[Mapping[str, object]]:
@@ -24,10 +24,10 @@ def _trials(_: Topology, collective: Collective) -> Sequence[Mapping[str, object
         {"chunks": 1},
         {"trees": 1, "chunks": 1},
         {"trees": 1},
-        {"chunks": 2 * _PIECES},
+        {"chunks": 2 * _CHUNKS},
     ]
     if collective.kind is CollectiveKind.REDUCE_SCATTER:
-        found += [{"chunks": pieces, "parts": _PARTS} for pieces in (_PIECES, 3 * _PIECES // 2)]
+        found += [{"chunks": chunks, "parts": _PARTS} for chunks in (_CHUNKS, 3 * _CHUNKS // 2)]
     return found
 
 
@@ -37,8 +37,8 @@ def box_trees(
     collective: Collective,
     *,
     trees: int | None = None,
-    chunks: int | None = None,
-    parts: int | None = None,
+    chunks: int = _CHUNKS,
+    parts: int = 1,
 ) -> StepSchedule:
     """Across boxes directly among ranks of equal position, then over few short trees in each box.
 
@@ -67,14 +67,7 @@ def box_trees(
         assert found.broadcast is not None
         return steps_of_trees(found.broadcast)
 
-    return across_and_in_boxes(
-        _NAME,
-        topology,
-        collective,
-        gather,
-        pieces=_PIECES if chunks is None else chunks,
-        parts=1 if parts is None else parts,
-    )
+    return across_and_in_boxes(_NAME, topology, collective, gather, chunks=chunks, parts=parts)
 
 
 def steps_of_trees(forest: Forest) -> Steps:

@@ -22,7 +22,7 @@ from treadle.synthesis.alltoall.steps.hierarchical import (
     _tightest,
     hierarchical_routes,
 )
-from treadle.synthesis.alltoall.steps.relays import RelayPath, RelayPaths, _lanes, candidates
+from treadle.synthesis.alltoall.steps.relays import RelayPath, RelayPaths, _positions, candidates
 from treadle.topologies.topology import Topology, TopologyBuilder
 
 ALLTOALL = CollectiveKind.ALLTOALL
@@ -178,9 +178,9 @@ def test_legs_with_choices_are_combined_or_go_in_step(planes: int, spines: int, 
 
 
 def test_lanes_are_taken_in_turn_and_not_all_of_many() -> None:
-    assert _lanes(3, 4) == [1, 2, 0]
-    assert _lanes(16, 1) == [*range(1, 16), 0]
-    assert _lanes(20, 18) == [18, 19, *range(14)]
+    assert _positions(3, 4) == [1, 2, 0]
+    assert _positions(16, 1) == [*range(1, 16), 0]
+    assert _positions(20, 18) == [18, 19, *range(14)]
 
 
 def test_paths_of_all_pairs_are_counted_before_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,17 +163,17 @@ def _members(grid: GridFabric, axis: int, begin: Int64Array, end: Int64Array) ->
 
 def hypercube_in_order_of_addresses(topology: Topology, _: Collective) -> Unsupported | None:
     """Exactly the links of such a fabric."""
-    return unsupported_reason(_hypercube, topology)
+    return unsupported_reason(_named_grid, _HYPERCUBE, topology)
 
 
 def mesh_in_row_major_order(topology: Topology, _: Collective) -> Unsupported | None:
     """Exactly the links of such a fabric."""
-    return unsupported_reason(_mesh, topology)
+    return unsupported_reason(_named_grid, _MESH, topology)
 
 
 def torus_in_row_major_order(topology: Topology, _: Collective) -> Unsupported | None:
     """Exactly the links of such a fabric."""
-    return unsupported_reason(_torus, topology)
+    return unsupported_reason(_named_grid, _TORUS, topology)
 
 
 def hypercube_exchange(topology: Topology, collective: Collective) -> ExchangeSchedule:
@@ -215,7 +215,7 @@ def hypercube_exchange(topology: Topology, collective: Collective) -> ExchangeSc
     >>> schedule.n_steps, exchange_algbw(cube, everyone, schedule)
     (3, Fraction(2, 1))
     """
-    return grid_exchange(_HYPERCUBE, _hypercube(topology), collective)
+    return grid_exchange(_HYPERCUBE, _named_grid(_HYPERCUBE, topology), collective)
 
 
 def mesh_exchange(topology: Topology, collective: Collective) -> ExchangeSchedule:
@@ -256,7 +256,7 @@ def mesh_exchange(topology: Topology, collective: Collective) -> ExchangeSchedul
     >>> schedule.n_steps, 16 / exchange_algbw(fabric, everyone, schedule)
     (6, Fraction(16, 1))
     """
-    return grid_exchange(_MESH, _mesh(topology), collective)
+    return grid_exchange(_MESH, _named_grid(_MESH, topology), collective)
 
 
 def torus_exchange(topology: Topology, collective: Collective) -> ExchangeSchedule:
@@ -297,28 +297,17 @@ def torus_exchange(topology: Topology, collective: Collective) -> ExchangeSchedu
     >>> schedule.n_steps, 27 / exchange_algbw(fabric, everyone, schedule)
     (3, Fraction(9, 1))
     """
-    return grid_exchange(_TORUS, _torus(topology), collective)
+    return grid_exchange(_TORUS, _named_grid(_TORUS, topology), collective)
 
 
-def _hypercube(topology: Topology) -> GridFabric:
-    """The hypercube; ScheduleError for any other fabric."""
-    grid = find_grid(topology, _HYPERCUBE)
-    if set(grid.sides) != {2}:
-        raise ScheduleError(f"{_HYPERCUBE}: {topology.name} has sides {grid.sides}, expected 2 everywhere")
-    return grid
-
-
-def _mesh(topology: Topology) -> GridFabric:
-    """The mesh; ScheduleError for any other fabric."""
-    grid = find_grid(topology, _MESH)
-    if any(grid.wraps):
-        raise ScheduleError(f"{_MESH}: {topology.name} wraps around, expected a mesh; use torus-exchange")
-    return grid
-
-
-def _torus(topology: Topology) -> GridFabric:
-    """The torus; ScheduleError for any other fabric."""
-    grid = find_grid(topology, _TORUS)
-    if any(side > 2 and not wraps for side, wraps in zip(grid.sides, grid.wraps, strict=True)):
-        raise ScheduleError(f"{_TORUS}: {topology.name} does not wrap on every axis; use mesh-exchange")
+def _named_grid(name: str, topology: Topology) -> GridFabric:
+    """Return the grid that an algorithm needs; ScheduleError for any other fabric."""
+    grid = find_grid(topology, name)
+    if name == _HYPERCUBE and set(grid.sides) != {2}:
+        raise ScheduleError(f"{name}: {topology.name} has sides {grid.sides}, expected 2 everywhere")
+    if name == _MESH and any(grid.wraps):
+        raise ScheduleError(f"{name}: {topology.name} wraps around, expected a mesh; use torus-exchange")
+    is_open = any(side > 2 and not wraps for side, wraps in zip(grid.sides, grid.wraps, strict=True))
+    if name == _TORUS and is_open:
+        raise ScheduleError(f"{name}: {topology.name} does not wrap on every axis; use mesh-exchange")
     return grid

@@ -11,17 +11,9 @@ from treadle.synthesis.alltoall.routes.virtual_channels import lash_layers
 from treadle.topologies.topology import Topology
 
 
-def with_layers(
-    topology: Topology, schedule: RouteSchedule, *, max_layers: int | None = None
-) -> RouteSchedule:
-    """The same routes in layers without cycles of waiting, by LASH, long paths first.
-
-    Raises
-    ------
-    InfeasibleError
-        If `max_layers` do not do.
-    """
+def with_layers(topology: Topology, schedule: RouteSchedule) -> RouteSchedule:
+    """Return the same routes in layers without cyclic waits, by LASH, long paths first."""
     paths = PathSet(schedule.source, schedule.target, schedule.path_offset, schedule.path_links)
     with under(context().unlimited):  # without layers the paths would be of no use
-        layer = lash_layers(paths, topology.n_links, max_layers=max_layers)
+        layer = lash_layers(paths, topology.n_links)
     return replace(schedule, layer=layer)

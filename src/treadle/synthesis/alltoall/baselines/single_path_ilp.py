@@ -28,6 +28,7 @@ TIME_LIMIT_S = 10.0
 MAX_PROGRAM = 2**21
 """Most entries of the program's matrix; larger programs are left to local search."""
 
+_MOST_CANDIDATES = 64
 _PASSES = 8
 _STEEPNESS = 8.0
 """2, 4, 8 and 16 in turn came to the same loads in three times the time on 27 and 64 nodes."""
@@ -110,20 +111,13 @@ def ilp_disjoint(
 
 
 def ilp_shortest(
-    topology: Topology,
-    collective: Collective,
-    *,
-    most: int = 64,
-    time_limit_s: float = TIME_LIMIT_S,
-    seed: int = 0,
+    topology: Topology, collective: Collective, *, time_limit_s: float = TIME_LIMIT_S, seed: int = 0
 ) -> SinglePathResult:
-    """Choose the best single paths among the shortest ones.
+    """Choose the best single paths among the shortest ones, at most 64 a pair.
 
     Parameters
     ----------
     topology, collective
-    most : int
-        Candidates a pair.
     time_limit_s : float
         Wall-clock seconds of the integer program.
     seed : int
@@ -134,7 +128,7 @@ def ilp_shortest(
     InfeasibleError
         If a rank cannot be reached.
     """
-    candidates = bounded_paths(topology, collective, most=most, seed=seed)
+    candidates = bounded_paths(topology, collective, most=_MOST_CANDIDATES, seed=seed)
     return best_single_paths(topology, collective, candidates, time_limit_s=time_limit_s, seed=seed)
 
 

@@ -23,6 +23,7 @@ MAX_NODES = 2500
 
 _VECTORS = 6
 _PASSES = 8
+_RANDOM_STARTS = 8
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def _egress_links(topology: Topology, nodes: tuple[int, ...]) -> BoolArray:
 
 
 def best_cut(
-    topology: Topology, collective: Collective, *, is_balanced: bool = False, starts: int = 8, seed: int = 0
+    topology: Topology, collective: Collective, *, is_balanced: bool = False, seed: int = 0
 ) -> CutBound:
     """The cut with the least capacity for its demand: all of them on small fabrics, else by search.
 
@@ -92,8 +93,6 @@ def best_cut(
         An all-to-all.
     is_balanced : bool
         True: only bisections, with half of the ranks on either side (one more on one if N is odd).
-    starts : int
-        Random starts of the search besides the spectral ones.
     seed : int
 
     Returns
@@ -129,7 +128,7 @@ def best_cut(
     if is_exact:
         candidates = search.enumerate()
     else:
-        candidates = map(search.improve, search.starts(starts, np.random.default_rng(seed)))
+        candidates = map(search.improve, search.starts(_RANDOM_STARTS, np.random.default_rng(seed)))
     sets = [tuple(np.flatnonzero(mask).tolist()) for mask in candidates if search.is_allowed(mask)]
     if not sets:
         raise ScheduleError(f"cuts: {topology.name}: no cut of this kind has demand across it")

@@ -74,25 +74,28 @@ class ChannelDependencies:
 
     def _repair(self, a: int, b: int) -> bool:
         """Order b behind a; return False if b leads to a."""
-        low, high = self.place[b], self.place[a]
-        forward, stack = {b}, [b]
-        while stack:
-            for link in self._after[stack.pop()]:
-                if link == a:
-                    return False
-                if link not in forward and self.place[link] < high:
-                    forward.add(link)
-                    stack.append(link)
-        backward, stack = {a}, [a]
-        while stack:
-            for link in self._before[stack.pop()]:
-                if link not in backward and self.place[link] > low:
-                    backward.add(link)
-                    stack.append(link)
+        forward = self._between(b, a, self._after)
+        if forward is None:
+            return False
+        backward = self._between(a, b, self._before)
+        assert backward is not None, "a leads to b, not back"
         moved = sorted(backward, key=self.place.__getitem__) + sorted(forward, key=self.place.__getitem__)
         for link, place in zip(moved, sorted(self.place[link] for link in moved), strict=True):
             self.place[link] = place
         return True
+
+    def _between(self, start: int, end: int, neighbours: list[set[int]]) -> set[int] | None:
+        """Return the links reached from one in the order's range up to another; None if that is reached."""
+        low, high = sorted((self.place[start], self.place[end]))
+        found, stack = {start}, [start]
+        while stack:
+            for link in neighbours[stack.pop()]:
+                if link == end:
+                    return None
+                if link not in found and low < self.place[link] < high:
+                    found.add(link)
+                    stack.append(link)
+        return found
 
 
 def waits_of(paths: PathSet) -> list[Waits]:

@@ -211,8 +211,8 @@ def _alike(layout: RelayPaths) -> Int64Array:
     keys = np.column_stack(
         [
             layout.box[source] == layout.box[target],
-            layout.lane[source],
-            layout.lane[target],
+            layout.position[source],
+            layout.position[target],
             layout.distance[source, layout.ranks[target]],
         ]
     )

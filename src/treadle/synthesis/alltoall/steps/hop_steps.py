@@ -88,21 +88,9 @@ class Runs:
     links: Int32Array
 
 
-@dataclass(frozen=True, eq=False)
-class _Loads:
-    """Loads of the hops on the links.
-
-    Parameters
-    ----------
-    load : array of float64, shape (m,)
-        Amount over the bandwidth relative to the least.
-    from_start, to_end : arrays of float64, shape (longest, m)
-        The part of it by hops within a distance from the start of their path, or from its end.
-    """
-
-    load: NDArray[np.float64]
-    from_start: NDArray[np.float64]
-    to_end: NDArray[np.float64]
+_Loads = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+"""Amounts over the bandwidth relative to the least: of each link, shape (m,), and the part of it by hops
+within a distance from the start of their path, and from its end, shapes (longest, m)."""
 
 
 def routes_in_steps(
@@ -114,7 +102,6 @@ def routes_in_steps(
     max_chunks: int = MAX_CHUNKS,
     is_tight: bool = False,
     max_passes: int = _PASSES,
-    seed: int = 0,
 ) -> ExchangeSchedule:
     """The routes' chunks hop by hop, in steps that take hardly longer in all than the routes' fullest link.
 
@@ -133,7 +120,6 @@ def routes_in_steps(
         Nearly all links are full, or all that matter: loads are levelled first, small caps double.
     max_passes : int
         Over the hops that exceed caps.
-    seed : int
 
     Raises
     ------
@@ -147,9 +133,7 @@ def routes_in_steps(
     n_steps = each * longest if max_steps is None else max_steps
     width = topology.bandwidths / topology.bandwidths.min()
     runs = _runs(collective, routes, n_steps, width, max_chunks)
-    step = assigned_steps(
-        runs, width, n_steps, topology.name, is_tight=is_tight, max_passes=max_passes, seed=seed
-    )
+    step = assigned_steps(runs, width, n_steps, topology.name, is_tight=is_tight, max_passes=max_passes)
     path = np.repeat(np.arange(len(runs.amount), dtype=np.int32), np.diff(runs.offset))
     sends = [runs.shard[path], runs.links, step, runs.low[path], runs.high[path]]
     source, target = np.nonzero(collective.pair_demands.between)
@@ -165,9 +149,8 @@ def assigned_steps(
     *,
     is_tight: bool = False,
     max_passes: int = _PASSES,
-    seed: int = 0,
 ) -> Int32Array:
-    """The step of every hop of the runs; see `routes_in_steps`, whose error it raises."""
+    """Return the step of every hop of the runs; see `routes_in_steps`, whose error it raises."""
     longest = int(np.diff(runs.offset).max(initial=0))
     if longest > n_steps:
         raise InfeasibleError(
@@ -175,7 +158,7 @@ def assigned_steps(
         )
     caps = _caps(_loads(runs, width), n_steps, is_tight)
     sweeps = min(_SWEEPS, _MOST_WORK // max(1, len(runs.links) * n_steps)) if is_tight else 0
-    pace = StepPace(_TRIES, max_passes, max(1, int(caps.sum()) // _RISES), seed, sweeps)
+    pace = StepPace(_TRIES, max_passes, max(1, int(caps.sum()) // _RISES), 0, sweeps)
     given = HopPaths(runs.offset, runs.links, runs.amount, width)
     _, caps, step = run_until("steps", lambda control: core.assign_hop_steps(given, pace, caps, control))
     return step
@@ -248,6 +231,7 @@ def _uneven_runs(
 
 
 def _loads(runs: Runs, width: NDArray[np.float64]) -> _Loads:
+    """Return the links' loads: all, and by hops near the start and near the end of their paths."""
     hops, m = np.diff(runs.offset), len(width)
     longest = int(hops.max(initial=0))
     at = np.arange(len(runs.links)) - np.repeat(runs.offset[:-1], hops)
@@ -256,7 +240,7 @@ def _loads(runs: Runs, width: NDArray[np.float64]) -> _Loads:
     for place in (at, np.repeat(hops, hops) - 1 - at):
         table = np.bincount(place * m + runs.links, weights=amount, minlength=longest * m)
         tables.append(np.cumsum(table.reshape(longest, m), axis=0) / width)
-    return _Loads(tables[0][-1], tables[0], tables[1])
+    return tables[0][-1], tables[0], tables[1]
 
 
 def _caps(loads: _Loads, n_steps: int, is_tight: bool) -> Int64Array:
@@ -266,15 +250,15 @@ def _caps(loads: _Loads, n_steps: int, is_tight: bool) -> Int64Array:
     left must fit into the caps to come. So the caps up to t add up to no more than the largest load less what
     some link has left over; and the same from the end.
     """
-    most = int(np.ceil(loads.load.max()))
-    n_known = len(loads.from_start)
+    load, from_start, to_end = loads
+    most = int(np.ceil(load.max()))
     ramp = max(1, min(_DOUBLINGS if is_tight else _RAMP, n_steps // 4))
     from_end = np.minimum(np.arange(1, n_steps + 1), np.arange(n_steps, 0, -1))
     even = np.minimum(np.exp2(from_end - (ramp + 1)) if is_tight else from_end / (ramp + 1), 1.0)
     until = most * np.cumsum(even) / even.sum()  # caps up to each step
-    for t in range(min(n_known, n_steps)):
-        first = float((most - loads.load + loads.from_start[t]).min())
-        last = float((most - loads.load + loads.to_end[t]).min())
+    for t in range(min(len(from_start), n_steps)):
+        first = float((most - load + from_start[t]).min())
+        last = float((most - load + to_end[t]).min())
         until[t] = min(until[t], first)
         if t + 1 < n_steps:
             until[n_steps - 2 - t] = max(until[n_steps - 2 - t], most - last)
