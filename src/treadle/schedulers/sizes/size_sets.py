@@ -233,7 +233,7 @@ def size_set(
     Parameters
     ----------
     rules : SelectionRules
-    racers : sequence of Racer
+    racers : sequence of SizeCandidate
         Candidates after the selection.
     sizes : sequence of int
         Rising.

@@ -10,11 +10,10 @@ from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
-from treadle.schedules.steps.steps import steps_from_sends
-from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.alltoall.baselines.grids import GridFabric, find_grid
 from treadle.synthesis.alltoall.baselines.line_exchange import MAX_SIDE, LineExchange, line_exchange
 from treadle.synthesis.alltoall.baselines.store_forward import check_size
+from treadle.synthesis.alltoall.exchanges import exchange_from_sends
 from treadle.synthesis.alltoall.routes.path_sets import demanded_pairs
 from treadle.synthesis.runs import joined, within
 from treadle.synthesis.scheduler import unsupported_reason
@@ -72,14 +71,9 @@ def grid_exchange(name: str, grid: GridFabric, collective: Collective) -> Exchan
             for column, values in zip(columns, new, strict=True):
                 column.append(values.astype(np.int32))
             at[axis] = end[axis]
-    sends = steps_from_sends(
-        Direction.BROADCAST,
-        collective.n_ranks,
-        grid.n_axes * halves,
-        [np.concatenate(column) for column in columns],
-        homes=source.tolist(),
+    return exchange_from_sends(
+        collective, grid.n_axes * halves, [np.concatenate(column) for column in columns]
     )
-    return ExchangeSchedule(sends, target)
 
 
 @dataclass(frozen=True, eq=False)

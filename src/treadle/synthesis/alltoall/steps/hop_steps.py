@@ -13,14 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array, frozen, offsets_of, positions_of
+from treadle.arrays import Int32Array, Int64Array, offsets_of, positions_of
 from treadle.engine import core, run_until
 from treadle.errors import InfeasibleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.schedules.steps.steps import steps_from_sends
-from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.alltoall.exchanges import exchange_from_sends
 from treadle.synthesis.core_values.column_values import HopPaths, StepPace
 from treadle.synthesis.runs import within
 from treadle.topologies.topology import Topology
@@ -136,9 +135,7 @@ def routes_in_steps(
     step = assigned_steps(runs, width, n_steps, topology.name, is_tight=is_tight, max_passes=max_passes)
     path = np.repeat(np.arange(len(runs.amount), dtype=np.int32), np.diff(runs.offset))
     sends = [runs.shard[path], runs.links, step, runs.low[path], runs.high[path]]
-    source, target = np.nonzero(collective.pair_demands.between)
-    steps = steps_from_sends(Direction.BROADCAST, routes.n_ranks, runs.n_chunks, sends, homes=source.tolist())
-    return ExchangeSchedule(steps, frozen(target, np.int32))
+    return exchange_from_sends(collective, runs.n_chunks, sends)
 
 
 def assigned_steps(

@@ -9,14 +9,14 @@ from itertools import chain
 
 import numpy as np
 
-from treadle.arrays import Float64Array, frozen
+from treadle.arrays import Float64Array
 from treadle.context import context
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.exchange_cost import step_times
 from treadle.schedules.collective import Collective
-from treadle.schedules.steps.steps import MAX_CHUNKS, steps_from_sends
-from treadle.schedules.trees.forest import Direction
+from treadle.schedules.steps.steps import MAX_CHUNKS
+from treadle.synthesis.alltoall.exchanges import exchange_from_sends
 from treadle.synthesis.alltoall.routes.integral_units import least_integral, rounded_units
 from treadle.synthesis.alltoall.steps.time_stepped import TimeSteppedFlow
 from treadle.topologies.topology import Topology
@@ -77,28 +77,24 @@ def chunked_exchange(
         raise ScheduleError(f"chunks: {chunks} per shard, expected 1 to 2**24")
     demands = collective.pair_demands.between
     found: list[tuple[int, list[Hop], float]] = []
-    ends: list[tuple[int, int]] = []
+    n_pairs = 0
     for source in range(collective.n_ranks):
         context().report("timed paths", source, collective.n_ranks)
         peeler = _TimedPeeler(topology, flow.by_step[:, source], collective.ranks[source])
         for target in np.flatnonzero(demands[source]).tolist():
             paths = peeler.take(collective.ranks[target], float(demands[source, target]))
-            found += [(len(ends), *path) for path in paths]
-            ends.append((source, target))
+            found += [(n_pairs, *path) for path in paths]
+            n_pairs += 1
     numbers = np.array([pair for pair, _, _ in found], dtype=np.int64)
     weights = np.array([weight for _, _, weight in found])
     shares = weights / np.bincount(numbers, weights=weights)[numbers]
     n_chunks = least_integral(shares) if chunks is None else chunks
-    units = rounded_units(numbers, shares * n_chunks, np.full(len(ends), n_chunks))
+    units = rounded_units(numbers, shares * n_chunks, np.full(n_pairs, n_chunks))
     high = np.cumsum(units) - numbers * n_chunks  # the paths of a pair follow each other
     ways = [path if count else [] for (_, path, _), count in zip(found, units.tolist(), strict=True)]
     row, hop = np.repeat(np.arange(len(ways)), [*map(len, ways)]), np.array(list(chain(*ways)))
     sends = [numbers[row], hop[:, 1], hop[:, 0], (high - units)[row], high[row]]
-    sources, targets = map(list, zip(*ends, strict=True))
-    steps = steps_from_sends(
-        Direction.BROADCAST, collective.n_ranks, n_chunks, sends, homes=sources, n_steps=len(flow.step_times)
-    )
-    schedule = ExchangeSchedule(steps, frozen(targets, np.int32))
+    schedule = exchange_from_sends(collective, n_chunks, sends, len(flow.step_times))
     time = sum(step_times(topology, collective, schedule), Fraction(0))
     return ChunkedExchange(schedule, time, float(time) / flow.time - 1)
 

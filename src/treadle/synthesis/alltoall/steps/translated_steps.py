@@ -15,13 +15,12 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array, frozen, offsets_of, positions_of
+from treadle.arrays import Int32Array, Int64Array, offsets_of, positions_of
 from treadle.context import context
 from treadle.math.graphs import InArcs
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
-from treadle.schedules.steps.steps import steps_from_sends
-from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.alltoall.exchanges import exchange_from_sends
 from treadle.synthesis.alltoall.steps.hop_steps import STEPS_PER_HOP, Runs, assigned_steps
 from treadle.synthesis.translations import Translations, translations_of
 from treadle.topologies.topology import Topology
@@ -84,13 +83,9 @@ def translated_exchange(
     order = np.argsort(step, kind="stable")
     chunk = np.repeat(np.arange(len(runs.amount)), np.diff(runs.offset))[order]
     count = len(group.nodes)
-    source, target = np.nonzero(collective.pair_demands.between)
-    number = positions_of(
-        collective.n_ranks**2, source.astype(np.int64) * collective.n_ranks + target
-    ).astype(np.int32)
-    pairs = (
-        group.nodes[:, search.source].astype(np.int64) * collective.n_ranks + group.nodes[:, search.target]
-    )
+    n = collective.n_ranks
+    number = positions_of(n * n, np.flatnonzero(collective.pair_demands.between)).astype(np.int32)
+    pairs = group.nodes[:, search.source].astype(np.int64) * n + group.nodes[:, search.target]
     shard = np.ascontiguousarray(number[pairs].T)
     sends = [
         shard[chunk].reshape(-1),
@@ -99,10 +94,7 @@ def translated_exchange(
         np.repeat(runs.low[chunk], count),
         np.repeat(runs.high[chunk], count),
     ]
-    steps = steps_from_sends(
-        Direction.BROADCAST, collective.n_ranks, runs.n_chunks, sends, homes=source.tolist()
-    )
-    return ExchangeSchedule(steps, frozen(target, np.int32))
+    return exchange_from_sends(collective, runs.n_chunks, sends)
 
 
 class _PathSearch:
