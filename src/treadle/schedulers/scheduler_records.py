@@ -296,7 +296,7 @@ OWN = (
     _small_steps(
         "box-trees",
         _GATHERS,
-        f"{_SIZES}.box_trees:box_trees",
+        f"{_SIZES}.box_phases:box_trees",
         needs=(*_EQUAL_IN_BOXES, _EVEN_BOXES, f"{_SIZES}.box_phases:boxes_of_direct_links"),
         options=("trees", "chunks", "parts"),
         source="ForestColl's trees (dissertation, chapter 4) in boxes, directly across, in pieces: own",

@@ -13,7 +13,7 @@ from treadle.schedules.collective import Collective, CollectiveKind, on_all_rank
 from treadle.schedules.steps.steps import Steps
 from treadle.schedules.trees.forest import Direction, TreeSpec, forest_from_trees
 from treadle.synthesis.sizes.axis_exchange import axis_exchange
-from treadle.synthesis.sizes.box_trees import steps_of_trees
+from treadle.synthesis.sizes.box_phases import steps_of_trees
 from treadle.synthesis.sizes.exchanges import bruck, direct, far_first, on_axis, ring, sends_of
 from treadle.synthesis.sizes.factor_allreduce import factor_allreduce
 from treadle.synthesis.sizes.factor_exchange import factor_exchange

@@ -13,7 +13,6 @@ from treadle.math.graphs import InArcs
 from treadle.schedules.alltoall.route_cost import route_algbw
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.baselines.layered import with_layers
 from treadle.synthesis.alltoall.routes.path_sets import (
     PathSet,
     ShortestPaths,
@@ -23,6 +22,7 @@ from treadle.synthesis.alltoall.routes.path_sets import (
     routes_of,
 )
 from treadle.synthesis.alltoall.routes.route_units import ChunkedRoutes
+from treadle.synthesis.alltoall.routes.virtual_channels import with_layers
 from treadle.synthesis.runs import within
 from treadle.topologies.topology import Topology
 

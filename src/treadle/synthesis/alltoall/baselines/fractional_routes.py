@@ -9,10 +9,10 @@ import numpy as np
 
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.baselines.layered import with_layers
 from treadle.synthesis.alltoall.routes.disjoint_paths import disjoint_paths
 from treadle.synthesis.alltoall.routes.path_sets import WeightedPaths
 from treadle.synthesis.alltoall.routes.route_units import route_schedule
+from treadle.synthesis.alltoall.routes.virtual_channels import with_layers
 from treadle.topologies.topology import Topology
 
 

@@ -12,8 +12,8 @@ from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.baselines.first_paths import check_links, next_links
-from treadle.synthesis.alltoall.exchanges import exchange_from_sends
 from treadle.synthesis.alltoall.routes.path_sets import demanded_pairs
+from treadle.synthesis.alltoall.steps.route_runs import exchange_from_sends
 from treadle.topologies.topology import Topology
 
 MAX_SENDS = 5 * 10**7

@@ -7,14 +7,16 @@ as DF-SSSP, which puts all paths into one layer and removes those that close its
 
 from __future__ import annotations
 
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
 import numpy as np
 
 from treadle.arrays import Int32Array
-from treadle.context import context
+from treadle.context import context, under
 from treadle.errors import InfeasibleError
+from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.path_sets import PathSet
 from treadle.topologies.topology import Topology
@@ -141,6 +143,14 @@ def lash_layers(paths: PathSet, n_links: int, *, max_layers: int | None = None) 
             "choose paths and layers together"
         )
     return layer
+
+
+def with_layers(topology: Topology, schedule: RouteSchedule) -> RouteSchedule:
+    """Return the same routes in layers without cyclic waits, by LASH, long paths first."""
+    paths = PathSet(schedule.source, schedule.target, schedule.path_offset, schedule.path_links)
+    with under(context().unlimited):  # without layers the paths would be of no use
+        layer = lash_layers(paths, topology.n_links)
+    return replace(schedule, layer=layer)
 
 
 def fill_layers(

@@ -19,7 +19,7 @@ from treadle.errors import InfeasibleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.exchanges import exchange_from_sends
+from treadle.synthesis.alltoall.steps.route_runs import exchange_from_sends
 from treadle.synthesis.core_values.column_values import HopPaths, StepPace
 from treadle.synthesis.runs import within
 from treadle.topologies.topology import Topology

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import lcm
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array, frozen, ranges_of
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.schedules.steps.steps import steps_from_sends
+from treadle.schedules.steps.steps import Send, steps_from_sends
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.runs import joined, run_starts, within
 from treadle.topologies.topology import Topology
@@ -136,3 +138,17 @@ def exchange_of(
         homes=parts.source.tolist(),
     )
     return ExchangeSchedule(sends, frozen(parts.target, np.int32))
+
+
+def exchange_from_sends(
+    collective: Collective,
+    n_chunks: int,
+    sends: Iterable[Send] | Sequence[NDArray[np.integer]],
+    n_steps: int | None = None,
+) -> ExchangeSchedule:
+    """Return the schedule of these sends, as `steps_from_sends`; shards are the demanded pairs in order."""
+    source, target = np.nonzero(collective.pair_demands.between)
+    steps = steps_from_sends(
+        Direction.BROADCAST, collective.n_ranks, n_chunks, sends, homes=source.tolist(), n_steps=n_steps
+    )
+    return ExchangeSchedule(steps, frozen(target, np.int32))

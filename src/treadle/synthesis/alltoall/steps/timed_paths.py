@@ -16,8 +16,8 @@ from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.exchange_cost import step_times
 from treadle.schedules.collective import Collective
 from treadle.schedules.steps.steps import MAX_CHUNKS
-from treadle.synthesis.alltoall.exchanges import exchange_from_sends
 from treadle.synthesis.alltoall.routes.integral_units import least_integral, rounded_units
+from treadle.synthesis.alltoall.steps.route_runs import exchange_from_sends
 from treadle.synthesis.alltoall.steps.time_stepped import TimeSteppedFlow
 from treadle.topologies.topology import Topology
 

@@ -20,8 +20,8 @@ from treadle.context import context
 from treadle.math.graphs import InArcs
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.exchanges import exchange_from_sends
 from treadle.synthesis.alltoall.steps.hop_steps import STEPS_PER_HOP, Runs, assigned_steps
+from treadle.synthesis.alltoall.steps.route_runs import exchange_from_sends
 from treadle.synthesis.translations import Translations, translations_of
 from treadle.topologies.topology import Topology
 
