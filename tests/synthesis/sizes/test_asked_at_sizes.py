@@ -13,7 +13,7 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.sizes import (
     axis_exchange,
-    box_trees,
+    box_phases,
     breadth_first_chunks,
     factor_allreduce,
     factor_exchange,
@@ -105,8 +105,8 @@ def test_trials_of_pieces_and_trees() -> None:
     ):
         assert vars(scheduler)["options_at_sizes"] == trials
     plain = [{"chunks": 1}, {"trees": 1, "chunks": 1}, {"trees": 1}, {"chunks": 16}]
-    assert box_trees._trials(fabric, everyone(fabric)) == plain
-    assert box_trees._trials(fabric, everyone(fabric, K.REDUCE_SCATTER)) == [
+    assert box_phases._trials(fabric, everyone(fabric)) == plain
+    assert box_phases._trials(fabric, everyone(fabric, K.REDUCE_SCATTER)) == [
         *plain,
         {"chunks": 8, "parts": 5},
         {"chunks": 12, "parts": 5},

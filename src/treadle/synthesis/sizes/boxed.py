@@ -6,7 +6,7 @@ Where a box has fewer ranks than another, rank p of the larger one corresponds t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import isqrt, prod
 
 import numpy as np
 
@@ -73,6 +73,11 @@ def usual_factors(boxes: Boxes) -> tuple[int, ...]:
     """Radices of the place in the box and of the box, where boxes have one size; else of the rank alone."""
     is_regular = len(boxes) > 1 and len({len(box) for box in boxes}) == 1
     return (len(boxes[0]), len(boxes)) if is_regular else (sum(map(len, boxes)),)
+
+
+def nearest_factor(n: int) -> int:
+    """Return the greatest factor of a number up to its square root."""
+    return next(part for part in range(isqrt(n), 0, -1) if n % part == 0)
 
 
 def checked_factors(name: str, boxes: Boxes, factors: Sequence[int]) -> tuple[int, ...]:

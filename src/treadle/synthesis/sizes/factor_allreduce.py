@@ -22,7 +22,7 @@ from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.steps.urgent_first import in_chunks
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.scheduler import equal_shards, tried_with
-from treadle.synthesis.sizes.boxed import Boxes, checked_factors, listed, usual_factors
+from treadle.synthesis.sizes.boxed import Boxes, checked_factors, listed, nearest_factor, usual_factors
 from treadle.synthesis.sizes.exchanges import Messages, joined
 from treadle.synthesis.sizes.shortest_paths import steps_over_paths
 from treadle.synthesis.sizes.spanning_exchanges import not_too_many
@@ -44,7 +44,7 @@ def _trials(topology: Topology, collective: Collective) -> Sequence[Mapping[str,
     chunks."""
     boxes = find_boxes(topology, collective)
     plain, _ = _asked(boxes, None, None)
-    low = next(part for part in range(isqrt(plain[-1]), 0, -1) if plain[-1] % part == 0)
+    low = nearest_factor(plain[-1])
     shapes = [plain] if low == 1 else [plain, (*plain[:-1], plain[-1] // low, low)]
     found: list[Mapping[str, object]] = [{"chunks": number} for number in _CHUNKS]
     found += [{"exchanged": (), "chunks": number} for number in _CHUNKS]

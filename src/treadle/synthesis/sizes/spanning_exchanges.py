@@ -8,7 +8,6 @@ is adjacent in the buffer.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import isqrt
 
 import numpy as np
 
@@ -16,7 +15,14 @@ from treadle.arrays import Int32Array
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.forest import ForestSchedule
-from treadle.synthesis.sizes.boxed import Boxes, checked_factors, listed, rail_trees, three_stage_trees
+from treadle.synthesis.sizes.boxed import (
+    Boxes,
+    checked_factors,
+    listed,
+    nearest_factor,
+    rail_trees,
+    three_stage_trees,
+)
 from treadle.synthesis.sizes.exchanges import bruck, direct, far_first, grid_trees, ring, trees_of
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.synthesis.trees.baselines.embedding import GATHERING, check_supported, embedded
@@ -144,8 +150,7 @@ def _digits(boxes: Boxes, factors: Sequence[int] | None) -> tuple[int, ...]:
     if factors is None:
         if len(boxes) > 1 and len(sizes) == 1:
             return sizes.pop(), len(boxes)
-        low = next(part for part in range(isqrt(n), 0, -1) if n % part == 0)
-        return n // low, low
+        return n // nearest_factor(n), nearest_factor(n)
     return checked_factors("mixed-radix", boxes, factors)
 
 
