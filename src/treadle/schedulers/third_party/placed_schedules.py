@@ -289,7 +289,7 @@ def _of_program(program: Program, problem: Problem, name: str) -> PlacedSchedule
         if program.n_ranks != collective.n_ranks:
             raise ScheduleError(f"it has {program.n_ranks} ranks, the collective {collective.n_ranks}")
         if not _has_equal_parts(problem):
-            raise ScheduleError("programs are judged for shards of one size")
+            raise ScheduleError("programs are interpreted for equal shards")
         (row,) = measure(program, [4 * program.n_chunks * _ELEMENTS], iterations=1)
         if row.wrong:
             raise ScheduleError(f"{row.wrong} elements are wrong after a run on data")

@@ -153,8 +153,10 @@ class _ExchangeProgram:
         wanted = self.demands.ravel()[pairs] / self.unit
         slots = _slots(self.topology)[loads % self.topology.n_links].astype(float)
         none = np.zeros(n_places)
+        rows, columns, values = (np.concatenate(parts) for parts in zip(*entries, strict=True))
+        order = np.argsort(rows, kind="stable")
         cost = np.zeros(self.n_columns)
         cost[read] = 1.0 / (self.reads[0] + 1)
         lower = np.concatenate([none, wanted, np.full(len(loads), -np.inf)])
         upper = np.concatenate([none, wanted, slots])
-        lp.load(cost, lower, upper, entries)
+        lp.load(cost, lower, upper, [(rows[order], columns[order], values[order])])
