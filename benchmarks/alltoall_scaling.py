@@ -23,9 +23,8 @@ from treadle.planning import solve
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall import optimal_rate
 from treadle.synthesis.alltoall.baselines.single_path_ilp import ilp_disjoint
-from treadle.synthesis.alltoall.rate.decomposed import master_mcf
 from treadle.synthesis.alltoall.rate.fleischer import fleischer_rate
-from treadle.synthesis.alltoall.rate.link_mcf import link_mcf
+from treadle.synthesis.alltoall.rate.mcf_programs import link_mcf, master_mcf
 from treadle.synthesis.alltoall.routes.extract import extract_paths
 from treadle.topologies import parse
 

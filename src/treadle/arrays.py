@@ -14,6 +14,7 @@ from treadle.errors import ScheduleError, TreadleError
 Int64Array = NDArray[np.int64]
 Int32Array = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
+Float64Array = NDArray[np.float64]
 
 _DTYPES: Mapping[str, type[np.generic]] = {
     "Int64Array": np.int64,

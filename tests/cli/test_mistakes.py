@@ -178,7 +178,7 @@ MISTAKES = """
 2 | solve ring:4 allgather --algorithm bfb --packer growth | --packer is for --algorithm forestcoll
 2 | solve ring:4 allgather --max-flows 2 | --max-flows is for --algorithm
 2 | solve dgx_a100:2 allgather --algorithm bfb | use --algorithm forestcoll
-2 | solve ring:4 allgather --algorithm rs-ag | allgather is not supported; it knows allreduce
+2 | solve ring:4 allgather --algorithm rs-ag | allgather is not supported; it supports allreduce
 2 | solve ring:4 alltoall --algorithm ring | for an all-to-all leave out --algorithm
 2 | solve ring:4 allgather --root 1 | root
 2 | solve ring:4 allgather --weights 1,2 | weights

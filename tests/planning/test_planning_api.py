@@ -194,7 +194,7 @@ def test_algorithms_by_name() -> None:
     assert algorithm_names()[:2] == ("forestcoll", "rs-ag")
     with pytest.raises(FormatError, match="unknown algorithm"):
         solve("ring:4", "allgather", algorithm="magic")
-    with pytest.raises(ScheduleError, match="rs-ag: allgather is not supported; it knows allreduce"):
+    with pytest.raises(ScheduleError, match="rs-ag: allgather is not supported; it supports allreduce"):
         solve("ring:4", "allgather", algorithm="rs-ag")
 
 

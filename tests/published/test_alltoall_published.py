@@ -14,7 +14,7 @@ import pytest
 from shortcuts.exact_flows import exact_rate
 from treadle import topologies as t
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.synthesis.alltoall.rate.exact_rate import ExactRate
+from treadle.synthesis.alltoall.rate.exact_columns import ExactRate
 from treadle.topologies.moore import all_to_all_limit
 
 

@@ -12,7 +12,8 @@ from treadle.arrays import Int64Array
 from treadle.context import Context, under
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.rate.exact_rate import ExactRate, solve_exactly, suitable_symmetry
+from treadle.synthesis.alltoall.rate.exact_columns import ExactRate
+from treadle.synthesis.alltoall.rate.exact_rate import solve_exactly, suitable_symmetry
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, flow_instance
 from treadle.synthesis.alltoall.rate.spreading import averaging_labels, sender_moves

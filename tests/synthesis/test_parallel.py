@@ -17,8 +17,8 @@ from joblib import parallel_config
 from harness.dask_cluster import dask_cluster
 from treadle.context import UNLIMITED, Context, TimeLimitError, context, under
 from treadle.schedules.collective import Collective, CollectiveKind, Demands, on_all_ranks
-from treadle.synthesis.alltoall.rate.decomposed import children_mcf
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
+from treadle.synthesis.alltoall.rate.mcf_programs import children_mcf
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
 from treadle.synthesis.alltoall.routes import disjoint_paths as path_sets
 from treadle.synthesis.alltoall.routes import extract
@@ -71,7 +71,7 @@ def run_everything(problem: tuple[Topology, Collective, ConcurrentFlow]) -> list
     )
     results.extend((paths.source, paths.offset, paths.links) for paths in sets)
     children = children_mcf(fabric, collective, flow)
-    results.extend((np.array([child.source]), child.targets, child.flows) for child in children)
+    results.extend((np.array([source]), flows) for source, flows in children.items())
     return results
 
 

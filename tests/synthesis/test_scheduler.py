@@ -10,8 +10,9 @@ import pytest
 from treadle.context import Context, under
 from treadle.errors import FormatError, ScheduleError
 from treadle.options.keywords import OptionKeywords
+from treadle.schedulers.schedulers import scheduler
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
-from treadle.synthesis.scheduler import Scheduler, SchedulerTable, scheduler, tried_with, unsupported_reason
+from treadle.synthesis.scheduler import Scheduler, SchedulerTable, tried_with, unsupported_reason
 from treadle.synthesis.scheduler_options import (
     OPTIONS_OF,
     AlltoallOptions,
@@ -40,7 +41,7 @@ def test_a_name_is_given_once() -> None:
     table = SchedulerTable()
     first = table.register(Scheduler("idle", ScheduleForm.TREES, ALLGATHER, idle))
     with pytest.raises(FormatError, match=f"'idle': the name is taken by {__name__}:idle; give .* another"):
-        scheduler("idle", form="steps", collectives=["allgather"], table=table)(idle)
+        table.register(Scheduler("idle", ScheduleForm.STEPS, ALLGATHER, idle))
     with pytest.raises(FormatError, match="taken"):
         table.register(Scheduler("idle", ScheduleForm.ROUTES, ALLGATHER, "some.where:else_"))
     assert list(table) == [first]
@@ -90,7 +91,7 @@ def test_records_tell_what_they_do_not_serve() -> None:
         "expected 6 ranks, found 4"
     )
     assert str(record.unsupported(six, on_all_ranks(six, CollectiveKind.ALLTOALL))) == (
-        "alltoall is not supported; it knows allgather"
+        "alltoall is not supported; it supports allgather"
     )
 
 

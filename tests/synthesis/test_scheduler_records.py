@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from treadle.errors import FormatError
+from treadle.schedulers import schedulers
+from treadle.schedulers.schedulers import algorithm_names, scheduler
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.scheduler import (
     Comparing,
@@ -16,7 +18,6 @@ from treadle.synthesis.scheduler import (
     equal_shards,
     no_forwarders,
     no_switches,
-    scheduler,
 )
 from treadle.synthesis.scheduler_options import ScheduleForm
 from treadle.topologies import parse
@@ -41,8 +42,16 @@ def some_need(_: Topology, __: Collective) -> None:
     return None
 
 
-def test_what_is_registered() -> None:
-    table = SchedulerTable()
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> SchedulerTable:
+    """An empty table in place of the one of all schedulers, which is filled before."""
+    algorithm_names(plug_ins=False)
+    empty = SchedulerTable()
+    monkeypatch.setattr(schedulers, "TABLE", empty)
+    return empty
+
+
+def test_what_is_registered(table: SchedulerTable) -> None:
     kept = scheduler(
         "some-way",
         form="steps",
@@ -53,7 +62,6 @@ def test_what_is_registered() -> None:
         comparing=Comparing.SMALL,
         is_peer=True,
         in_groups=True,
-        table=table,
     )(taker)
     assert kept is taker
     record = table["some-way"]
@@ -70,22 +78,20 @@ def test_what_is_registered() -> None:
     assert plain.comparing is Comparing.ALWAYS
     assert plain.is_peer is plain.in_groups is False
     assert plain.supported_options == ("max_layers", "max_routes", "max_hops", "max_flows")
-    quiet = SchedulerTable()
-    scheduler("idle", form="trees", collectives=["reduce"], table=quiet)(idle)
-    assert quiet["idle"].is_peer is quiet["idle"].in_groups is False
-    assert quiet["idle"].comparing is Comparing.ALWAYS
+    scheduler("idle", form="trees", collectives=["reduce"])(idle)
+    assert table["idle"].is_peer is table["idle"].in_groups is False
+    assert table["idle"].comparing is Comparing.ALWAYS
 
 
 @pytest.mark.parametrize(
     ("module", "origin"), [("treadle", ""), ("treadle.some.where", ""), ("treadle_more", "treadle_more")]
 )
-def test_own_schedulers_have_no_origin(module: str, origin: str) -> None:
+def test_own_schedulers_have_no_origin(module: str, origin: str, table: SchedulerTable) -> None:
     def own(topology: Topology, collective: Collective) -> None:
         return None
 
     own.__module__ = module
-    table = SchedulerTable()
-    scheduler("own", form="trees", collectives=["reduce"], table=table)(own)
+    scheduler("own", form="trees", collectives=["reduce"])(own)
     assert table["own"].origin == origin
 
 

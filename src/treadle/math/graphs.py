@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +15,53 @@ from treadle.arrays import BoolArray, Int32Array, Int64Array
 Ends = NDArray[np.signedinteger]
 """A node of each arc."""
 
+Number = TypeVar("Number", bound=np.generic)
+
 _LEVELS_AT_ONCE = 16
-"""Levels of a search that are taken whole: many nodes each in a wide graph; a long one goes node by node."""
+"""Levels that a search takes as a whole, which suits wide graphs; after that it goes node by node."""
 
 _MAX_WORK = 2**24
 """Sources times arcs of one pass of `hops`."""
+
+
+@dataclass(frozen=True, eq=False)
+class InArcs:
+    """Arcs sorted by head, so that the arcs into a node follow each other.
+
+    Parameters
+    ----------
+    order, tails : arrays of int64, shape (m,)
+        The arcs in this order, and the tail of each.
+    heads : array of int, shape (h,)
+        Nodes with arcs into them, rising.
+    starts, widths : arrays of int64, shape (h,)
+        Position of the first arc into each of them, and the number of its arcs.
+    """
+
+    order: Int64Array
+    tails: Int64Array
+    heads: Ends
+    starts: Int64Array
+    widths: Int64Array
+
+    @classmethod
+    def of(cls, tails: Ends, heads: Ends, arcs: NDArray[np.integer] | None = None) -> InArcs:
+        """Sort all arcs, or some of them."""
+        arcs = np.arange(len(heads)) if arcs is None else arcs
+        order = arcs[np.argsort(heads[arcs], kind="stable")].astype(np.int64)
+        nodes, starts = np.unique(heads[order], return_index=True)
+        widths = np.diff(np.append(starts, len(order)))
+        return cls(order, tails[order].astype(np.int64), nodes, starts, widths)
+
+    def at_arcs(self, values: NDArray[Number]) -> NDArray[Number]:
+        """Return the value of each arc's head, from those of all nodes, shape (..., m)."""
+        return np.repeat(values[..., self.heads], self.widths, axis=-1)
+
+    def first(self, chosen: BoolArray) -> Int64Array:
+        """Return the position of the first chosen arc into each head, m without one, shape (..., h)."""
+        m = len(self.order)
+        found: Int64Array = np.minimum.reduceat(np.where(chosen, np.arange(m), m), self.starts, axis=-1)
+        return found
 
 
 def components(n_nodes: int, tails: Ends, heads: Ends) -> Int32Array:
@@ -64,9 +108,7 @@ def reached(n_nodes: int, tails: Ends, heads: Ends, start: int | Ends) -> BoolAr
 
 def hops(n_nodes: int, tails: Ends, heads: Ends, sources: Ends) -> Int64Array:
     """Return the arcs from each source to every node, -1 where no path leads, shape (sources, n_nodes)."""
-    order = np.argsort(heads, kind="stable")
-    into, starts = np.unique(heads[order], return_index=True)
-    before = tails[order]
+    arcs = InArcs.of(tails, heads)
     result = np.full((len(sources), n_nodes), -1, dtype=np.int64)
     rows = max(1, _MAX_WORK // max(1, len(tails)))
     for first in range(0, len(sources), rows):
@@ -78,8 +120,8 @@ def hops(n_nodes: int, tails: Ends, heads: Ends, sources: Ends) -> Int64Array:
             distance[new] = step
             step += 1
             near = np.zeros_like(found)
-            if len(into):
-                near[:, into] = np.logical_or.reduceat(found[:, before], starts, axis=1)
+            if len(arcs.heads):
+                near[:, arcs.heads] = np.logical_or.reduceat(found[:, arcs.tails], arcs.starts, axis=1)
             new = near & ~found
             found |= new
     return result

@@ -18,9 +18,8 @@ from treadle.synthesis.alltoall import RateResult, optimal_rate
 from treadle.synthesis.alltoall.baselines.equal_weight import EqualSplit
 from treadle.synthesis.alltoall.baselines.single_path_ilp import ilp_disjoint, ilp_shortest
 from treadle.synthesis.alltoall.baselines.sssp import single_source_shortest_paths
-from treadle.synthesis.alltoall.rate.decomposed import master_mcf
 from treadle.synthesis.alltoall.rate.fleischer import fleischer_rate
-from treadle.synthesis.alltoall.rate.link_mcf import link_mcf
+from treadle.synthesis.alltoall.rate.mcf_programs import link_mcf, master_mcf
 from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disjoint_paths
 from treadle.synthesis.alltoall.routes.extract import extract_paths
 from treadle.synthesis.alltoall.routes.path_mcf import path_mcf

@@ -291,11 +291,11 @@ def _searched_steps(
             return Result(schedule, bound_of_alltoall(rate), is_late=rate.is_late or context().is_late)
     by_then, at_last = until(_PATHS_TIME), until(_STEPS_TIME)
     most = MAX_HOP_CHUNKS if chunks is None else chunks
-    pieces = cut_demands(topology, collective, max_routes=most, max_hops=max_steps)
+    subflows = cut_demands(topology, collective, max_routes=most, max_hops=max_steps)
     with under(by_then):
-        paths, _ = search_paths(pieces)
-    routes = subflow_routes(pieces, paths.offset, paths.place, np.zeros(len(paths.place), np.int32))
-    del pieces, paths
+        paths, _ = search_paths(subflows)
+    routes = subflow_routes(subflows, paths.offset, paths.place, np.zeros(len(paths.place), np.int32))
+    del subflows, paths
     with under(at_last):
         schedule = routes_in_steps(topology, collective, routes, max_steps=max_steps, max_chunks=most)
     del routes

@@ -33,11 +33,11 @@ class AloneRate:
     Parameters
     ----------
     algbw : Fraction
-        The optimum of each of them, bytes/s.
+        Optimum of each of these groups, bytes/s.
     groups : tuple of int
         Rising.
     is_exact : bool
-        False: no more than an upper bound is known: of an all-to-all, of an allreduce when time ran out.
+        Whether it is the optimum, not only an upper bound (of an all-to-all, or after the deadline).
 
     Examples
     --------
@@ -56,16 +56,16 @@ class AloneRate:
 def alone_rates(
     problem: Problem, stands_for: Sequence[int], alone: Callable[[int], tuple[Fraction, bool]] | None = None
 ) -> tuple[AloneRate, ...]:
-    """The optimum of each group by itself, the least first.
+    """Return the optimum of each group by itself, the least first.
 
     Parameters
     ----------
     problem : Problem
         In groups.
     stands_for : sequence of int
-        For each group one that is like it; only these are solved.
+        An equivalent group for each group; only these are solved.
     alone : callable, optional
-        The optimum of a group, and whether it is one. Default: of trees.
+        Returns the optimum of a group, and whether it is exact. Default: that of trees.
     """
     found: dict[tuple[Fraction, bool], list[int]] = defaultdict(list)
     by_group: dict[int, tuple[Fraction, bool]] = {}
@@ -86,7 +86,7 @@ def rates_of(problem: Problem, optimum: GroupOptimum) -> tuple[AloneRate, ...]:
 
 
 def _alone(problem: Problem, group: int) -> tuple[Fraction, bool]:
-    """The optimum of one group, and whether it is one."""
+    """Return the optimum of a group, and whether it is exact."""
     topology, member = own_fabric(problem, group)
     if member.kind is CollectiveKind.ALLREDUCE:
         from treadle.synthesis.trees.groups.group_optimum import group_optimum  # brings a solver
@@ -97,8 +97,6 @@ def _alone(problem: Problem, group: int) -> tuple[Fraction, bool]:
 
 
 _MOST_WORK = 20_000_000
-
-
 """Nodes and links to visit per pair of possibly equivalent groups: less than half a second."""
 
 
@@ -116,9 +114,9 @@ def alone_in_plan(plan: Plan) -> tuple[AloneRate, ...]:
 
 
 def alltoalls_alone(problem: Problem, *, gap: float | None = None) -> tuple[AloneRate, ...]:
-    """The optimum of an all-to-all in each group while the others have nothing to send, the least first.
+    """Return the optimum of an all-to-all in each group while the others idle, the least first.
 
-    Ranks of other groups pass data on, as they do while all run.
+    Ranks of other groups forward data, as they do while all run.
 
     Parameters
     ----------
@@ -141,11 +139,11 @@ def alltoalls_alone(problem: Problem, *, gap: float | None = None) -> tuple[Alon
 
 
 def equivalent_groups(topology: Topology, collective: Collective) -> list[int]:
-    """For each group the first that a map of the fabric to itself takes to it, as far as one is found."""
+    """Return for each group the first that an automorphism is found to map to it."""
     marked: dict[int, Topology] = {}
     found = []
     for group, ranks in enumerate(collective.blocks or ()):
-        # what a map keeps besides links: a mark beside the injection caps tells members
+        # Maps keep injection caps, so a mark added to them distinguishes members.
         marks = 2 * topology.injection_bytes_per_s.astype(np.int64)
         marks[[collective.ranks[rank] for rank in ranks]] += 1
         one = replace(topology, injection_bytes_per_s=marks)

@@ -13,16 +13,14 @@ from treadle.context import context, under
 from treadle.errors import ScheduleError
 from treadle.inputs.problem import Problem, model_of
 from treadle.schedulers.alltoall import alltoall_rate
-from treadle.schedulers.group_rates import (
-    as_no_group,
-    groups_optimum,
-)
+from treadle.schedulers.group_rates import as_no_group, groups_optimum
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.group_certificate import GroupDualCertificate
 from treadle.synthesis import trees as forestcoll
 from treadle.synthesis.result import Bound
 from treadle.synthesis.trees import allreduce
 from treadle.synthesis.trees.instance import find_violated_cut, instance_of
+from treadle.topologies.topology import Topology
 from treadle.unsupported import Unsupported
 
 if TYPE_CHECKING:
@@ -88,7 +86,7 @@ def _where_switches_lose(problem: Problem, by_cuts: Bound) -> Bound:
     (assumed by the dissertation in B.5). Otherwise trees of paths, priced by link lengths, give the optimum.
     """
     topology = problem.topology
-    if topology.multicast.any() or topology.aggregation.any() or topology.injection_bytes_per_s.any():
+    if _has_limits_beyond_links(topology):
         return replace(by_cuts, is_tight=False)
     groups = groups_optimum(problem)
     if groups.lower == by_cuts.algbw:
@@ -96,6 +94,12 @@ def _where_switches_lose(problem: Problem, by_cuts: Bound) -> Bound:
     # the lesser bound counts, whoever it is of
     is_by_cuts = not groups.is_exact and groups.upper >= by_cuts.algbw
     return replace(by_cuts, is_tight=False) if is_by_cuts else bound_of_groups(problem, groups)
+
+
+def _has_limits_beyond_links(topology: Topology) -> bool:
+    """Whether switches copy or add, or hosts have injection caps, which link lengths do not bound."""
+    able = topology.multicast | topology.aggregation
+    return bool(able.any() or topology.injection_bytes_per_s.any())
 
 
 def large_allreduce(problem: Problem) -> Bound | None:
@@ -107,12 +111,10 @@ def large_allreduce(problem: Problem) -> Bound | None:
     link, where cuts take 0.2 s.
     """
     topology = problem.topology
-    able = topology.multicast.any() or topology.aggregation.any() or topology.injection_bytes_per_s.any()
-    if able or problem.collective.n_ranks <= MAX_RANKS_BY_CUTS:
+    if _has_limits_beyond_links(topology) or problem.collective.n_ranks <= MAX_RANKS_BY_CUTS:
         return None
-    if (
-        problem.collective.n_ranks > MAX_RANKS_BY_FLOW
-    ):  # 0.2 s for 8192 GPUs, where link prices take 30 s and 2 GB
+    if problem.collective.n_ranks > MAX_RANKS_BY_FLOW:
+        # 0.2 s for 8192 GPUs, where link prices take 30 s and 2 GB
         found = _bound_by_pieces(problem)
         if found is not None or problem.collective.n_ranks > MAX_RANKS_AS_GROUP:
             return found
@@ -196,7 +198,7 @@ def crossing_bound(problem: Problem) -> Bound | None:
     from treadle.synthesis.trees.tight_cuts.sets.detection import detect
 
     topology, collective = problem.topology, problem.collective
-    if topology.multicast.any() or topology.aggregation.any() or topology.injection_bytes_per_s.any():
+    if _has_limits_beyond_links(topology):
         return None
     found = detect(instance_of(topology, replace(collective, kind=CollectiveKind.ALLGATHER)))
     levels = [np.arange(topology.n_nodes), *found.ancestors[1:]]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from treadle.context import Context, TimeLimitError, under
+from treadle.context import Context, TimeLimitError, context, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.inputs.problem import Problem
-from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.steps import StepSchedule
-from treadle.synthesis.steps import exact
+from treadle.synthesis.steps import exact as synthesis
 from treadle.topologies.distances import diameter
+from treadle.topologies.topology import Topology
 
 if TYPE_CHECKING:
     from treadle.synthesis.steps.exact import ParetoFront
@@ -21,12 +21,21 @@ if TYPE_CHECKING:
 DEFAULT_TIME_LIMIT_S = 60.0
 
 
-@dataclass(frozen=True)
-class ExactRequest:
-    """Request of exact synthesis.
+def exact(
+    topology: Topology,
+    collective: Collective,
+    *,
+    chunks: int = 2,
+    rounds: Sequence[int] | None = None,
+    steps: int | None = None,
+    symmetric: bool = False,
+    seed: int = 0,
+) -> StepSchedule:
+    """Make a schedule of these steps, rounds and chunks, or prove that there is none.
 
     Parameters
     ----------
+    topology, collective
     chunks : int
         Chunks per shard; without `rounds` their limit.
     rounds : sequence of int, optional
@@ -36,94 +45,79 @@ class ExactRequest:
     symmetric : bool
         Only schedules that a symmetry of the fabric keeps; with `rounds`.
     seed : int
-    """
-
-    chunks: int = 2
-    rounds: Sequence[int] | None = None
-    steps: int | None = None
-    symmetric: bool = False
-    seed: int = 0
-
-
-def exact_schedule(problem: Problem, request: ExactRequest, deadline: float | None) -> StepSchedule:
-    """Return the requested schedule.
 
     Raises
     ------
     InfeasibleError
         If it is proved that there is none.
     TimeLimitError
-        If time ran out before it was known.
+        If the deadline passes before it is decided.
     ScheduleError, MissingDependencyError
         If a number is out of range, or CP-SAT is missing.
     """
-    if request.rounds is None:
-        if request.symmetric:
+    kind = collective.kind
+    if rounds is None:
+        if symmetric:
             raise ScheduleError("exact: the symmetric search needs --rounds")
-        return _fewest_rounds(problem, request, deadline)
-    result = exact.synthesise_exact(
-        problem.topology,
-        problem.collective.kind,
-        chunks=request.chunks,
-        rounds=tuple(request.rounds),
-        root=problem.collective.root,
-        time_limit_s=_left(deadline),
-        seed=request.seed,
-        symmetric=request.symmetric,
+        steps = diameter(topology) if steps is None else steps
+        kinds = [kind]
+        if kind is CollectiveKind.ALLREDUCE:
+            kinds = [CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER]
+        found = [_last_point(topology, one, collective.root, steps, chunks, seed) for one in kinds]
+        return StepSchedule(kind, reduce=found[0].reduce, broadcast=found[-1].broadcast)
+    result = synthesis.synthesise_exact(
+        topology,
+        kind,
+        chunks=chunks,
+        rounds=tuple(rounds),
+        root=collective.root,
+        time_limit_s=_seconds_left(),
+        seed=seed,
+        symmetric=symmetric,
     )
     if result.schedule is not None:
         return result.schedule
     reason = result.phases[-1].reason
-    if result.status is exact.ExactStatus.INFEASIBLE:
+    if result.status is synthesis.ExactStatus.INFEASIBLE:
         raise InfeasibleError(
-            f"exact: {problem.topology.name} has no schedule with {request.chunks} chunks and rounds "
-            f"{', '.join(map(str, request.rounds))} ({reason}); allow more rounds or steps"
+            f"exact: {topology.name} has no schedule with {chunks} chunks and rounds "
+            f"{', '.join(map(str, rounds))} ({reason}); allow more rounds or steps"
         )
     if reason == "time limit":
         raise TimeLimitError("exact: the time limit was reached")
     raise ScheduleError(f"exact: {reason}; that proves nothing, search without --symmetric")
 
 
-def _fewest_rounds(problem: Problem, request: ExactRequest, deadline: float | None) -> StepSchedule:
-    kind = problem.collective.kind
-    if kind is not CollectiveKind.ALLREDUCE:
-        return _last_point(problem, kind, request, deadline)
-    return StepSchedule(
-        kind,
-        reduce=_last_point(problem, CollectiveKind.REDUCE_SCATTER, request, deadline).reduce,
-        broadcast=_last_point(problem, CollectiveKind.ALLGATHER, request, deadline).broadcast,
-    )
-
-
 def _last_point(
-    problem: Problem, kind: CollectiveKind, request: ExactRequest, deadline: float | None
+    topology: Topology, kind: CollectiveKind, root: int | None, steps: int, chunks: int, seed: int
 ) -> StepSchedule:
-    """The point of the Pareto front with the most steps that are allowed: the least T_B."""
-    steps = diameter(problem.topology) if request.steps is None else request.steps
-    with under(Context(deadline=monotonic() + DEFAULT_TIME_LIMIT_S if deadline is None else deadline)):
-        found = exact.pareto_front(
-            problem.topology,
+    """Return the point of the Pareto front with the most allowed steps: the least T_B."""
+    seconds = _seconds_left()
+    with under(Context(deadline=monotonic() + seconds)):
+        found = synthesis.pareto_front(
+            topology,
             kind,
             max_steps=steps,
-            max_chunks=request.chunks,
-            root=problem.collective.root,
-            time_limit_s=_left(deadline),
-            seed=request.seed,
+            max_chunks=chunks,
+            root=root,
+            time_limit_s=seconds,
+            seed=seed,
         )
     if found.points:
         return found.points[-1].schedule
-    if any(entry.status is exact.ExactStatus.UNKNOWN for entry in found.excluded):
+    if any(entry.status is synthesis.ExactStatus.UNKNOWN for entry in found.excluded):
         raise TimeLimitError("exact: the time limit was reached")
     raise InfeasibleError(
-        f"exact: no schedule of {problem.topology.name} has {steps} steps or fewer "
-        f"(the least possible is {found.least_steps}) and up to {request.chunks} chunks; allow more"
+        f"exact: no schedule of {topology.name} has {steps} steps or fewer "
+        f"(the least possible is {found.least_steps}) and up to {chunks} chunks; allow more"
     )
 
 
-def _left(deadline: float | None) -> float:
-    if deadline is None:
+def _seconds_left() -> float:
+    """Return the time until the deadline, or the default limit; TimeLimitError if there is none left."""
+    left = context().seconds_left
+    if left is None:
         return DEFAULT_TIME_LIMIT_S
-    left = deadline - monotonic()
     if left <= 0:
         raise TimeLimitError("exact: the time limit was reached")
     return left
@@ -138,7 +132,7 @@ def exact_front(
     time_limit_s: float = DEFAULT_TIME_LIMIT_S,
     seed: int = 0,
 ) -> ParetoFront:
-    """All Pareto-optimal (steps, rounds / chunks); see `synthesis.steps.exact.pareto.pareto_front`.
+    """Find all Pareto-optimal (steps, rounds / chunks); see `synthesis.steps.exact.pareto.pareto_front`.
 
     Examples
     --------
@@ -147,7 +141,7 @@ def exact_front(
     >>> [(point.steps, point.rounds, point.chunks, point.is_proved) for point in front.points]
     [(2, (1, 2), 2, True)]
     """
-    return exact.pareto_front(
+    return synthesis.pareto_front(
         problem.topology,
         problem.collective.kind,
         max_steps=max_steps,

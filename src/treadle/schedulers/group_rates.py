@@ -1,4 +1,4 @@
-"""Groups of ranks by themselves: what each reaches while the others idle, and which cannot reach its own."""
+"""Rates of concurrent groups of ranks, together and by phases, and groups with unreachable ranks."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _SHOWN = 3
 
 
 def own_fabric(problem: Problem, group: int) -> tuple[Topology, Collective]:
-    """One group's collective, on the fabric without nodes that are absent for it; switches only pass on."""
+    """Return a group's collective, on the fabric without nodes absent for it; switches only forward."""
     topology, member = problem.topology, problem.collective.member(group)
     if problem.collective.groups is not None and (topology.multicast | topology.aggregation).any():
-        idle = np.zeros(topology.n_nodes, dtype=np.bool_)  # what groups at once are bounded by
+        idle = np.zeros(topology.n_nodes, dtype=np.bool_)  # as in the bounds of concurrent groups
         topology = replace(topology, multicast=idle, aggregation=idle, turns_round=idle)
     nodes = np.sort(np.array((*member.ranks, *member.forwarders)))
     if len(nodes) == len(topology.compute_nodes):
@@ -36,7 +36,7 @@ def own_fabric(problem: Problem, group: int) -> tuple[Topology, Collective]:
 
 
 def find_cut_off(problem: Problem) -> tuple[int, str, tuple[str, ...]] | None:
-    """The first group with a rank that others of it do not reach, in words, and the nodes on its side."""
+    """Return the first group with an unreachable rank: its number, a description, and the nodes reached."""
     topology, collective = problem.topology, problem.collective
     names = topology.node_names
     for group in range(collective.n_groups or 0):
@@ -59,14 +59,14 @@ def find_cut_off(problem: Problem) -> tuple[int, str, tuple[str, ...]] | None:
 
 
 def groups_optimum(problem: Problem) -> GroupOptimum:
-    """Largest rate that each of several concurrent groups reaches."""
+    """Return the largest rate that each of several concurrent groups reaches."""
     from treadle.synthesis.trees.groups.group_optimum import group_optimum  # brings a solver
 
     return group_optimum(problem.topology, problem.collective)
 
 
 def as_no_group(problem: Problem) -> Problem | None:
-    """A problem in one group of all its ranks, where that is the same without groups, and cuts bound it."""
+    """Return the problem without groups, if it has one group of all ranks and cuts bound it; else None."""
     topology, collective = problem.topology, problem.collective
     groups, kind = collective.groups or (), collective.kind
     is_same = len(groups) == 1 and groups[0] == tuple(range(collective.n_ranks))
@@ -77,15 +77,15 @@ def as_no_group(problem: Problem) -> Problem | None:
     return replace(problem, collective=replace(collective, groups=None, ranks_forward=False))
 
 
-_PHASES = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER)
+PHASES = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER)
 
 
 def phase_optima(problem: Problem) -> tuple[GroupOptimum, ...] | None:
-    """Rates of the reduce-scatters and allgathers of an allreduce in groups; None if time runs out."""
+    """Return the optima of the phases of an allreduce in groups; None after the deadline."""
     collective = problem.collective
     if collective.kind is not CollectiveKind.ALLREDUCE:
         return None
-    parts = [Problem(problem.topology, replace(collective, kind=kind)) for kind in _PHASES]
+    parts = [Problem(problem.topology, replace(collective, kind=kind)) for kind in PHASES]
     try:
         return tuple(groups_optimum(part) for part in parts)
     except TimeLimitError:
@@ -93,17 +93,17 @@ def phase_optima(problem: Problem) -> tuple[GroupOptimum, ...] | None:
 
 
 def algbw_of_phases(phases: Iterable[GroupOptimum]) -> Fraction:
-    """Rate of an allreduce in two successive phases: their times per byte add up."""
+    """Return the rate of an allreduce in successive phases, whose times per byte add up."""
     return 1 / sum((1 / phase.lower for phase in phases), Fraction(0))
 
 
 def exact_algbw_of_phases(phases: Sequence[GroupOptimum]) -> Fraction | None:
-    """The same where both optima are known; None where time ran out before."""
+    """Return `algbw_of_phases`, or None unless all optima are exact."""
     return algbw_of_phases(phases) if all(phase.is_exact for phase in phases) else None
 
 
 def bracket_note(found: GroupOptimum) -> tuple[str, ...]:
-    """Note on an optimum that is known on two sides only."""
+    """Return a note if the optimum is known on two sides only."""
     if found.is_exact:
         return ()
     gap = float(1 - found.lower / found.upper)

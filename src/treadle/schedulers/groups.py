@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from treadle.context import UNLIMITED, TimeLimitError, context, under
@@ -12,6 +12,7 @@ from treadle.errors import InfeasibleError, ScheduleError, TreadleError
 from treadle.inputs.problem import Problem
 from treadle.schedulers.bounds import bound_of_groups
 from treadle.schedulers.group_rates import (
+    PHASES,
     algbw_of_phases,
     bracket_note,
     exact_algbw_of_phases,
@@ -20,7 +21,7 @@ from treadle.schedulers.group_rates import (
     phase_optima,
 )
 from treadle.schedulers.schedulers import find_scheduler
-from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.collective import Collective
 from treadle.schedules.transfer import transfer_schedule
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
@@ -34,16 +35,14 @@ from treadle.verification.schedules import verify
 
 ISOLATED = "isolated"
 QUICK = ("hierarchical-ring", "ring", "multitree", "double-binary-tree")
-"""Tried for each group when time has run out; all of them are quick."""
+"""Schedulers that are tried for each group after the deadline; all of them are fast."""
 
 _EXACT = ("exact", "form")
 """Supported options: groups use exactly as many trees as their allocation holds."""
 
-_PHASES = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER)
 
-
-def group_candidate(problem: Problem, algorithm: str, asked: Mapping[str, object]) -> Result:
-    """Trees of all groups that together attain the optimum.
+def group_candidate(problem: Problem, algorithm: str, given: Mapping[str, object]) -> Result:
+    """Make trees of all groups that together attain the optimum.
 
     Parameters
     ----------
@@ -51,7 +50,7 @@ def group_candidate(problem: Problem, algorithm: str, asked: Mapping[str, object
         In groups.
     algorithm : str
         The candidate's name.
-    asked : mapping
+    given : mapping
         Options by field; those that limit the number of trees are rejected.
 
     Raises
@@ -63,16 +62,24 @@ def group_candidate(problem: Problem, algorithm: str, asked: Mapping[str, object
     TimeLimitError
         If the deadline passed before anything was known of the optimum.
     """
-    _check_asked(algorithm, asked)
+    _check_given(algorithm, given)
     with context().stage("optimum"):
         optimum = groups_optimum(problem)
-        phases = _phases(problem)
+        phases = phase_optima(problem)
+    rate = None if phases is None else algbw_of_phases(phases)
+    notes: tuple[str, ...] = ()
     with context().stage("trees"):
-        if phases is not None and phases.algbw >= optimum.lower:
-            schedule, notes = phases.schedule(), phases.describe_bound(optimum.upper)
+        if phases is not None and rate is not None and rate >= optimum.lower:
+            schedule = _in_phases(problem, phases)
+            phrase = "{} is optimal" if rate == optimum.upper else "built as {}"
+            notes = (phrase.format("reduce-scatter + allgather"),)
         else:
             schedule = lean_forests(problem.topology, problem.collective, optimum)
-            notes = () if phases is None else phases.beaten(optimum.lower)
+            if rate is not None:
+                notes = (
+                    f"built as in-trees and out-trees with free roots; reduce-scatter + allgather reaches "
+                    f"{float(rate / optimum.lower):.2%} of it",
+                )
     return Result(
         schedule,
         bound_of_groups(problem, optimum),
@@ -80,88 +87,56 @@ def group_candidate(problem: Problem, algorithm: str, asked: Mapping[str, object
         notes=(*notes, *bracket_note(optimum)),
         is_late=context().is_late and not optimum.is_exact,
         groups=optimum,
-        rs_ag=None if phases is None else exact_algbw_of_phases((phases.scatter, phases.gather)),
+        rs_ag=None if phases is None else exact_algbw_of_phases(phases),
     )
 
 
-@dataclass(frozen=True)
-class _Phases:
-    """An allreduce as the reduce-scatters of all groups and then their allgathers."""
-
-    problem: Problem
-    scatter: GroupOptimum
-    gather: GroupOptimum
-
-    @property
-    def algbw(self) -> Fraction:
-        """Rate of both, one after the other."""
-        return algbw_of_phases((self.scatter, self.gather))
-
-    def schedule(self) -> GroupSchedule:
-        """The trees of both."""
-        topology, collective = self.problem.topology, self.problem.collective
-        scatter, gather = (
-            lean_forests(topology, replace(collective, kind=kind), optimum)
-            for kind, optimum in zip(_PHASES, (self.scatter, self.gather), strict=True)
-        )
-        return two_phases(scatter, gather)
-
-    def describe_bound(self, upper: Fraction) -> tuple[str, ...]:
-        """Note if nothing better is known."""
-        if self.algbw == upper:
-            return ("reduce-scatter + allgather is optimal",)
-        return ("built as reduce-scatter + allgather",)
-
-    def beaten(self, algbw: Fraction) -> tuple[str, ...]:
-        """Note if trees with unrestricted roots are better."""
-        share = float(self.algbw / algbw)
-        return (
-            f"built as in-trees and out-trees with free roots; reduce-scatter + allgather reaches "
-            f"{share:.2%} of it",
-        )
+def _in_phases(problem: Problem, optima: Sequence[GroupOptimum]) -> GroupSchedule:
+    """Return the trees of the reduce-scatters of all groups and then of their allgathers."""
+    scatter, gather = (
+        lean_forests(problem.topology, replace(problem.collective, kind=kind), optimum)
+        for kind, optimum in zip(PHASES, optima, strict=True)
+    )
+    return two_phases(scatter, gather)
 
 
-def _phases(problem: Problem) -> _Phases | None:
-    """Return the phases of an allreduce, if time permits."""
-    optima = phase_optima(problem)
-    return None if optima is None else _Phases(problem, *optima)
-
-
-def _check_asked(algorithm: str, asked: Mapping[str, object]) -> None:
+def _check_given(algorithm: str, given: Mapping[str, object]) -> None:
     """Reject options that groups do not support."""
-    wanted = [name for name, value in asked.items() if value not in (None, False) and name not in _EXACT]
+    wanted = [name for name, value in given.items() if value not in (None, False) and name not in _EXACT]
     if wanted:
         raise ScheduleError(
             f"{algorithm}: {flag_of(wanted[0])} is for one group of ranks; concurrent groups use "
             "the trees that their link allocation holds; leave it out"
         )
-    if asked.get("form") == Form.FACTORED:
+    if given.get("form") == Form.FACTORED:
         raise ScheduleError(f"{algorithm}: trees of several groups are written out, not factored (--form)")
 
 
-def two_phase_groups(problem: Problem, algorithm: str, asked: Mapping[str, object]) -> Result:
-    """Reduce-scatters of all groups, then their allgathers, each phase at its optimum; see `group_candidate`.
+def two_phase_groups(problem: Problem, algorithm: str, given: Mapping[str, object]) -> Result:
+    """Make reduce-scatters of all groups, then their allgathers, at each phase's optimum.
+
+    See `group_candidate`.
 
     Raises
     ------
     TimeLimitError
         If the deadline passed before both optima were known.
     """
-    _check_asked(algorithm, asked)
+    _check_given(algorithm, given)
     with context().stage("phases"):
-        phases = _phases(problem)
+        phases = phase_optima(problem)
     if phases is None:
         raise TimeLimitError("the time limit was reached")
     with context().stage("trees"), under(context().unlimited):
-        schedule = phases.schedule()
-    return _beside_optimum(Result(schedule, algorithm=algorithm), problem)
+        schedule = _in_phases(problem, phases)
+    return _with_group_optimum(Result(schedule, algorithm=algorithm), problem)
 
 
 def isolated(topology: Topology, collective: Collective) -> Result:
-    """ForestColl's optimal trees of each group as if the others were idle, run concurrently.
+    """Run ForestColl's optimal trees of each group, planned as if the others were idle, concurrently.
 
-    What isolated planning makes of shared links: `forestcoll` knows of the others. Of one group it is the
-    same.
+    Shows what isolated planning makes of shared links; `forestcoll` plans all groups together. For a single
+    group both are the same.
 
     Raises
     ------
@@ -177,18 +152,18 @@ def isolated(topology: Topology, collective: Collective) -> Result:
     def trees(own: Topology, member: Collective) -> object:
         return _alone(own, member).schedule
 
-    return _beside_optimum(Result(_each(problem, trees), algorithm=ISOLATED), problem)
+    return _with_group_optimum(Result(_each(problem, trees), algorithm=ISOLATED), problem)
 
 
 def _alone(topology: Topology, collective: Collective) -> Result:
-    """The optimum's trees written out; where they are too many for that, as many as come close to it."""
+    """Return explicit trees of the optimum; if they are too many, as many as come close to it."""
     forestcoll = find_scheduler("forestcoll")
     for asked in ({"exact": True}, {}):
         with suppress(InfeasibleError):
             found = forestcoll.make(topology, collective, {**asked, "form": Form.EXPLICIT})
             assert isinstance(found, Result)
             return found
-    found = forestcoll.make(topology, collective, {})  # says what is wrong
+    found = forestcoll.make(topology, collective, {})  # raises the error
     assert isinstance(found, Result)
     return found
 
@@ -196,28 +171,28 @@ def _alone(topology: Topology, collective: Collective) -> Result:
 def each_group(
     problem: Problem, scheduler: Scheduler, asked: Mapping[str, object], *, bound: Bound | None = None
 ) -> Result:
-    """A scheduler's trees of each group alone, run concurrently.
+    """Run a scheduler's trees of each group alone concurrently.
 
     Parameters
     ----------
     problem : Problem
         In groups.
     scheduler : Scheduler
-        Of trees, which knows one group.
+        A scheduler of trees for one group.
     asked : mapping
         Its options by field.
     bound : Bound, optional
-        Of all groups, if it is known already.
+        Bound of all groups, if known.
 
     Raises
     ------
     ScheduleError, InfeasibleError
-        If it does not support a group; or uses in-network operations, which groups do not support.
+        If it does not support a group, or uses in-network operations, which groups do not support.
     """
     with context().stage("schedule"):
         schedule = _each(problem, _making(scheduler, asked))
     found = Result(schedule, bound, scheduler.name)
-    return found if bound is not None else _beside_optimum(found, problem)
+    return found if bound is not None else _with_group_optimum(found, problem)
 
 
 def _making(scheduler: Scheduler, asked: Mapping[str, object]) -> Callable[[Topology, Collective], object]:
@@ -231,8 +206,8 @@ def _making(scheduler: Scheduler, asked: Mapping[str, object]) -> Callable[[Topo
     return trees
 
 
-def _beside_optimum(found: Result, problem: Problem) -> Result:
-    """Compare the schedule with the optimum of all groups, and with that of two phases."""
+def _with_group_optimum(found: Result, problem: Problem) -> Result:
+    """Add the optimum of all groups, and that of two phases, to a result."""
     try:
         with context().stage("bound"):
             optimum = groups_optimum(problem)
@@ -245,7 +220,7 @@ def _beside_optimum(found: Result, problem: Problem) -> Result:
 
 
 def _each(problem: Problem, trees: Callable[[Topology, Collective], object]) -> GroupSchedule:
-    """Solve each group on the nodes that it may use; equivalent groups once."""
+    """Solve each group on the nodes that it may use; equal problems once."""
     topology, collective = problem.topology, problem.collective
     known: dict[tuple[object, ...], object] = {}
     made = []
@@ -266,19 +241,19 @@ def _each(problem: Problem, trees: Callable[[Topology, Collective], object]) -> 
 
 
 def _arrays(topology: Topology) -> tuple[bytes, ...]:
-    """Equal for fabrics that differ in names only."""
+    """Return a key that is equal for fabrics that differ in names only."""
     columns = (topology.is_compute, topology.tails, topology.heads, topology.bandwidths)
     able = (topology.multicast, topology.aggregation, topology.injection_bytes_per_s)
     return tuple(column.tobytes() for column in (*columns, *able))
 
 
 def quick_groups(problem: Problem) -> Result:
-    """The best baseline, each group by itself, for when time has run out; no bound.
+    """Return the best baseline of each group by itself, without a bound, after the deadline.
 
     Raises
     ------
     ScheduleError
-        If none fits.
+        If none applies.
     """
     found: list[tuple[Fraction, Result]] = []
     for name in QUICK:

@@ -34,22 +34,26 @@ _SEVERAL_BOXES = f"{_SIZES}.spanning_exchanges:several_boxes"
 _EVEN_BOXES = f"{_TREE_BASELINES}.hierarchical_ring:boxes_of_one_size"
 _TORUS = f"{_STEP_BASELINES}.torus:torus_in_row_major_order"
 _RINGS = f"{_STEP_BASELINES}.ring_algorithms:links_of_hamiltonian_rings"
-_WHOLE_FABRIC = (
-    no_switches,
-    no_forwarders,
-    equal_shards,
-    f"{_STEP_BASELINES}.bidirectional:all_nodes_in_order",
-)
+_DIRECT = (no_switches, no_forwarders, equal_shards)
+_WHOLE_FABRIC = (*_DIRECT, f"{_STEP_BASELINES}.bidirectional:all_nodes_in_order")
+_EQUAL_IN_BOXES = (_NOT_TOO_MANY, equal_shards, _SEVERAL_BOXES)
 _GATHERS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
 _ALLREDUCE = (CollectiveKind.ALLREDUCE,)
 
 
-def _of(form: ScheduleForm, *always: Any) -> Callable[..., Scheduler]:
-    return lambda name, *values, **more: Scheduler(name, form, *always, *values, **more)
+def _of(form: ScheduleForm, *always: Any, **usual: Any) -> Callable[..., Scheduler]:
+    """Return a constructor of schedulers with these first and named values."""
+    make: Any = Scheduler
+    return lambda name, *values, **more: make(name, form, *always, *values, **usual, **more)
 
 
 _trees, _steps = _of(ScheduleForm.TREES), _of(ScheduleForm.STEPS)
 _exchanges, _routes = _of(ScheduleForm.ALLTOALL_STEPS, _ALLTOALL), _of(ScheduleForm.ROUTES, _ALLTOALL)
+_small_trees = _of(ScheduleForm.TREES, comparing=Comparing.SIZES)
+_small_steps = _of(ScheduleForm.STEPS, comparing=Comparing.SIZES)
+_practice_trees = _of(ScheduleForm.TREES, comparing=Comparing.PRACTICE)
+_practice_steps = _of(ScheduleForm.STEPS, comparing=Comparing.PRACTICE)
+_small_routes = _of(ScheduleForm.ROUTES, _ALLTOALL, comparing=Comparing.SMALL)
 
 
 def _library(name: str, need: str, source: str) -> Scheduler:
@@ -75,13 +79,12 @@ OWN = (
         source="ForestColl's reduce-scatter, then its allgather: dissertation, chapter 4",
         in_groups=True,
     ),
-    _trees(
+    _small_trees(
         "few-trees",
         _GATHERS,
         "treadle.synthesis.trees.few.fixed_k:fixed_k_trees",
         options=("trees", "height"),
         source="ForestColl (dissertation, chapter 4) of few trees; within a height by column generation: own",
-        comparing=Comparing.SIZES,
     ),
     _trees(
         "isolated",
@@ -95,15 +98,15 @@ OWN = (
         "bfb",
         SPANNING_KINDS,
         f"{_HERE}.step_candidates:breadth_first",
-        needs=(no_switches, no_forwarders, equal_shards),
+        needs=_DIRECT,
         options=("chunks", "size"),
         source="breadth-first broadcast: dissertation, 3.6 and A.5",
     ),
     _steps(
         "exact",
         SPANNING_KINDS,
-        f"{_HERE}.step_candidates:exact",
-        needs=(no_switches, no_forwarders, equal_shards),
+        f"{_HERE}.exact_synthesis:exact",
+        needs=_DIRECT,
         options=("chunks", "rounds", "steps", "symmetric", "seed"),
         source="Cai et al., SCCL (PPoPP 2021); dissertation, 3.8.5",
         comparing=Comparing.NAMED,  # it may take hours
@@ -112,7 +115,7 @@ OWN = (
         "te-ccl",
         (CollectiveKind.ALLGATHER,),
         f"{_HERE}.step_candidates:te_ccl",
-        needs=(no_switches, no_forwarders, equal_shards),
+        needs=_DIRECT,
         options=("chunks", "seed"),
         source="Liu et al., TE-CCL (SIGCOMM 2024): its integer program, on HiGHS",
         comparing=Comparing.NAMED,  # it takes a minute where nothing is asked for
@@ -140,12 +143,11 @@ OWN = (
         options=("chunks", "rounds", "size"),
         source="common practice; balanced, in rounds of our own",
     ),
-    _routes(
+    _small_routes(
         ROUTES,
         f"{_HERE}.route_candidates:best_routes",
         options=("chunks", "max_layers", "layer_changes", "max_routes", "max_hops", "max_flows", "seed"),
         source="column generation (the all-to-all paper, (21)-(24)) or local search; layers of our own",
-        comparing=Comparing.SMALL,
     ),
     _routes(
         "hierarchical-routes",
@@ -181,14 +183,13 @@ OWN = (
         needs=(_EVEN_BOXES,),
         source="Cho et al., BlueConnect (MLSys 2019)",
     ),
-    _trees(
+    _small_trees(
         "mixed-radix",
         _GATHERS,
         f"{_SIZES}.spanning_exchanges:mixed_radix",
         needs=(_NOT_TOO_MANY,),
         options=("factors",),
         source="digit by digit: Bruck et al. (IEEE TPDS 8, 1997); grids: common practice",
-        comparing=Comparing.SIZES,
     ),
     _trees(
         "multitree",
@@ -209,56 +210,50 @@ OWN = (
         source="NCCL's NVLS (NVLink SHARP)",
         comparing=Comparing.ABLE,
     ),
-    _trees(
+    _practice_trees(
         "one-shot",
         _GATHERS,
         f"{_SIZES}.spanning_exchanges:one_shot",
         needs=(FEW_RANKS,),
         source="common practice (NCCL's symmetric kernels, MSCCL++)",
-        comparing=Comparing.PRACTICE,
     ),
-    _trees(
+    _practice_trees(
         "pat",
         _GATHERS,
         f"{_SIZES}.spanning_exchanges:pat",
         needs=(FEW_RANKS,),
         source="PAT (arXiv 2506.20252), as NCCL has it since 2.23",
-        comparing=Comparing.PRACTICE,
     ),
-    _trees(
+    _practice_trees(
         "rail",
         _GATHERS,
         f"{_SIZES}.spanning_exchanges:rail",
         needs=(_NOT_TOO_MANY, _SEVERAL_BOXES),
         source="common practice; NCCL's rail all-to-all (with --multicast: and LDMC)",
-        comparing=Comparing.PRACTICE,
     ),
-    _trees(
+    _small_trees(
         "rail-bruck",
         _GATHERS,
         f"{_SIZES}.spanning_exchanges:rail_bruck",
         needs=(_NOT_TOO_MANY, _SEVERAL_BOXES),
         options=("factors",),
         source="Bruck et al. (IEEE TPDS 8, 1997), between boxes",
-        comparing=Comparing.SIZES,
     ),
-    _trees(
+    _practice_trees(
         "rail-ring",
         _GATHERS,
         f"{_SIZES}.spanning_exchanges:rail_ring",
         needs=(_NOT_TOO_MANY, _SEVERAL_BOXES),
         source="NCCL's symmetric kernels: rings over rails (with --multicast: and STMC)",
-        comparing=Comparing.PRACTICE,
     ),
     _library("rccl", "amd_gpus", "what RCCL 2.21.5 picks at 1 GB: its tuning.cc"),
     _trees("ring", SPANNING_KINDS, f"{_TREE_BASELINES}.ring:ring", source="common practice (NCCL, RCCL)"),
-    _trees(
+    _small_trees(
         "three-stage",
         _GATHERS,
         f"{_SIZES}.spanning_exchanges:three_stage",
         needs=(_NOT_TOO_MANY, _SEVERAL_BOXES),
         source="aggregation by boxes: own",
-        comparing=Comparing.SIZES,
     ),
     _trees(
         "tto",
@@ -268,60 +263,43 @@ OWN = (
         source="Laskar et al., TTO (HPCA 2024)",
         is_peer=True,
     ),
-    _steps(
+    _small_steps(
         "axis-exchange",
         _ALLREDUCE,
         f"{_SIZES}.axis_exchange:axis_exchange",
         needs=(FEW_RANKS, *_WHOLE_FABRIC, _TORUS),
         options=("exchanged",),
         source="one-shot along the axes, each first for its part: own",
-        comparing=Comparing.SIZES,
     ),
-    _steps(
+    _small_steps(
         "bfb-pieces",
         _GATHERS,
         f"{_SIZES}.breadth_first_chunks:bfb_chunks",
         needs=(no_switches, no_forwarders, FEW_RANKS, equal_shards),
         options=("chunks", "parts"),
         source="breadth-first broadcast (dissertation, 3.6), pipelined: own",
-        comparing=Comparing.SIZES,
     ),
-    _steps(
+    _small_steps(
         "box-bfb",
         _GATHERS,
-        f"{_SIZES}.box_breadth_first:box_bfb",
-        needs=(
-            _NOT_TOO_MANY,
-            equal_shards,
-            _SEVERAL_BOXES,
-            _EVEN_BOXES,
-            f"{_SIZES}.box_phases:boxes_of_direct_links",
-        ),
+        f"{_SIZES}.box_phases:box_bfb",
+        needs=(*_EQUAL_IN_BOXES, _EVEN_BOXES, f"{_SIZES}.box_phases:boxes_of_direct_links"),
         source="breadth-first broadcast (dissertation, 3.6) in boxes, directly across: own",
-        comparing=Comparing.SIZES,
     ),
-    _steps(
+    _small_steps(
         "box-carriers",
         _ALLREDUCE,
         f"{_SIZES}.leaders:leader_rounds",
-        needs=(_NOT_TOO_MANY, equal_shards, _SEVERAL_BOXES, f"{_SIZES}.leaders:even_boxes"),
+        needs=(*_EQUAL_IN_BOXES, f"{_SIZES}.leaders:even_boxes"),
         source="sums of boxes carried by few messages: own",
-        comparing=Comparing.SIZES,
     ),
-    _steps(
+    _small_steps(
         "box-trees",
         _GATHERS,
-        f"{_SIZES}.box_trees:box_trees",
-        needs=(
-            _NOT_TOO_MANY,
-            equal_shards,
-            _SEVERAL_BOXES,
-            _EVEN_BOXES,
-            f"{_SIZES}.box_phases:boxes_of_direct_links",
-        ),
+        f"{_SIZES}.box_phases:box_trees",
+        needs=(*_EQUAL_IN_BOXES, _EVEN_BOXES, f"{_SIZES}.box_phases:boxes_of_direct_links"),
         options=("trees", "chunks", "parts"),
         source="ForestColl's trees (dissertation, chapter 4) in boxes, directly across, in pieces: own",
-        comparing=Comparing.SIZES,
     ),
     _steps(
         "bruck",
@@ -338,29 +316,21 @@ OWN = (
         options=("chunks",),
         source="Sanders, Speck and Traeff, Parallel Computing 35 (2009)",
     ),
-    _steps(
+    _small_steps(
         "factor-allreduce",
         _ALLREDUCE,
         f"{_SIZES}.factor_allreduce:factor_allreduce",
         needs=(_NOT_TOO_MANY, equal_shards),
         options=("factors", "exchanged", "chunks"),
         source="factor by factor: own; one-shot and two-shot: NCCL's symmetric kernels, MSCCL++",
-        comparing=Comparing.SIZES,
     ),
-    _steps(
+    _small_steps(
         "gather-pieces",
         (CollectiveKind.ALLGATHER,),
         f"{_SIZES}.scatter_chunks:gather_chunks",
-        needs=(
-            _NOT_TOO_MANY,
-            equal_shards,
-            _SEVERAL_BOXES,
-            f"{_SIZES}.scatter_chunks:few_boxes",
-            _EVEN_BOXES,
-        ),
+        needs=(*_EQUAL_IN_BOXES, f"{_SIZES}.scatter_chunks:few_boxes", _EVEN_BOXES),
         options=("chunks",),
         source="scatter-pieces turned round: own",
-        comparing=Comparing.SIZES,
     ),
     _steps(
         "one-diameter",
@@ -390,28 +360,20 @@ OWN = (
         needs=(*_WHOLE_FABRIC, _RINGS),
         source="dissertation, A.6.1 and 3.8.2",
     ),
-    _steps(
+    _small_steps(
         "routed-direct",
         _GATHERS,
         f"{_SIZES}.routed_rounds:routed_direct",
         needs=(FEW_RANKS, equal_shards),
         source="common practice: one-shot over shortest ways",
-        comparing=Comparing.SIZES,
     ),
-    _steps(
+    _small_steps(
         "scatter-pieces",
         (CollectiveKind.REDUCE_SCATTER,),
         f"{_SIZES}.scatter_chunks:scatter_chunks",
-        needs=(
-            _NOT_TOO_MANY,
-            equal_shards,
-            _SEVERAL_BOXES,
-            f"{_SIZES}.scatter_chunks:few_boxes",
-            _EVEN_BOXES,
-        ),
+        needs=(*_EQUAL_IN_BOXES, f"{_SIZES}.scatter_chunks:few_boxes", _EVEN_BOXES),
         options=("chunks",),
         source="rails in pieces, what leaves the box first: own",
-        comparing=Comparing.SIZES,
     ),
     _steps(
         "shifted-bfb-ring",
@@ -420,13 +382,12 @@ OWN = (
         needs=(*_WHOLE_FABRIC, _RINGS),
         source="dissertation, 3.8.3 and A.6.1",
     ),
-    _steps(
+    _practice_steps(
         "swing",
         _GATHERS,
         f"{_SIZES}.routed_rounds:swing",
         needs=(FEW_RANKS, *_WHOLE_FABRIC, _TORUS, f"{_SIZES}.routed_rounds:sides_are_powers_of_two"),
         source="De Sensi et al., Swing (NSDI 2024, arXiv 2401.09356)",
-        comparing=Comparing.PRACTICE,
     ),
     _steps(
         "taccl",
@@ -455,22 +416,20 @@ OWN = (
         needs=(*_WHOLE_FABRIC, _TORUS),
         source="Sack and Gropp (ACM TOPC 1, 2015); dissertation, 3.6.2",
     ),
-    _steps(
+    _practice_steps(
         "trivance",
         _GATHERS,
         f"{_SIZES}.routed_rounds:trivance",
         needs=(FEW_RANKS, *_WHOLE_FABRIC, _TORUS),
         source="Trivance (arXiv 2602.17254)",
-        comparing=Comparing.PRACTICE,
     ),
-    _steps(
+    _small_steps(
         "two-round",
         _ALLREDUCE,
         f"{_SIZES}.two_rounds:two_round",
         needs=(FEW_RANKS, *_WHOLE_FABRIC, f"{_SIZES}.two_rounds:in_classes"),
         options=("rounds",),
         source="sums of classes of a line digraph, exchanged: own",
-        comparing=Comparing.SIZES,
     ),
     _exchanges(
         "bruck-exchange",
@@ -540,36 +499,32 @@ OWN = (
         options=("chunks",),
         source="equal-weight shortest paths: the all-to-all paper, section 5.3",
     ),
-    _routes(
+    _small_routes(
         "ilp-disjoint",
         f"{_EXCHANGES}.single_path_ilp:disjoint_routes",
         options=("seed",),
         source="ILP over link-disjoint paths: the all-to-all paper, section 5.2",
-        comparing=Comparing.SMALL,
     ),
-    _routes(
+    _small_routes(
         "ilp-shortest",
         f"{_EXCHANGES}.single_path_ilp:shortest_routes",
         options=("seed",),
         source="ILP over shortest paths: the all-to-all paper, section 5.2",
-        comparing=Comparing.SMALL,
     ),
-    _routes(
+    _small_routes(
         "mcf-extp",
         f"{_EXCHANGES}.fractional_routes:mcf_extp",
         source="MCF-extP: the all-to-all paper, 3.1.2 and 3.2.1",
-        comparing=Comparing.SMALL,
     ),
     _routes(
         "native",
         f"{_EXCHANGES}.first_paths:layered_native_routes",
         source="common practice (NCCL, Open MPI): the all-to-all paper, section 5.2",
     ),
-    _routes(
+    _small_routes(
         "path-mcf",
         f"{_EXCHANGES}.fractional_routes:path_mcf_disjoint",
         source="path MCF: the all-to-all paper, (21)-(24)",
-        comparing=Comparing.SMALL,
     ),
     _routes(
         "sssp",

@@ -1,6 +1,6 @@
-"""The table of schedulers: Treadle's on first use, those of plug-ins when they may matter.
+"""The table of schedulers: Treadle's are added on first use, those of plug-ins when names need them.
 
-Treadle's own are in `scheduler_records`: their modules are loaded when they are called. Plug-ins are the
+Treadle's own are in `scheduler_records`; their modules are loaded when they are called. Plug-ins are the
 entry points ``treadle.schedulers`` of installed distributions.
 """
 
@@ -27,7 +27,6 @@ from treadle.synthesis.scheduler import (
     Need,
     Scheduler,
 )
-from treadle.synthesis.scheduler import scheduler as own_scheduler
 from treadle.synthesis.scheduler_options import ScheduleForm
 
 if TYPE_CHECKING:
@@ -50,18 +49,18 @@ def scheduler(
     is_peer: bool = False,
     in_groups: bool = False,
 ) -> Callable[[Function], Function]:
-    """Make the function below a scheduler that `solve` and `compare` know by its name.
+    """Register the function below as a scheduler that `solve` and `compare` accept by its name.
 
     Parameters
     ----------
     name : str
         Lower-case characters a to z, digits and hyphens; unused.
     form : ScheduleForm or str
-        What the function returns: ``trees`` (`ForestSchedule`), ``steps`` (`StepSchedule`),
+        Form of its schedules: ``trees`` (`ForestSchedule`), ``steps`` (`StepSchedule`),
         ``alltoall-steps`` (`ExchangeSchedule`) or ``routes`` (`RouteSchedule`).
     collectives : iterable of CollectiveKind or str
         Supported collectives.
-    needs, options, source, comparing, is_peer, in_groups
+    `needs`, options, source, comparing, is_peer, in_groups
         See `synthesis.scheduler.Scheduler`.
 
     Raises
@@ -79,18 +78,21 @@ def scheduler(
     >>> treadle.solve("ring:4", "allgather", algorithm="mine").plan.algorithm
     'mine'
     """
-    _read_ours()  # names that are taken are found here, not when ours are read
-    return own_scheduler(
-        name,
-        form=form,
-        collectives=collectives,
-        needs=needs,
-        options=options,
-        source=source,
-        comparing=comparing,
-        is_peer=is_peer,
-        in_groups=in_groups,
-    )
+    _read_ours()  # reports here, not later, that a name is taken
+    try:
+        shape, kinds = ScheduleForm(form), tuple(CollectiveKind(kind) for kind in collectives)
+    except ValueError as error:
+        expected = f"{', '.join(ScheduleForm)}; {', '.join(CollectiveKind)}"
+        raise FormatError(f"scheduler {name}: {error}; expected form and collectives of {expected}") from None
+
+    def register(function: Function) -> Function:
+        module = getattr(function, "__module__", "") or ""
+        origin = "" if module == "treadle" or module.startswith("treadle.") else module
+        settings = tuple(needs), tuple(options), source, origin, comparing, is_peer, in_groups
+        TABLE.register(Scheduler(name, shape, kinds, function, *settings))
+        return function
+
+    return register
 
 
 LIBRARIES = MappingProxyType(
@@ -98,18 +100,18 @@ LIBRARIES = MappingProxyType(
         "mpi": "ring, recursive-doubling, halving-doubling and bruck",
     }
 )
-"""Libraries that people name as algorithms, and what they run."""
+"""Libraries that are often given as algorithms, and the algorithms that they run."""
 
 
 def find_scheduler(name: str) -> Scheduler:
-    """The scheduler of that name, however it is spelt.
+    """Return the scheduler of that name, also if it is misspelt.
 
-    Plug-ins are loaded only if it is none of those that are known already.
+    Plug-ins are loaded only for names that are not known already.
 
     Raises
     ------
     FormatError
-        If there is none; names the plug-ins that cannot be loaded.
+        If there is none; lists the plug-ins that cannot be loaded.
     """
     _read_ours()
     if name in TABLE:
@@ -119,12 +121,12 @@ def find_scheduler(name: str) -> Scheduler:
     if found is not None:
         return TABLE[found]
     broken = "".join(f"; {fault}" for fault in faults)
-    remedy = "'treadle algorithms' lists them all"
+    fix = "'treadle algorithms' lists them all"
     if folded(name) in LIBRARIES:
         raise FormatError(
-            f"algorithm {name!r}: this is a library, whose algorithms are {LIBRARIES[folded(name)]}; {remedy}"
+            f"algorithm {name!r}: this is a library, whose algorithms are {LIBRARIES[folded(name)]}; {fix}"
         )
-    raise FormatError(unknown("algorithm", name, algorithm_names(), remedy=remedy) + broken)
+    raise FormatError(unknown("algorithm", name, algorithm_names(), remedy=fix) + broken)
 
 
 def is_scheduler(name: str) -> bool:
@@ -137,12 +139,12 @@ def is_scheduler(name: str) -> bool:
 
 
 def schedulers(*, plug_ins: bool = True) -> tuple[Scheduler, ...]:
-    """All schedulers, by form: the general ones, the baselines, those of others.
+    """Return all schedulers by form: general ones, baselines, then those of plug-ins.
 
     Parameters
     ----------
     plug_ins : bool
-        Load those of plug-ins too.
+        Whether to load those of plug-ins.
 
     Examples
     --------
@@ -163,7 +165,7 @@ def schedulers(*, plug_ins: bool = True) -> tuple[Scheduler, ...]:
 
 
 def algorithm_names(*, plug_ins: bool = True) -> tuple[str, ...]:
-    """Every value of `algorithm`; see `schedulers`.
+    """Return all values of `algorithm`; see `schedulers`.
 
     Examples
     --------
@@ -175,14 +177,14 @@ def algorithm_names(*, plug_ins: bool = True) -> tuple[str, ...]:
 
 
 def default_algorithm(problem: Problem) -> str:
-    """Return the default of `solve`: an all-to-all through switches needs routes."""
+    """Return the default of `solve`; an all-to-all through switches needs routes."""
     if problem.collective.kind is not CollectiveKind.ALLTOALL:
         return FORESTCOLL
     return ROUTES if problem.topology.switches.size else PIPELINED
 
 
 _FILLING = RLock()
-"""One thread fills the table; others that come meanwhile wait."""
+"""Held by the thread that fills the table, so that others wait."""
 
 
 def _read_ours() -> None:
@@ -198,7 +200,7 @@ def _register_ours() -> None:
 
 
 def plug_in_faults() -> tuple[str, ...]:
-    """Load the plug-ins; a line for each that cannot be, naming its distribution.
+    """Load the plug-ins; return a line for each that cannot be loaded, with its distribution.
 
     Examples
     --------
@@ -218,7 +220,7 @@ def _faults() -> tuple[str, ...]:
 
 
 def _loaded(entry: EntryPoint) -> str:
-    """Register what an entry point names; what is wrong with it, or ""."""
+    """Register the schedulers of an entry point; return its fault, or ""."""
     origin = "unknown" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
     before = {record.name for record in TABLE}
     fault = ""
@@ -226,7 +228,7 @@ def _loaded(entry: EntryPoint) -> str:
         found = entry.load()
         if isinstance(found, Scheduler):
             TABLE.register(found)
-    except (Exception, SystemExit) as error:  # whatever a stranger's module does when it is loaded
+    except (Exception, SystemExit) as error:  # third-party modules may raise anything
         what = " ".join(str(error).split())[:200]
         fault = f"plug-in {origin}: {entry.name} cannot be loaded ({type(error).__name__}: {what})"
     for record in [record for record in TABLE if record.name not in before]:

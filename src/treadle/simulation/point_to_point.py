@@ -47,13 +47,13 @@ class PointToPointGap:
 
 
 def point_to_point_gap(
-    topology: Topology, collective: Collective, program: Program, asked: Given = NOTHING_ASKED
+    topology: Topology, collective: Collective, program: Program, kept: Given = NOTHING_ASKED
 ) -> PointToPointGap | None:
     """Return the result of point-to-point execution; None if the plan has no further switch operations.
 
-    The copies and sums of `asked` stay in switches.
+    The copies and sums of `kept` stay in switches.
     """
-    in_switches = _in_switches(topology, program, asked)
+    in_switches = _in_switches(topology, program, kept)
     found = set(in_network_sends(topology, program).tolist()) - in_switches
     if not found:
         return None
@@ -67,15 +67,15 @@ def point_to_point_gap(
     return PointToPointGap(len(found), program.n_chunks * slowest)
 
 
-def _in_switches(topology: Topology, program: Program, asked: Given) -> set[int]:
+def _in_switches(topology: Topology, program: Program, kept: Given) -> set[int]:
     """Return sends whose chunks are all copied, or summed, by the switch where their path begins or ends."""
     found = set()
-    for send in in_network_sends(topology, program).tolist() if asked.stores or asked.sums else ():
+    for send in in_network_sends(topology, program).tolist() if kept.stores or kept.sums else ():
         rank, links = int(program.operation_rank[send]), program.links(int(program.path[send]))
-        stores = int(topology.tails[links[0]]) != program.nodes[rank]
-        trigger, chunks = (rank, asked.stores) if stores else (int(program.peer[send]), asked.sums)
+        is_copy = int(topology.tails[links[0]]) != program.nodes[rank]
+        initiator, chunks = (rank, kept.stores) if is_copy else (int(program.peer[send]), kept.sums)
         first = int(program.first[send])
-        if all((trigger, chunk) in chunks for chunk in range(first, first + int(program.count[send]))):
+        if all((initiator, chunk) in chunks for chunk in range(first, first + int(program.count[send]))):
             found.add(send)
     return found
 
@@ -123,8 +123,8 @@ def _loads(
         for link in (*before, *links, *after):
             loads[link] += int(program.count[send])
     if in_switches:
-        joins = network_joins(topology, program, match_messages(program))
-        own = [join for join in joins if join.giver in in_switches or join.taker in in_switches]
-        for crossing in group_crossings(topology, program, own):
-            loads[crossing.link] += crossing.chunks
+        passed_on = network_joins(topology, program, match_messages(program))
+        in_network = [one for one in passed_on if in_switches & {one.giver, one.taker}]
+        for crossed in group_crossings(topology, program, in_network):
+            loads[crossed.link] += crossed.chunks
     return loads

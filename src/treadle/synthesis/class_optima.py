@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Float64Array, Int64Array
 from treadle.errors import ScheduleError
 from treadle.math.graphs import reached
 from treadle.schedules.alltoall.alltoall_certificate import MAX_LENGTH, FlowDualCertificate
@@ -37,7 +37,6 @@ from treadle.topologies.topology import Topology
 if TYPE_CHECKING:
     from treadle.math.columns import RestrictedMaster
     from treadle.synthesis.alltoall.rate.certificate import RateResult
-    from treadle.synthesis.alltoall.rate.flow_instance import FloatArray
 
 
 def class_problem(topology: Topology, collective: Collective) -> ClassProblem | None:
@@ -258,7 +257,7 @@ class ClassProblem:
         if max(whole) // divisor > MAX_LENGTH:
             return None
 
-        def flow_of_ranks() -> FloatArray:
+        def flow_of_ranks() -> Float64Array:
             raise ScheduleError("the flow of each rank is too large to be written out; choose fewer ranks")
 
         return RateResult(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, Int64Array
+from treadle.arrays import BoolArray, Float64Array, Int64Array
 
 
 def run_starts(*columns: NDArray[np.generic]) -> BoolArray:
@@ -35,6 +35,14 @@ def within(sizes: NDArray[np.integer]) -> Int64Array:
 def positions_in_runs(keys: NDArray[np.generic]) -> Int64Array:
     """Number of each row in its run of equal keys, which rise."""
     return np.arange(len(keys)) - np.searchsorted(keys, keys)
+
+
+def first_in_runs(
+    keys: NDArray[np.integer], rank: NDArray[np.integer] | Float64Array, most: int
+) -> Int64Array:
+    """Return the `most` rows of least rank among those of each key, rising."""
+    order = np.lexsort((rank, keys))
+    return np.sort(order[positions_in_runs(keys[order]) < most])
 
 
 def joined(keys: Sequence[Int64Array], low: Int64Array, high: Int64Array) -> list[Int64Array]:

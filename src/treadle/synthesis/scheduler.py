@@ -1,8 +1,8 @@
 """One record per scheduler, and the table of them all.
 
-A scheduler is a function from a fabric and a collective to a schedule, and what has to be known of it before
-it is called. Whatever runs, lists or tests schedulers reads the table; nothing else knows their names. A
-record may name its function instead of holding it: then its module is loaded when it is first called.
+A scheduler is a function from a fabric and a collective to a schedule, with what is known about it before it
+is called. All code that runs, lists or tests schedulers reads the table; no other code contains their names.
+A record may name its function instead of holding it: then its module is loaded on the first call.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from treadle.topologies.transforms.host_cards import without_cards
 from treadle.unsupported import Unsupported
 
 Need = Callable[[Topology, Collective], Unsupported | None]
-"""A requirement, named by what it demands: ``no_switches``; returns why it is not met, or None."""
+"""A requirement, named by its demand, e.g. ``no_switches``; returns why it is not met, or None."""
 
 OptionSets = Sequence[Mapping[str, object]]
 
 Trials = OptionSets | Callable[[Topology, Collective], OptionSets]
-"""Sets of options of a scheduler, by field, that may be quickest at some size."""
+"""Sets of options of a scheduler, by field, that may be fastest at some size."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -57,7 +57,7 @@ class Comparing(StrEnum):
 @brief("name", "form", "collectives", "options", "origin")
 @dataclass(frozen=True)
 class Scheduler:
-    """A way to make a schedule.
+    """Record of a scheduler.
 
     Parameters
     ----------
@@ -68,29 +68,28 @@ class Scheduler:
     collectives : tuple of CollectiveKind
         Supported collectives.
     function : callable or str
-        ``function(topology, collective)``, with the supported options as keywords where they were given
-        ; returns a schedule of `form`, raises ScheduleError or InfeasibleError if it does not support the
-        problem. A parameter called ``watch`` gets the running context (`treadle.context.Context`), one called
-        ``bound`` the bound if it is known already. As text: ``package.module:name``.
+        ``function(topology, collective)``, with given options as keywords; returns a schedule of `form`,
+        raises ScheduleError or InfeasibleError if it does not support the problem. A parameter called
+        ``watch`` gets the running context (`treadle.context.Context`), one called ``bound`` the bound if it
+        is already known. As a string: ``package.module:name``.
     needs : tuple of callable or str
-        What must hold besides, as text like `function`. Not all that a function rejects can be found without
-        running it.
+        Further requirements, as strings like `function`. A function may reject more when it runs.
     options : tuple of str
         Supported fields of its form's options.
     source : str
         Paper and section.
     origin : str
-        Who brought it: the module or the distribution; "" for Treadle.
+        Module or distribution that provides it; "" for Treadle.
     comparing : Comparing
     is_peer : bool
-        The algorithm of another project, as its paper and its public code have it: to compare with.
+        Whether it is the algorithm of another project, after its paper and public code, for comparison.
     in_groups : bool
-        Supports concurrent groups of ranks; other tree schedulers solve each group alone.
+        Whether it supports concurrent groups of ranks; other tree schedulers solve each group alone.
 
     Raises
     ------
     FormatError
-        If the record is malformed: its name, or an option that its form has not or its function not takes.
+        If the record is malformed: its name, or an option that its form or its function lacks.
     """
 
     name: str
@@ -129,12 +128,12 @@ class Scheduler:
 
     @property
     def supported_options(self) -> tuple[str, ...]:
-        """Fields of its form's options that have a meaning for it, those that planning sees to among them."""
+        """Fields of its form's options that it supports, including those handled for every scheduler."""
         return tuple(dict.fromkeys((*self.options, *COMMON_OPTIONS[self.form])))
 
     @property
     def is_baseline(self) -> bool:
-        """Whether it is what people have without Treadle: textbook's, a library's or another project's."""
+        """Whether it is available without Treadle: from textbooks, a library or another project."""
         home = self.function if isinstance(self.function, str) else self.function.__module__
         return self.is_peer or self.comparing is Comparing.PRACTICE or ".baselines." in home
 
@@ -147,9 +146,10 @@ class Scheduler:
     def unsupported(self, topology: Topology, collective: Collective) -> Unsupported | None:
         """Return why it does not support a problem, as far as that is known without running it."""
         if collective.kind not in self.collectives:
-            return Unsupported(f"{collective.kind} is not supported; it knows {', '.join(self.collectives)}")
+            supported = ", ".join(self.collectives)
+            return Unsupported(f"{collective.kind} is not supported; it supports {supported}")
         if collective.groups is not None and not self.in_groups:
-            # trees can be made of each group by itself; whether they can is found on the way
+            # Trees may be possible for each group alone; that is found when they are made.
             n_groups = len(collective.groups)
             if self.form is not ScheduleForm.TREES:
                 return Unsupported(
@@ -165,18 +165,18 @@ class Scheduler:
         return next((refusal for refusal in found if refusal is not None), None)
 
     def load(self) -> Callable[..., Any]:
-        """The function itself."""
+        """Return the function."""
         return _load(self.function)
 
     def trials(self, topology: Topology, collective: Collective) -> tuple[Mapping[str, object], ...]:
-        """Sets of options to try when selecting at a size; the first is empty."""
+        """Return the sets of options to try when selecting at a size; the first is empty."""
         more: Trials = getattr(self.load(), _TRIALS, ())
         return ({}, *(more(topology, collective) if callable(more) else more))
 
     def make(
         self, topology: Topology, collective: Collective, options: Mapping[str, object], **known: object
     ) -> Any:
-        """Form of schedule that the function returns.
+        """Call the function and return its schedule or result.
 
         Parameters
         ----------
@@ -184,7 +184,7 @@ class Scheduler:
         options : mapping
             Given options, by field.
         **known
-            `bound`, passed on if the function has a parameter of this name, as is `watch`, the context.
+            `bound`, passed if the function has a parameter of this name, like the context as `watch`.
         """
         function = self.load()
         wanted = signature(function).parameters
@@ -199,7 +199,7 @@ def _is_home(value: object) -> bool:
 
 
 def _load(function: Callable[..., Any] | str) -> Callable[..., Any]:
-    """A function, or the one that ``package.module:name`` names."""
+    """Return a function, or the one that ``package.module:name`` names."""
     if not isinstance(function, str):
         return function
     module, _, name = function.partition(":")
@@ -208,7 +208,7 @@ def _load(function: Callable[..., Any] | str) -> Callable[..., Any]:
 
 
 def _check_keywords(name: str, function: Callable[..., Any], options: Iterable[str]) -> None:
-    """FormatError unless a function takes its options by keyword."""
+    """Raise FormatError unless a function takes its options by keyword."""
     if not callable(function):
         raise FormatError(f"scheduler {name}: {function!r} is not a function")
     taken = signature(function).parameters
@@ -238,7 +238,7 @@ class SchedulerTable:
         return self._records[name]
 
     def register(self, record: Scheduler) -> Scheduler:
-        """Take up a scheduler.
+        """Add a scheduler.
 
         Raises
         ------
@@ -254,7 +254,7 @@ class SchedulerTable:
         return record
 
     def withdraw(self, name: str) -> Scheduler:
-        """Take a scheduler out of the table; KeyError if there is none."""
+        """Remove a scheduler from the table; KeyError if there is none."""
         return self._records.pop(name)
 
 
@@ -262,72 +262,8 @@ TABLE = SchedulerTable()
 """All schedulers whose modules are loaded; `treadle.schedulers.schedulers` loads them."""
 
 
-def scheduler(
-    name: str,
-    *,
-    form: ScheduleForm | str,
-    collectives: Iterable[CollectiveKind | str],
-    needs: Iterable[Need] = (),
-    options: Iterable[str] = (),
-    source: str = "",
-    comparing: Comparing = Comparing.ALWAYS,
-    is_peer: bool = False,
-    in_groups: bool = False,
-    table: SchedulerTable = TABLE,
-) -> Callable[[Function], Function]:
-    """Register the function below as a scheduler; the function stays what it is.
-
-    Parameters
-    ----------
-    name, form, collectives, needs, options, source, comparing, is_peer, in_groups
-        See `Scheduler`.
-    table : SchedulerTable
-        Where to.
-
-    Raises
-    ------
-    FormatError
-        If the record is malformed, or the name is taken.
-
-    Examples
-    --------
-    >>> table = SchedulerTable()
-    >>> @scheduler("idle", form="trees", collectives=["allgather"], table=table)
-    ... def idle(topology, collective): ...
-    >>> table["idle"].form, table["idle"].collectives
-    (<ScheduleForm.TREES: 'trees'>, (<CollectiveKind.ALLGATHER: 'allgather'>,))
-    """
-    try:
-        shape, kinds = ScheduleForm(form), tuple(CollectiveKind(kind) for kind in collectives)
-    except ValueError as error:
-        expected = f"{', '.join(ScheduleForm)}; {', '.join(CollectiveKind)}"
-        raise FormatError(f"scheduler {name}: {error}; expected form and collectives of {expected}") from None
-
-    def register(function: Function) -> Function:
-        module = getattr(function, "__module__", "") or ""
-        is_own = module == "treadle" or module.startswith("treadle.")
-        origin = "" if is_own else module
-        record = Scheduler(
-            name,
-            shape,
-            kinds,
-            function,
-            tuple(needs),
-            tuple(options),
-            source,
-            origin,
-            comparing,
-            is_peer,
-            in_groups,
-        )
-        table.register(record)
-        return function
-
-    return register
-
-
 def tried_with(trials: Trials) -> Callable[[Function], Function]:
-    """Sets of options, besides none, with which the scheduler below may be fastest at some size."""
+    """Mark a scheduler with the sets of options, besides none, that may be fastest at some size."""
 
     def mark(function: Function) -> Function:
         setattr(function, _TRIALS, trials)
@@ -354,7 +290,7 @@ def unsupported_reason(check: Callable[..., object], *arguments: object) -> Unsu
 
 
 def no_switches(topology: Topology, collective: Collective) -> Unsupported | None:
-    """Steps are of compute nodes, which store and forward."""
+    """Require a fabric without switches, since steps store and forward at compute nodes."""
     if not topology.switches.size:
         return None
     if collective.kind is CollectiveKind.ALLTOALL:
@@ -366,20 +302,20 @@ def no_switches(topology: Topology, collective: Collective) -> Unsupported | Non
 
 
 def hosts_store(topology: Topology, collective: Collective) -> Unsupported | None:
-    """Requirement of `no_switches`, except for switches that are cards of one host each."""
+    """Require `no_switches`, except for switches that are network cards of one host each."""
     refusal = no_switches(topology, collective)
     return None if refusal is None or without_cards(topology) is not None else refusal
 
 
 def no_forwarders(topology: Topology, collective: Collective) -> Unsupported | None:
-    """Every compute node is a rank, or absent."""
+    """Require that every compute node is a rank, or absent."""
     if not collective.forwarders:
         return None
     return _not_direct(topology, "compute nodes that only forward")
 
 
 def equal_shards(_: Topology, collective: Collective) -> Unsupported | None:
-    """No weights."""
+    """Require shards of one size."""
     if collective.weights is None:
         return None
     return Unsupported(

@@ -56,7 +56,7 @@ def test_default_rows_fit_the_fabric(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_names_are_for_all_to_all_only(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "ring:4", "allgather", "--algorithms", "ewsp"]) == 0
-    assert "ewsp: allgather is not supported; it knows alltoall" in capsys.readouterr().out
+    assert "ewsp: allgather is not supported; it supports alltoall" in capsys.readouterr().out
     assert main(["solve", "ring:4", "alltoall", "--algorithm", "forestcoll"]) == 2
     assert "for an all-to-all leave out --algorithm" in capsys.readouterr().err
     assert main(["solve", "ring:4", "alltoall", "--algorithm", "bfb"]) == 2

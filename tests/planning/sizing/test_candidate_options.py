@@ -9,7 +9,6 @@ from treadle.schedulers.schedulers import find_scheduler
 from treadle.schedulers.sizes import candidate_options
 from treadle.schedulers.sizes.candidate_options import (
     _digits,
-    _nearest,
     _primes,
     _splits,
     entrants,
@@ -19,6 +18,7 @@ from treadle.schedulers.sizes.candidate_options import (
 )
 from treadle.synthesis.scheduler import Comparing
 from treadle.synthesis.scheduler_options import SizeRequest, StepOptions, TreeOptions
+from treadle.synthesis.sizes.boxed import nearest_factor
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_numbers_as_products(
     number: int, nearest: int, primes: tuple[int, ...], splits: list[tuple[int, ...]]
 ) -> None:
     """Itself, two near the root, three from the cube root on, and primes."""
-    assert (_nearest(number), _primes(number), _splits(number)) == (nearest, primes, splits)
+    assert (nearest_factor(number), _primes(number), _splits(number)) == (nearest, primes, splits)
 
 
 @pytest.mark.parametrize(

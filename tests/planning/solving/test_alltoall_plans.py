@@ -114,7 +114,7 @@ def test_switched_fabrics_get_routes(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_what_does_not_fit_is_refused_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     said = refusal(capsys, "solve", "hypercube:3", "allgather", "--algorithm", "tsmcf", status=2)
-    assert "tsmcf: allgather is not supported; it knows alltoall" in said
+    assert "tsmcf: allgather is not supported; it supports alltoall" in said
     said = refusal(capsys, "solve", "dgx_a100:1", "alltoall", "--algorithm", "pipelined", status=2)
     assert "steps store and forward, which the switches of dgx_a100(1) cannot" in said
     said = refusal(

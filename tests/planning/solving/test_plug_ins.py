@@ -74,7 +74,7 @@ def test_a_decorated_function_is_a_scheduler_like_ours(tmp_path: Path) -> None:
         rows = {row.algorithm: row for row in compare("ring:4", "allgather").rows}
         assert rows["mine"].algbw == rows["ring"].algbw
         assert repair(found.plan, links=["n0->n1"]).new.algorithm == "mine"
-        with pytest.raises(ScheduleError, match="mine: allreduce is not supported; it knows allgather"):
+        with pytest.raises(ScheduleError, match="mine: allreduce is not supported; it supports allgather"):
             solve("ring:4", "allreduce", algorithm="mine")
         with pytest.raises(FormatError, match=r"'ring': the name is taken by treadle\.synthesis\.trees"):
             scheduler("ring", form="trees", collectives=["allgather"])(mine)

@@ -199,7 +199,7 @@ def test_notes_say_what_limits_cost(capsys: pytest.CaptureFixture[str]) -> None:
         (["ring:4", "alltoall", "--max-routes", "0"], 2, "at most 0 routes a pair, expected at least 1"),
         (["ring:4", "alltoall", "--max-flows", "0"], 2, "at most 0 flows per host, expected at least 1"),
         (["ring:4", "alltoall", "--chunks", "0"], 2, "expected 1 to 2**24"),
-        (["ring:4", "allgather"], 2, "routes: allgather is not supported; it knows alltoall"),
+        (["ring:4", "allgather"], 2, "routes: allgather is not supported; it supports alltoall"),
         (["with_failed_links(path(3), 'n1->n2')", "alltoall"], 3, "n2"),
         (
             ["ring:4", "alltoall", "--algorithm", "pipelined", "--layers", "2"],

@@ -17,7 +17,7 @@ from treadle.schedulers import exact_synthesis, route_candidates
 from treadle.schedulers.alltoall import rate_by_method, rate_summary, uniform_bandwidth
 from treadle.schedulers.alltoall_candidates import _busiest, _finest, _losses, _most_chunks, _runnable
 from treadle.schedulers.comparison import Comparison, ComparisonRow, RowMeasures
-from treadle.schedulers.exact_synthesis import DEFAULT_TIME_LIMIT_S, ExactRequest
+from treadle.schedulers.exact_synthesis import DEFAULT_TIME_LIMIT_S, exact
 from treadle.schedulers.expectations import reducing_counterpart
 from treadle.schedulers.forest_request import ForestRequest, tree_budget
 from treadle.schedulers.generation import generate, options_for
@@ -260,18 +260,22 @@ def test_late_layers_get_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_time_that_is_left_to_exact_synthesis(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact_synthesis, "monotonic", lambda: 100.0)
-    assert exact_synthesis._left(None) == DEFAULT_TIME_LIMIT_S == 60.0
-    assert exact_synthesis._left(102.5) == 2.5
+    monkeypatch.setattr("time.monotonic", lambda: 100.0)
+    assert exact_synthesis._seconds_left() == DEFAULT_TIME_LIMIT_S == 60.0
+    with under(Context(deadline=102.5)):
+        assert exact_synthesis._seconds_left() == 2.5
     for deadline in (100.0, 99.0):
-        with pytest.raises(TimeLimitError, match=r"^exact: the time limit was reached$"):
-            exact_synthesis._left(deadline)
-    assert ExactRequest() == ExactRequest(2, None, None, False, 0)
+        with (
+            under(Context(deadline=deadline)),
+            pytest.raises(TimeLimitError, match=r"^exact: the time limit was reached$"),
+        ):
+            exact_synthesis._seconds_left()
 
 
 def test_exact_synthesis_without_a_schedule() -> None:
+    problem = make_problem("ring:4", "allgather")
     with pytest.raises(InfeasibleError) as caught:
-        exact_synthesis.exact_schedule(make_problem("ring:4", "allgather"), ExactRequest(steps=1), None)
+        exact(problem.topology, problem.collective, steps=1)
     assert str(caught.value) == (
         "exact: no schedule of ring(4) has 1 steps or fewer (the least possible is 2) and up to 2 chunks; "
         "allow more"

@@ -21,7 +21,7 @@ from treadle.errors import InfeasibleError, ScheduleError
 from treadle.inputs.verification import UnverifiedPlanError
 from treadle.planning import SizeRequest, make_problem, run, solve, verify
 from treadle.schedulers import exact_synthesis, step_candidates
-from treadle.schedulers.exact_synthesis import ExactRequest, exact_schedule
+from treadle.schedulers.exact_synthesis import exact
 from treadle.schedulers.given_options import given_options
 from treadle.schedulers.step_candidates import bound_of_steps, breadth_first, te_ccl, volume_bound
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
@@ -295,17 +295,19 @@ def test_gaps_of_an_integer_program(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_exact_synthesis_says(
     is_proved: bool, reason: str, error: type[Exception], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module: Any = exact_synthesis.exact
+    module: Any = exact_synthesis.synthesis
+    ring = parse("ring:4")
+    allgather = on_all_ranks(ring, CollectiveKind.ALLGATHER)
     status = module.ExactStatus.INFEASIBLE if is_proved else module.ExactStatus.UNKNOWN
     phases = [SimpleNamespace(reason="first"), SimpleNamespace(reason=reason)]
     result = SimpleNamespace(schedule=None, phases=phases, status=status)
     monkeypatch.setattr(module, "synthesise_exact", lambda *given, **words: result)
     with pytest.raises(error) as caught:
-        exact_schedule(make_problem("ring:4", "allgather"), ExactRequest(3, (1, 2)), None)
+        exact(ring, allgather, chunks=3, rounds=(1, 2))
     assert str(caught.value) == said
     result.schedule = "found"  # type: ignore[assignment]
-    found: Any = exact_schedule(make_problem("ring:4", "allgather"), ExactRequest(3, (1, 2)), None)
+    found: Any = exact(ring, allgather, chunks=3, rounds=(1, 2))
     assert found == "found"
     with pytest.raises(ScheduleError) as caught:
-        exact_schedule(make_problem("ring:4", "allgather"), ExactRequest(3, symmetric=True), None)
+        exact(ring, allgather, chunks=3, symmetric=True)
     assert str(caught.value) == "exact: the symmetric search needs --rounds"

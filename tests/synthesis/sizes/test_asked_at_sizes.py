@@ -13,7 +13,7 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.sizes import (
     axis_exchange,
-    box_trees,
+    box_phases,
     breadth_first_chunks,
     factor_allreduce,
     factor_exchange,
@@ -105,8 +105,8 @@ def test_trials_of_pieces_and_trees() -> None:
     ):
         assert vars(scheduler)["options_at_sizes"] == trials
     plain = [{"chunks": 1}, {"trees": 1, "chunks": 1}, {"trees": 1}, {"chunks": 16}]
-    assert box_trees._trials(fabric, everyone(fabric)) == plain
-    assert box_trees._trials(fabric, everyone(fabric, K.REDUCE_SCATTER)) == [
+    assert box_phases._trials(fabric, everyone(fabric)) == plain
+    assert box_phases._trials(fabric, everyone(fabric, K.REDUCE_SCATTER)) == [
         *plain,
         {"chunks": 8, "parts": 5},
         {"chunks": 12, "parts": 5},
@@ -177,7 +177,7 @@ def test_bruck_between_boxes_wants_one_radix(factors: tuple[int, ...]) -> None:
         rail_bruck(fabric, everyone(fabric, K.ALLGATHER), factors=factors)
 
 
-def parents(fabric: Topology, factors: tuple[int, ...] | None) -> dict[int, list[int]]:
+def parents(fabric: Topology, factors: tuple[int, ...]) -> dict[int, list[int]]:
     forest = rail_bruck(fabric, everyone(fabric, K.ALLGATHER), factors=factors).broadcast
     assert forest is not None
     return {tree.root: tree.parent.tolist() for root in range(forest.n_ranks) for tree in forest.trees(root)}
@@ -186,8 +186,7 @@ def parents(fabric: Topology, factors: tuple[int, ...] | None) -> dict[int, list
 def test_bruck_between_boxes_doubles_by_default() -> None:
     """Four boxes of two: shard 0 to the boxes at 1, then from these two to those at 2; in base 4 to all."""
     fabric = in_boxes(2, 2, 2, 2)
-    assert parents(fabric, None) == parents(fabric, (2,))
-    assert parents(fabric, None)[0] == [-1, 0, 0, 2, 0, 4, 2, 6]
+    assert parents(fabric, (2,))[0] == [-1, 0, 0, 2, 0, 4, 2, 6]
     assert parents(fabric, (4,))[0] == [-1, 0, 0, 2, 0, 4, 0, 6]
     assert parents(fabric, (4,))[3] == [1, 3, 3, -1, 5, 3, 7, 3]
 

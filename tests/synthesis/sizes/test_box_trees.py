@@ -14,7 +14,7 @@ from treadle.planning import run, simulate, solve
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Direction, TreeSpec, forest_from_trees
-from treadle.synthesis.sizes.box_trees import steps_of_trees
+from treadle.synthesis.sizes.box_phases import steps_of_trees
 from treadle.synthesis.trees.baselines.embedding import GATHERING
 from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify

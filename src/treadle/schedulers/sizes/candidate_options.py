@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count, product
-from math import isqrt, prod
+from math import prod
 
 from treadle.errors import TreadleError
 from treadle.inputs.problem import Problem
@@ -17,6 +17,7 @@ from treadle.schedulers.sizes.fitting import fitting
 from treadle.schedules.collective import CollectiveKind
 from treadle.synthesis.scheduler import Comparing, Scheduler
 from treadle.synthesis.scheduler_options import OPTIONS_OF, SchedulerOptions, SizeRequest
+from treadle.synthesis.sizes.boxed import nearest_factor
 from treadle.synthesis.sizes.spanning_exchanges import few_ranks
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 
@@ -143,8 +144,8 @@ def factorings(problem: Problem) -> list[tuple[int, ...]]:
     else:
         size = sizes.pop()
         inner: list[tuple[int, ...]] = _splits(size) if n <= _MOST_DIVIDED else [(size,)]
-        if n > _MOST_DIVIDED and size > _WIDE and _nearest(size) > 1:
-            inner.append((_nearest(size), size // _nearest(size)))
+        if n > _MOST_DIVIDED and size > _WIDE and nearest_factor(size) > 1:
+            inner.append((nearest_factor(size), size // nearest_factor(size)))
         found = [(n,), _primes(n), *((*one, *other) for one, other in product(inner, _splits(n // size)))]
     if problem.collective.kind is CollectiveKind.ALLTOALL:
         found += [(radix,) * _digits(n, radix) for radix in (2, 4)]
@@ -158,20 +159,15 @@ def _digits(n: int, radix: int) -> int:
 def _splits(n: int) -> list[tuple[int, ...]]:
     """A number as products: itself, two near its root in both orders, three near its cube root, primes."""
     found: list[tuple[int, ...]] = [(n,)]
-    near = _nearest(n)
+    near = nearest_factor(n)
     if near > 1:
         found += [(near, n // near), (n // near, near)]
         third = max(one for one in range(1, n + 1) if n % one == 0 and one**3 <= n)
         rest = n // third
-        if third > 1 and _nearest(rest) > 1:
-            found.append((third, _nearest(rest), rest // _nearest(rest)))
+        if third > 1 and nearest_factor(rest) > 1:
+            found.append((third, nearest_factor(rest), rest // nearest_factor(rest)))
         found.append(_primes(n))
     return [one for one in dict.fromkeys(found) if prod(one) == n]
-
-
-def _nearest(n: int) -> int:
-    """The greatest factor up to the square root."""
-    return max(one for one in range(1, isqrt(n) + 1) if n % one == 0)
 
 
 def _primes(n: int) -> tuple[int, ...]:

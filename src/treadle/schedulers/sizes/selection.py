@@ -142,7 +142,7 @@ class SizeCandidate:
         Notes
         -----
         Schedules that differ may be the same program, such as trees twice and half of them each: such
-        racers share what they take.
+        candidates share what they take.
         """
         if not self.refusal:
             try:
@@ -230,7 +230,7 @@ def select(racers: Sequence[SizeCandidate], sizes: Sequence[int]) -> None:
 
     Parameters
     ----------
-    racers : sequence of Racer
+    racers : sequence of SizeCandidate
     sizes : sequence of int
         Rising.
 

@@ -106,7 +106,7 @@ class SizeSet(Tabular):
         On algbw, whatever the size.
     cost_model : CostModel
         What messages cost.
-    doubts : tuple of Doubt
+    doubts : tuple of UncertainChoice
         Choices that change somewhere within the model's error bands.
     n_candidates, n_timed : int
         Schedules that differ, and how many were timed at all.
@@ -233,7 +233,7 @@ def size_set(
     Parameters
     ----------
     rules : SelectionRules
-    racers : sequence of Racer
+    racers : sequence of SizeCandidate
         Candidates after the selection.
     sizes : sequence of int
         Rising.

@@ -1,8 +1,8 @@
 """Third-party schedules on a fabric: read, interpreted, and routed on its links; also plans and values.
 
-A file is first checked alone, by its format's interpreter: does it perform its collective. Then every
-message takes a way on the fabric (`program.foreign.placing`), and throughput follows from what the links
-carry. Trees are different: they become one of Treadle's schedules, and the verifier of forests checks them on
+A file is first checked alone, by its format's interpreter: it must perform its collective. Then every
+message gets a path on the fabric (`program.foreign.placing`), and throughput follows from the loads of the
+links. Trees are different: they become one of Treadle's schedules, and the verifier of forests checks them on
 the fabric. Ranks of a file correspond to the fabric's by number.
 """
 
@@ -80,7 +80,7 @@ class PlacedSchedule:
     messages : Program, optional
         Messages of a file, with their paths; None if it is wrong.
     notes : tuple of str
-        How ways were chosen where the file leaves that open.
+        How paths were chosen where the file leaves that open.
     optimal_algbw : Fraction, optional
         The most that any schedule reaches, bytes/s, where that was found.
     witness : Certificate, optional
@@ -209,7 +209,7 @@ def route_schedule(source: ForeignSchedule, problem: Problem, *, name: str = "")
         plan = as_plan(source, "schedule beside others")
         return _of_plan(plan, problem, name or plan.algorithm)
     path = Path(source)
-    open_input(path).close()  # says what is wrong with a place that cannot be read
+    open_input(path).close()  # raises the error of an unreadable file
     if is_plan_file(path):
         return _of_plan(load_plan(path), problem, name or path.name)
     return route_parsed_file(read_schedule_file(path, root=problem.collective.root or 0), problem, name=name)
@@ -234,7 +234,7 @@ def route_schedules(sources: Sequence[ForeignSchedule], problem: Problem) -> lis
 
 
 def _told_apart(path: Path, others: Sequence[Path]) -> str:
-    """The end of a path that no other has; of a path that is there twice its own name."""
+    """Return the shortest end of a path that no other has; the path itself if another is equal."""
     parts, rest = path.parts, [other.parts for other in others if other != path]
     for length in range(1, len(parts) + 1):
         if all(other[-length:] != parts[-length:] for other in rest):
@@ -243,14 +243,14 @@ def _told_apart(path: Path, others: Sequence[Path]) -> str:
 
 
 def _of_plan(plan: Plan, problem: Problem, name: str) -> PlacedSchedule:
-    """Check a plan on the given fabric: what it embeds is not trusted."""
+    """Check a plan on the given fabric; its embedded fabric is not trusted."""
     if plan.collective.kind is not problem.collective.kind:
         return _refused(name, "plan", problem, _other_kind(plan.collective.kind, problem))
     fabric = problem.topology
     notes: tuple[str, ...] = ()
     is_its_own = topology_hash(plan.topology) == topology_hash(fabric)
     if not is_its_own:
-        # what it claims, and the witness, are of the fabric that it was made for
+        # its claims and witness are of the fabric that it was made for
         notes = (f"the plan was made for {plan.topology.name}; its claims are left aside",)
     report = None
     try:
@@ -277,27 +277,24 @@ def _of_schedule(schedule: Schedule, problem: Problem, name: str) -> PlacedSched
 
 
 def _of_program(program: Program, problem: Problem, name: str) -> PlacedSchedule:
-    """A program, run on data and put on ways where it names none."""
+    """Check a program, run on data; sends without a path are routed."""
     topology, collective = problem.topology, problem.collective
     form = type(program).__name__
-    if collective.groups is not None:
-        return _refused(name, form, problem, _ONE_GROUP)
-    if program.kind is not collective.kind or program.root != (
-        -1 if collective.root is None else collective.root
-    ):
-        return _refused(name, form, problem, _other_kind(program.kind, problem))
-    if program.n_ranks != collective.n_ranks:
-        return _refused(
-            name, form, problem, f"it has {program.n_ranks} ranks, the collective {collective.n_ranks}"
-        )
-    if not _has_equal_parts(problem):
-        return _refused(name, form, problem, "programs are judged for shards of one size")
+    root = -1 if collective.root is None else collective.root
     try:
+        if collective.groups is not None:
+            raise ScheduleError(_ONE_GROUP)
+        if program.kind is not collective.kind or program.root != root:
+            raise ScheduleError(_other_kind(program.kind, problem))
+        if program.n_ranks != collective.n_ranks:
+            raise ScheduleError(f"it has {program.n_ranks} ranks, the collective {collective.n_ranks}")
+        if not _has_equal_parts(problem):
+            raise ScheduleError("programs are interpreted for equal shards")
         (row,) = measure(program, [4 * program.n_chunks * _ELEMENTS], iterations=1)
         if row.wrong:
-            return _refused(name, form, problem, f"{row.wrong} elements are wrong after a run on data")
+            raise ScheduleError(f"{row.wrong} elements are wrong after a run on data")
         if not np.any(program.path[program.operation_kind == OperationKind.SEND] < 0):
-            task_graph(topology, program)  # refuses paths that are none
+            task_graph(topology, program)  # rejects invalid paths
             report = Report((), 0, algbw_of_program(topology, program), None, None)
             return PlacedSchedule(name, form, problem, report, messages=program)
     except ScheduleError as error:
@@ -350,12 +347,9 @@ def route_parsed_file(text: ScheduleFile, problem: Problem, *, name: str = "") -
     name, form, collective = name or text.name, text.record.name, problem.collective
     if collective.groups is not None:
         return _refused(name, form, problem, _ONE_GROUP)
-    faults = list(text.judgement.violations)
-    if text.judgement.collective and text.judgement.n_ranks != collective.n_ranks:
-        faults.insert(
-            0,
-            f"the file has {text.judgement.n_ranks} ranks, {problem.topology.name} has {collective.n_ranks}",
-        )
+    n_ranks, faults = text.judgement.n_ranks, [*text.judgement.violations]
+    if text.judgement.collective and n_ranks != collective.n_ranks:
+        faults = [f"the file has {n_ranks} ranks, {problem.topology.name} has {collective.n_ranks}", *faults]
     if faults:
         return _refused(name, form, problem, *faults)
     try:
@@ -430,7 +424,7 @@ def _of_trees(trees: NamedTrees, problem: Problem, name: str, form: str) -> Plac
 
 
 def _of_rings(rings: NamedRings, problem: Problem, name: str, form: str) -> PlacedSchedule:
-    """NCCL's rings: every box is like the one of the file, and NCCL joins them."""
+    """Check NCCL's rings: every box has those of the file, and NCCL joins them."""
     boxes = find_boxes(problem.topology, problem.collective)
     try:
         placed = _of_trees(trees_of_rings(rings, boxes), problem, name, form)
@@ -471,7 +465,7 @@ def _other_kind(kind: str, problem: Problem) -> str:
 
 
 def _refused(name: str, form: str, problem: Problem, *faults: str) -> PlacedSchedule:
-    """A report of what is wrong, and nothing that could be simulated."""
+    """Return a report of violations, without a schedule or messages."""
     found = Findings(1000)
     for fault in faults:
         found.add(ViolationKind.TEXT, fault)

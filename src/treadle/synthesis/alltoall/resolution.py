@@ -1,4 +1,4 @@
-"""Resolution of linear programs in floats: bandwidths too far apart, and error messages."""
+"""Resolution of linear programs in floats, where bandwidths are too far apart."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from math import inf
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Float64Array, Int64Array
+from treadle.math.graphs import InArcs
 from treadle.math.lp import WIDE
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.routes.path_sets import Float64Array
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 
 _PLENTY = 1e5
-"""Resolution of steps, each of which takes as long as its fullest link: one over the acceptable loss."""
+"""Resolution of steps, each of which takes as long as its fullest link: 1 / acceptable loss."""
 
 
 @dataclass(frozen=True)
 class Resolution:
-    """The unit in which linear programs are given bandwidths.
+    """Unit of the bandwidths in a linear program.
 
     Parameters
     ----------
     unit : float
         Bytes/s.
     most : float
-        Wider ones count as this many units.
+        Larger bandwidths count as this many units.
     """
 
     unit: float
@@ -36,11 +36,11 @@ class Resolution:
 
     @property
     def is_wide(self) -> bool:
-        """Bandwidths are so far apart that not all of them matter."""
+        """Whether bandwidths are so far apart that not all of them matter."""
         return self.most < inf
 
     def of(self, bandwidths: Int64Array) -> Float64Array:
-        """Bandwidths in the unit."""
+        """Return bandwidths in the unit."""
         return np.minimum(bandwidths / self.unit, self.most)
 
 
@@ -55,18 +55,18 @@ def resolution(
     collective : Collective
         An all-to-all that the fabric can carry.
     n_steps : int, optional
-        Of data that hosts store and forward: most hops of a path. Default: links alone, any number of hops.
+        Most hops of a path, where hosts store and forward. Default: any number, and hosts have no caps.
     wide : float
         Ratio of bandwidths up to which all of them count.
 
     Notes
     -----
-    The widest bandwidth, as long as none is much narrower. Else what the neediest pair has: the
-    width of its widest path over its demand, times the largest demand. The links that are not wider than that
-    path hold a cut between the pair; at the optimal rate, what crosses it is at most their sum. A link that
-    could carry all data at more than that rate is never full and has no price: it counts as narrower.
-    What is much narrower than the unit is below what solvers take for 0: by routing what it would have
-    carried over the widest paths, no more is lost than its part of their width.
+    The unit is the largest bandwidth if none is much smaller. Else the pair with the least width of its
+    widest path over its demand sets it: that quotient times the largest demand. The links no wider than that
+    path hold a cut between the pair, whose load at the optimal rate is at most their sum. A link that could
+    carry all data at a higher rate is never full and has no price: it counts as narrower. Links much narrower
+    than the unit are below what solvers take for 0: their load, moved to the widest paths, costs no more than
+    its part of their width.
     """
     widths = np.where(topology.tails != topology.heads, topology.bandwidths, 0)
     largest = int(topology.bandwidths.max(initial=1))
@@ -82,7 +82,7 @@ def resolution(
     width = joined[:, ranks].astype(np.float64)
     share = np.divide(width, demands, out=np.full(width.shape, inf), where=demands > 0)
     source, target = np.unravel_index(int(share.argmin()), share.shape)
-    if not width[source, target]:  # no way, or none of so few hops: others say so
+    if not width[source, target]:  # no path of so few hops: callers report that
         return Resolution(float(largest))
     unit = float(share[source, target]) * float(demands.max())
     spread = _widest_paths(topology, widths, ranks[[source]], n_steps)
@@ -93,7 +93,7 @@ def resolution(
         widths[inside[topology.tails] & ~after[topology.heads]].sum() for inside, after in pairwise(layers)
     )
     crossing = demands[source, ~layers[-1][ranks]].sum()
-    # at a rate of narrow / crossing all demands together would not fill a link of this width
+    # At a rate of narrow / crossing, all demands together would not fill a link of this width.
     most = (1 + 1e-9) * float(narrow) / unit * float(demands.sum()) / float(crossing)
     return Resolution(unit, most if n_steps is None else _PLENTY * n_steps * most)
 
@@ -101,17 +101,16 @@ def resolution(
 def _widest_paths(
     topology: Topology, widths: Int64Array, nodes: Int64Array, hops: int | None
 ) -> Iterator[Int64Array]:
-    """Width of the widest path from some nodes to every node, 0 without one: of 0, 1, ... hops at most."""
-    order = np.argsort(topology.heads, kind="stable")
-    tails = topology.tails[order]
-    heads, starts = np.unique(topology.heads[order], return_index=True)
+    """Yield the width of the widest path of at most 0, 1, ... hops from some nodes to each, 0 if none."""
+    arcs = InArcs.of(topology.tails, topology.heads)
     found = np.zeros((len(nodes), topology.n_nodes), dtype=np.int64)
     found[np.arange(len(nodes)), nodes] = MAX_BANDWIDTH + 1  # wider than any link
     yield found
     for _ in range(topology.n_nodes if hops is None else hops):
         wider = found.copy()
-        best = np.maximum.reduceat(np.minimum(found[:, tails], widths[order]), starts, axis=1)
-        wider[:, heads] = np.maximum(wider[:, heads], best)
+        through = np.minimum(found[:, arcs.tails], widths[arcs.order])
+        best = np.maximum.reduceat(through, arcs.starts, axis=1)
+        wider[:, arcs.heads] = np.maximum(wider[:, arcs.heads], best)
         yield wider
         if np.array_equal(wider, found):
             return

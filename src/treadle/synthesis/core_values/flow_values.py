@@ -9,12 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from treadle.arrays import Int32Array, Int64Array
-
-FloatArray = NDArray[np.float64]
+from treadle.arrays import Float64Array, Int32Array, Int64Array
 
 
 class FlowProblem(NamedTuple):
@@ -39,10 +34,10 @@ class FlowProblem(NamedTuple):
     n_nodes: int
     tail: Int32Array
     head: Int32Array
-    capacity: FloatArray
+    capacity: Float64Array
     source: Int32Array
-    demand: FloatArray
-    weight: FloatArray
+    demand: Float64Array
+    weight: Float64Array
     orbit: Int32Array
 
 
@@ -57,8 +52,8 @@ class FlowStart(NamedTuple):
         Empty: all capacities equal.
     """
 
-    flow: FloatArray
-    length: FloatArray
+    flow: Float64Array
+    length: Float64Array
 
 
 class FlowOptions(NamedTuple):
@@ -97,8 +92,8 @@ class FlowResult(NamedTuple):
     iterations, certificates : int
     """
 
-    flow: FloatArray
-    length: FloatArray
+    flow: Float64Array
+    length: Float64Array
     load: float
     bound: float
     iterations: int
@@ -122,7 +117,7 @@ class ClimbProblem(NamedTuple):
     tail: Int32Array
     head: Int32Array
     source: Int32Array
-    demand: FloatArray
+    demand: Float64Array
     order: Int32Array
 
 
@@ -139,7 +134,7 @@ class ClimbTable(NamedTuple):
         Row-major (layer, link, source): the link before; -1 for none.
     """
 
-    distance: FloatArray
+    distance: Float64Array
     last: Int32Array
     before: Int32Array
 
@@ -176,8 +171,8 @@ class PathProgram(NamedTuple):
         Of column i: links[offset[i]:offset[i + 1]], none twice.
     """
 
-    capacity: FloatArray
-    demand: FloatArray
+    capacity: Float64Array
+    demand: Float64Array
     pair: Int32Array
     offset: Int64Array
     links: Int32Array

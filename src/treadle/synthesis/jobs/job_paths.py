@@ -201,7 +201,7 @@ def _on_grid(
 ) -> tuple[tuple[list[int], ...], tuple[Fraction, ...]]:
     """Units and grid of each job: what the optimum has where that is not too many, else rounded."""
     units, grids = list(exact.units), list(exact.grids)
-    room = _Room(bandwidths)
+    loads = _Loads(bandwidths)
     short: list[tuple[float, int, int | None, int]] = []
     places: dict[tuple[int, int | None], list[int]] = defaultdict(list)  # ways of each part of a job
     for number, (job, rate) in enumerate(zip(jobs, exact.rates, strict=True)):
@@ -214,15 +214,15 @@ def _on_grid(
                 left[way.part] -= count
             short += [(_unit(job, rate, grid), number, part, count) for part, count in left.items() if count]
         for place, (way, count) in enumerate(zip(job.ways, units[number], strict=True)):
-            room.take(way, _unit(job, rate, grids[number]) * count)
+            loads.add(way, _unit(job, rate, grids[number]) * count)
             places[number, way.part].append(place)
     # what weighs most first, as long as there is room to choose
     for weight, number, part, count in sorted(short, key=lambda one: one[0], reverse=True):
         ways = jobs[number].ways
         for _ in range(count):
-            place = min(places[number, part], key=lambda place: room.after(ways[place], weight))
+            place = min(places[number, part], key=lambda place: loads.largest_with(ways[place], weight))
             units[number][place] += 1
-            room.take(ways[place], weight)
+            loads.add(ways[place], weight)
     return tuple(units), tuple(grids)
 
 
@@ -231,21 +231,21 @@ def _unit(job: JobPaths, rate: Fraction, grid: Fraction | int) -> float:
     return float(rate / (grid * job.buffer))
 
 
-class _Room:
+class _Loads:
     """Loads of links relative to their bandwidth, in floats: they only decide between paths."""
 
     def __init__(self, bandwidths: Sequence[int]) -> None:
         self._bandwidths = bandwidths
-        self._taken = [0.0] * len(bandwidths)
+        self._loads = [0.0] * len(bandwidths)
 
-    def take(self, way: JobPath, rate: float) -> None:
+    def add(self, way: JobPath, rate: float) -> None:
         for link, count in way.loads.items():
-            self._taken[link] += rate * count / self._bandwidths[link]
+            self._loads[link] += rate * count / self._bandwidths[link]
 
-    def after(self, way: JobPath, rate: float) -> float:
-        """The fullest link of a way if it takes more."""
-        taken, bandwidths = self._taken, self._bandwidths
-        return max(taken[link] + rate * count / bandwidths[link] for link, count in way.loads.items())
+    def largest_with(self, way: JobPath, rate: float) -> float:
+        """Return the largest load of a path's links if it carries more."""
+        loads, bandwidths = self._loads, self._bandwidths
+        return max(loads[link] + rate * count / bandwidths[link] for link, count in way.loads.items())
 
 
 def _rates(

@@ -28,6 +28,7 @@ from treadle.schedules.collective import Collective
 from treadle.schedules.steps.step_transforms import reverse
 from treadle.schedules.steps.steps import Steps, StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.peers.teccl_gather import ProgramResult
 from treadle.synthesis.translations import Translations, translations_of
 from treadle.topologies.topology import Topology
 
@@ -239,7 +240,7 @@ class _Routing:
         if left <= 0:
             raise TimeLimitError("routing program")
         lp = Program("routing program", mip_rel_gap=GAP, time_limit=left)
-        lp.load(cost, *rows.sides(), [rows.entries()], columns_to=upper)
+        lp.load(cost, *rows.sides(), rows.entries, columns_to=upper)
         lp.make_integer(0, n_choices)
         lp.suggest(start / np.concatenate([np.ones(n_choices), np.full(n_chunks * n + 1, unit)]))
         status = lp.run()
@@ -297,7 +298,7 @@ class _Rows:
         self.lower: list[Floats] = []
         self.upper: list[Floats] = []
         self._count = 0
-        self._entries: list[tuple[Int64Array, Int64Array, Floats]] = []
+        self.entries: list[tuple[Int64Array, Int64Array, Floats]] = []
 
     def add(self, lower: Floats, upper: Floats) -> Int64Array:
         """Append rows; return their numbers."""
@@ -308,16 +309,11 @@ class _Rows:
 
     def put(self, rows: Int64Array, columns: Int64Array, values: Floats | float) -> None:
         """Append entries."""
-        self._entries.append((rows, columns, np.broadcast_to(np.asarray(values, dtype=float), len(rows))))
+        self.entries.append((rows, columns, np.broadcast_to(np.asarray(values, dtype=float), len(rows))))
 
     def sides(self) -> tuple[Floats, Floats]:
         """Bounds of all rows."""
         return np.concatenate(self.lower), np.concatenate(self.upper)
-
-    def entries(self) -> tuple[Int64Array, Int64Array, Floats]:
-        """All entries."""
-        rows, columns, values = (np.concatenate(parts) for parts in zip(*self._entries, strict=True))
-        return rows, columns, values
 
 
 class _Order:
@@ -447,7 +443,7 @@ class _Order:
         if left <= 0:
             return []
         lp = Program("message program", mip_rel_gap=GAP, time_limit=left)
-        lp.load(cost, *rows.sides(), [rows.entries()], columns_from=lower, columns_to=upper)
+        lp.load(cost, *rows.sides(), rows.entries, columns_from=lower, columns_to=upper)
         lp.make_integer(0, n_joints)
         lp.suggest(
             np.concatenate([np.zeros(n_joints), start / unit, np.ones(count), end / unit, end / unit, [top]])
@@ -570,24 +566,9 @@ def _steps_of(sends: ChunkSends, n_ranks: int, parts: int, homes: Sequence[int] 
     )
 
 
-class TacclResult(NamedTuple):
-    """A schedule, and of its routes the largest gap and whether time ran out.
-
-    Parameters
-    ----------
-    schedule : StepSchedule or ExchangeSchedule
-    gap : float
-    is_late : bool
-    """
-
-    schedule: StepSchedule | ExchangeSchedule
-    gap: float
-    is_late: bool
-
-
 def taccl_gather(
     topology: Topology, collective: Collective, *, chunks: int, size_bytes: int, alpha_s: float
-) -> TacclResult:
+) -> ProgramResult:
     """An allgather by the programs, a reduce-scatter by that of the transposed fabric backwards, or both."""
     ranks, found = np.array(collective.ranks, dtype=np.int64), list[ChunkSends]()
 
@@ -601,12 +582,12 @@ def taccl_gather(
     kind = collective.kind
     reduce = reverse(gather(replace(topology.transpose(), name=topology.name))) if kind.reduces else None
     schedule = StepSchedule(kind, reduce=reduce, broadcast=gather(topology) if kind.broadcasts else None)
-    return TacclResult(schedule, max(one.gap for one in found), any(one.is_late for one in found))
+    return ProgramResult(schedule, max(one.gap for one in found), any(one.is_late for one in found))
 
 
 def taccl_exchange(
     topology: Topology, collective: Collective, *, chunks: int, size_bytes: int, alpha_s: float
-) -> TacclResult:
+) -> ProgramResult:
     """An all-to-all by the programs, to which all demands are equal."""
     demands = collective.pair_demands.between
     ranks = np.array(collective.ranks, dtype=np.int64)
@@ -615,4 +596,4 @@ def taccl_exchange(
     sends = taccl_sends(topology, ranks, wanted, group, alpha_s)
     source, target = np.nonzero(demands)
     steps = _steps_of(sends, len(ranks), chunks, source.tolist())
-    return TacclResult(ExchangeSchedule(steps, frozen(target, np.int32)), sends.gap, sends.is_late)
+    return ProgramResult(ExchangeSchedule(steps, frozen(target, np.int32)), sends.gap, sends.is_late)

@@ -33,7 +33,7 @@ _Send = tuple[int, int, int, int, int]
 
 
 def tacos(
-    topology: Topology, collective: Collective, *, chunks: int | None = None, seed: int = 0
+    topology: Topology, collective: Collective, *, chunks: int = DEFAULT_CHUNKS, seed: int = 0
 ) -> StepSchedule:
     """Random matching of links and chunks, the best of a few trials.
 
@@ -71,10 +71,9 @@ def tacos(
     >>> tacos(ring, on_all_ranks(ring, CollectiveKind.ALLGATHER), chunks=1).n_steps
     2
     """
-    count = DEFAULT_CHUNKS if chunks is None else chunks
-    if not 1 <= count * topology.n_nodes**2 <= MAX_PLACES:
+    if not 1 <= chunks * topology.n_nodes**2 <= MAX_PLACES:
         most = MAX_PLACES // topology.n_nodes**2
-        raise ScheduleError(f"tacos: {str(count)[:20]} chunks a shard, expected 1 to {most}")
+        raise ScheduleError(f"tacos: {str(chunks)[:20]} chunks a shard, expected 1 to {most}")
     draw = random.Random(seed)
 
     def spread(fabric: Topology) -> Steps:
@@ -84,12 +83,12 @@ def tacos(
             if best is not None and context().is_late:
                 break
             with under(context() if best is None else context().unlimited):
-                found = random_schedule(fabric, count, draw)
+                found = random_schedule(fabric, chunks, draw)
             if best is None or found[-1][2] < best[-1][2]:
                 best = found
             context().unlimited.report("random schedules", trial + 1, TRIALS)
         assert best is not None
-        return steps_from_sends(Direction.BROADCAST, fabric.n_nodes, count, best)
+        return steps_from_sends(Direction.BROADCAST, fabric.n_nodes, chunks, best)
 
     return both_directions("tacos", topology, collective, spread)
 

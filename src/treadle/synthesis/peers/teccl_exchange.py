@@ -26,7 +26,7 @@ MAX_EPOCHS = 4096
 
 
 def teccl_exchange(
-    topology: Topology, collective: Collective, *, chunks: int | None = None, steps: int | None = None
+    topology: Topology, collective: Collective, *, chunks: int = 1, steps: int | None = None
 ) -> ExchangeSchedule:
     """Flows that meet demands as early as possible, in whole chunks.
 
@@ -64,8 +64,7 @@ def teccl_exchange(
     >>> teccl_exchange(cube, on_all_ranks(cube, CollectiveKind.ALLTOALL)).n_steps
     4
     """
-    parts = 1 if chunks is None else chunks
-    least = max(least_steps(topology, collective), _least_epochs(topology, collective, parts))
+    least = max(least_steps(topology, collective), _least_epochs(topology, collective, chunks))
     if steps is not None and steps < least:
         raise InfeasibleError(f"te-ccl-alltoall: {steps} epochs, expected at least {least} (--steps)")
     epochs = least if steps is None else steps
@@ -73,7 +72,7 @@ def teccl_exchange(
         if epochs > MAX_EPOCHS:
             raise ScheduleError(f"te-ccl-alltoall: more than {MAX_EPOCHS} epochs; expected fewer chunks")
         context().report("linear program", 0, 0)
-        program = _ExchangeProgram(topology, collective, parts, epochs)
+        program = _ExchangeProgram(topology, collective, chunks, epochs)
         flow = program.solve()
         if flow is not None:
             return chunked_exchange(topology, collective, flow).schedule

@@ -19,6 +19,7 @@ from treadle.arrays import Int32Array, Int64Array, positions_of
 from treadle.context import TimeLimitError, context
 from treadle.errors import ScheduleError
 from treadle.math.lp import Program
+from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.steps import StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
@@ -36,26 +37,26 @@ GAP = 0.01
 _HORIZONS = 8
 
 
-class GatherProgramResult(NamedTuple):
-    """A schedule of the program.
+class ProgramResult(NamedTuple):
+    """A schedule by integer programs.
 
     Parameters
     ----------
-    schedule : StepSchedule
+    schedule : StepSchedule or ExchangeSchedule
     gap : float
         How far its value may be from the best, as a share.
     is_late : bool
         Time ran out before the gap was small.
     """
 
-    schedule: StepSchedule
+    schedule: StepSchedule | ExchangeSchedule
     gap: float
     is_late: bool
 
 
 def teccl_gather(
     topology: Topology, collective: Collective, *, chunks: int = 1, seed: int = 0
-) -> GatherProgramResult:
+) -> ProgramResult:
     """Solve the program by HiGHS.
 
     Parameters
@@ -127,9 +128,7 @@ def _flows(topology: Topology, chunks: int, epochs: int) -> _Flows:
     return _Flows(chunk[kept], link[kept].astype(np.int32), epoch[kept], distance)
 
 
-def _solved(
-    topology: Topology, flows: _Flows, chunks: int, epochs: int, deadline: float
-) -> GatherProgramResult:
+def _solved(topology: Topology, flows: _Flows, chunks: int, epochs: int, deadline: float) -> ProgramResult:
     n, n_flows = topology.n_nodes, len(flows.link)
     own = np.repeat(np.arange(n), chunks)
     # buffers of nodes at the beginning of epochs 1 .. K; a chunk's own node always has it
@@ -147,7 +146,7 @@ def _solved(
     if not lp.is_feasible:
         raise TimeLimitError("integer program")
     schedule = _schedule(topology, flows, lp.solution()[0][:n_flows] > 0.5, chunks)
-    return GatherProgramResult(schedule, lp.integer_gap, status == "kTimeLimit")
+    return ProgramResult(schedule, lp.integer_gap, status == "kTimeLimit")
 
 
 def _load(
@@ -177,15 +176,13 @@ def _load(
         (first_load + load_row, column, np.ones(n_flows)),
     ]
     slots = topology.bandwidths // topology.bandwidths.min()
-    rows, columns, values = (np.concatenate(parts) for parts in zip(*entries, strict=True))
-    order = np.argsort(rows, kind="stable")
     cost = np.zeros(n_columns)
     cost[own] = 1.0 / places[:, 0]  # a demand that is met by the end of epoch k - 1 counts 1 / k there
     lower = np.zeros(n_columns)
     lower[own[places[:, 0] == epochs]] = 1.0
     upper = np.concatenate([np.zeros(first_load), slots[used % topology.n_links].astype(float)])
     sides = np.full(len(upper), -np.inf), upper
-    lp.load(cost, *sides, [(rows[order], columns[order], values[order])], columns_from=lower, columns_to=1.0)
+    lp.load(cost, *sides, entries, columns_from=lower, columns_to=1.0)
     lp.make_integer(0, n_flows)
 
 

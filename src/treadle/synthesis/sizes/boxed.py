@@ -6,10 +6,12 @@ Where a box has fewer ranks than another, rank p of the larger one corresponds t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isqrt, prod
 
 import numpy as np
 
 from treadle.arrays import Int32Array
+from treadle.errors import ScheduleError
 from treadle.synthesis.sizes.exchanges import Round, trees_of
 
 Boxes = Sequence[Sequence[int]]
@@ -71,3 +73,21 @@ def usual_factors(boxes: Boxes) -> tuple[int, ...]:
     """Radices of the place in the box and of the box, where boxes have one size; else of the rank alone."""
     is_regular = len(boxes) > 1 and len({len(box) for box in boxes}) == 1
     return (len(boxes[0]), len(boxes)) if is_regular else (sum(map(len, boxes)),)
+
+
+def nearest_factor(n: int) -> int:
+    """Return the greatest factor of a number up to its square root."""
+    return next(part for part in range(isqrt(n), 0, -1) if n % part == 0)
+
+
+def checked_factors(name: str, boxes: Boxes, factors: Sequence[int]) -> tuple[int, ...]:
+    """Return the factors; ScheduleError unless they multiply to the number of ranks."""
+    n = sum(map(len, boxes))
+    if prod(factors) != n or min(factors) < 1:
+        raise ScheduleError(f"{name}: factors {listed(factors)}: expected a product of {n} ranks")
+    return tuple(factors)
+
+
+def listed(numbers: Sequence[int]) -> str:
+    """Return the numbers as options spell them."""
+    return ",".join(map(str, numbers))

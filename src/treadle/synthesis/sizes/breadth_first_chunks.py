@@ -18,16 +18,15 @@ from treadle.topologies.topology import Topology
 
 _NAME = "bfb-pieces"
 _NEEDS = (no_switches, no_forwarders, few_ranks, equal_shards)
-_PIECES, _MOST_CHUNKS = 2, 16
-"""Numbers of chunks to try, with chunks of shards; more seldom pay, since each message has its own
-occupancy."""
+_MOST_CHUNKS = 16
+"""Most chunks of a shard: more seldom pay, since each message has its own occupancy."""
 _PARTS = 5
 """Parts of a step to try: on a torus of 8 x 8 no other number up to 6 is faster at 4 MB."""
 
 
 @tried_with([{"parts": _PARTS}, {"parts": _PARTS, "chunks": 1}])
 def bfb_chunks(
-    topology: Topology, collective: Collective, *, chunks: int | None = None, parts: int | None = None
+    topology: Topology, collective: Collective, *, chunks: int = 2, parts: int = 1
 ) -> StepSchedule:
     """Breadth-first broadcast, each chunk of all shards a step behind the one before.
 
@@ -55,4 +54,4 @@ def bfb_chunks(
     """
     check_supported(_NAME, topology, collective, GATHERING, _NEEDS)
     found = bfb_schedule(topology, collective.kind, max_chunks=_MOST_CHUNKS)
-    return in_chunks(found, topology, _PIECES if chunks is None else chunks, 1 if parts is None else parts)
+    return in_chunks(found, topology, chunks, parts)

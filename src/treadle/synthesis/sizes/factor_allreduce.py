@@ -22,7 +22,7 @@ from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.steps.urgent_first import in_chunks
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.scheduler import equal_shards, tried_with
-from treadle.synthesis.sizes.boxed import Boxes, usual_factors
+from treadle.synthesis.sizes.boxed import Boxes, checked_factors, listed, nearest_factor, usual_factors
 from treadle.synthesis.sizes.exchanges import Messages, joined
 from treadle.synthesis.sizes.shortest_paths import steps_over_paths
 from treadle.synthesis.sizes.spanning_exchanges import not_too_many
@@ -32,10 +32,10 @@ from treadle.topologies.topology import Topology
 
 _NAME = "factor-allreduce"
 _KINDS = (CollectiveKind.ALLREDUCE,)
-_PIECES = (3, 4, 8)
-"""Worth a trial: more are seldom quicker, because each message holds its link for a time of its own; three
-lie between powers of two when they are sliced."""
-_WIDE, _WIDE_PIECES = 16, 4
+_CHUNKS = (3, 4, 8)
+"""Numbers to try: more are seldom faster, because each message has its own occupancy; three lie between
+powers of two when they are sliced."""
+_WIDE, _WIDE_CHUNKS = 16, 4
 """Ranks of a box above which chunks go through two factors of it, for fewer messages of each."""
 
 
@@ -44,14 +44,14 @@ def _trials(topology: Topology, collective: Collective) -> Sequence[Mapping[str,
     chunks."""
     boxes = find_boxes(topology, collective)
     plain, _ = _asked(boxes, None, None)
-    low = next(part for part in range(isqrt(plain[-1]), 0, -1) if plain[-1] % part == 0)
+    low = nearest_factor(plain[-1])
     shapes = [plain] if low == 1 else [plain, (*plain[:-1], plain[-1] // low, low)]
-    found: list[Mapping[str, object]] = [{"chunks": number} for number in _PIECES]
-    found += [{"exchanged": (), "chunks": number} for number in _PIECES]
+    found: list[Mapping[str, object]] = [{"chunks": number} for number in _CHUNKS]
+    found += [{"exchanged": (), "chunks": number} for number in _CHUNKS]
     if len(plain) > 1 and plain[0] > _WIDE:
         parts = [part for part in range(isqrt(plain[0]), 1, -1) if plain[0] % part == 0][:2]
         divided = [(plain[0] // part, part, *plain[1:]) for part in parts]
-        found += [{"factors": shape, "chunks": _WIDE_PIECES} for shape in divided]
+        found += [{"factors": shape, "chunks": _WIDE_CHUNKS} for shape in divided]
     for shape in shapes:
         every = tuple(range(1, len(shape) + 1))
         usual = tuple(place + 1 for place in sorted(_asked(boxes, shape, None)[1]))
@@ -67,7 +67,7 @@ def factor_allreduce(
     *,
     factors: Sequence[int] | None = None,
     exchanged: Sequence[int] | None = None,
-    chunks: int | None = None,
+    chunks: int = 1,
 ) -> StepSchedule:
     """Allreduce with a full exchange over some factors of the ranks, scatter and gather over the others.
 
@@ -116,27 +116,25 @@ def factor_allreduce(
     reduce = steps_over_paths(topology, collective, Direction.REDUCE, [grid.reducing()], homes)
     broadcast = steps_over_paths(topology, collective, Direction.BROADCAST, [grid.gathering()], homes)
     whole = StepSchedule(CollectiveKind.ALLREDUCE, reduce=reduce, broadcast=broadcast)
-    return in_chunks(whole, topology, 1 if chunks is None else chunks)
+    return in_chunks(whole, topology, chunks)
 
 
 def _asked(
     boxes: Boxes, factors: Sequence[int] | None, exchanged: Sequence[int] | None
 ) -> tuple[tuple[int, ...], frozenset[int]]:
     """Radices from the last digit, and the places of those that are exchanged, from 0."""
-    n, usual = sum(map(len, boxes)), usual_factors(boxes)
-    factors = usual if factors is None else factors
-    if prod(factors) != n or min(factors) < 1:
-        listed = ",".join(map(str, factors))
-        raise ScheduleError(f"{_NAME}: factors {listed}: expected a product of {n} ranks")
+    usual = usual_factors(boxes)
+    radices = usual if factors is None else checked_factors(_NAME, boxes, factors)
     if exchanged is not None:
-        if not set(exchanged) <= set(range(1, len(factors) + 1)):
-            listed = ",".join(map(str, exchanged))
-            raise ScheduleError(f"{_NAME}: exchanged {listed}: expected places from 1 to {len(factors)}")
-        return tuple(factors), frozenset(place - 1 for place in exchanged)
-    # whole boxes are scattered: digits that tell more ranks apart than a box has are exchanged
-    told_apart = np.cumprod(factors).tolist()
-    places = (i for i, inner in enumerate(told_apart) if len(usual) == 1 or inner > len(boxes[0]))
-    return tuple(factors), frozenset(places)
+        if not set(exchanged) <= set(range(1, len(radices) + 1)):
+            raise ScheduleError(
+                f"{_NAME}: exchanged {listed(exchanged)}: expected places from 1 to {len(radices)}"
+            )
+        return radices, frozenset(place - 1 for place in exchanged)
+    # whole boxes are scattered: digits that distinguish more ranks than a box has are exchanged
+    distinguished = np.cumprod(radices).tolist()
+    places = (i for i, inner in enumerate(distinguished) if len(usual) == 1 or inner > len(boxes[0]))
+    return radices, frozenset(places)
 
 
 @dataclass(frozen=True)

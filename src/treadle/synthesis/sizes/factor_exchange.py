@@ -12,7 +12,7 @@ from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.sizes.boxed import Boxes, usual_factors
+from treadle.synthesis.sizes.boxed import Boxes, listed, usual_factors
 from treadle.synthesis.sizes.exchanges import Messages
 from treadle.synthesis.sizes.shortest_paths import steps_over_paths
 from treadle.synthesis.sizes.spanning_exchanges import few_ranks
@@ -72,9 +72,8 @@ def _radices(boxes: Boxes, factors: Sequence[int] | None) -> tuple[int, ...]:
         return usual_factors(boxes)
     n, product = sum(map(len, boxes)), prod(factors)
     if min(factors, default=0) < 1 or product < n or (product > n and prod(factors[:-1]) >= n):
-        listed = ",".join(map(str, factors))
         raise ScheduleError(
-            f"{_NAME}: factors {listed}: expected a product of {n} ranks, or the first above it"
+            f"{_NAME}: factors {listed(factors)}: expected a product of {n} ranks, or the first above it"
         )
     return tuple(factors)
 

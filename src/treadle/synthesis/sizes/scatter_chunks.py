@@ -26,8 +26,8 @@ from treadle.topologies.topology import Topology
 from treadle.unsupported import Unsupported
 
 _MOST_BOXES = 4
-_PIECES = 4
-_WORTH_A_TRIAL = [{"chunks": pieces} for pieces in (2, 8, 16, 32)]
+_CHUNKS = 4
+_WORTH_A_TRIAL = [{"chunks": chunks} for chunks in (2, 8, 16, 32)]
 
 
 def few_boxes(topology: Topology, collective: Collective) -> Unsupported | None:
@@ -40,7 +40,7 @@ _NEEDS = (not_too_many, equal_shards, several_boxes, few_boxes, boxes_of_one_siz
 
 
 @tried_with(_WORTH_A_TRIAL)
-def scatter_chunks(topology: Topology, collective: Collective, *, chunks: int | None = None) -> StepSchedule:
+def scatter_chunks(topology: Topology, collective: Collective, *, chunks: int = _CHUNKS) -> StepSchedule:
     """Sums for other boxes, chunk by chunk and box by box in turn, each sent immediately; the box's own last.
 
     Parameters
@@ -70,7 +70,7 @@ def scatter_chunks(topology: Topology, collective: Collective, *, chunks: int | 
 
 
 @tried_with(_WORTH_A_TRIAL)
-def gather_chunks(topology: Topology, collective: Collective, *, chunks: int | None = None) -> StepSchedule:
+def gather_chunks(topology: Topology, collective: Collective, *, chunks: int = _CHUNKS) -> StepSchedule:
     """Shards to the own box and, chunk by chunk, to the same position of the others, which forward them.
 
     Parameters and errors are those of `scatter_chunks`, whose steps on the reversed links these are, the last
@@ -81,26 +81,25 @@ def gather_chunks(topology: Topology, collective: Collective, *, chunks: int | N
     return StepSchedule(kind, broadcast=reverse(_sums(topology.transpose(), collective, chunks)))
 
 
-def _sums(topology: Topology, collective: Collective, chunks: int | None) -> Steps:
-    pieces = _PIECES if chunks is None else chunks
+def _sums(topology: Topology, collective: Collective, chunks: int) -> Steps:
     boxes = np.array(find_boxes(topology, collective), dtype=np.int64)
     ways, sends = ShortestPaths(topology, collective), list[Int64Array]()
-    last = pieces * (len(boxes) - 1)
+    last = chunks * (len(boxes) - 1)
     for number in range(last):
-        piece, distance = divmod(number, len(boxes) - 1)
-        homes = np.roll(boxes, -distance - 1, axis=0)  # of each rank its counterpart there
-        sends.append(_in_boxes(ways, boxes, homes, number, (piece, piece + 1)))
-        sends.append(_table(ways, boxes, homes, homes, number + 1, (piece, piece + 1)))
-    sends.append(_in_boxes(ways, boxes, boxes, last, (0, pieces)))
-    return ways.steps(Direction.REDUCE, pieces, sends, [np.arange(collective.n_ranks)])
+        chunk, distance = divmod(number, len(boxes) - 1)
+        owners = np.roll(boxes, -distance - 1, axis=0)  # the counterpart of each rank in that box
+        sends.append(_in_boxes(ways, boxes, owners, number, (chunk, chunk + 1)))
+        sends.append(_table(ways, boxes, owners, owners, number + 1, (chunk, chunk + 1)))
+    sends.append(_in_boxes(ways, boxes, boxes, last, (0, chunks)))
+    return ways.steps(Direction.REDUCE, chunks, sends, [np.arange(collective.n_ranks)])
 
 
 def _in_boxes(
-    ways: ShortestPaths, boxes: Int64Array, homes: Int64Array, step: int, part: tuple[int, int]
+    ways: ShortestPaths, boxes: Int64Array, owners: Int64Array, step: int, part: tuple[int, int]
 ) -> Int64Array:
-    """Every rank to all others in its box, each beginning with the one after it: shards of their owners."""
+    """Return sends of the owners' shards from every rank to all others in its box, the next one first."""
     turns = [
-        _table(ways, boxes, np.roll(boxes, -turn, axis=1), np.roll(homes, -turn, axis=1), step, part)
+        _table(ways, boxes, np.roll(boxes, -turn, axis=1), np.roll(owners, -turn, axis=1), step, part)
         for turn in range(1, boxes.shape[1])
     ]
     return np.concatenate([np.zeros((5, 0), dtype=np.int64), *turns], axis=1)

@@ -8,7 +8,6 @@ is adjacent in the buffer.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import isqrt, prod
 
 import numpy as np
 
@@ -16,7 +15,14 @@ from treadle.arrays import Int32Array
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.forest import ForestSchedule
-from treadle.synthesis.sizes.boxed import Boxes, rail_trees, three_stage_trees
+from treadle.synthesis.sizes.boxed import (
+    Boxes,
+    checked_factors,
+    listed,
+    nearest_factor,
+    rail_trees,
+    three_stage_trees,
+)
 from treadle.synthesis.sizes.exchanges import bruck, direct, far_first, grid_trees, ring, trees_of
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.synthesis.trees.baselines.embedding import GATHERING, check_supported, embedded
@@ -60,7 +66,7 @@ def rail(topology: Topology, collective: Collective) -> ForestSchedule:
 
 
 def rail_bruck(
-    topology: Topology, collective: Collective, *, factors: Sequence[int] | None = None
+    topology: Topology, collective: Collective, *, factors: Sequence[int] = (2,)
 ) -> ForestSchedule:
     """Bruck's allgather among ranks of equal place in all boxes, then all to all in each box.
 
@@ -76,11 +82,10 @@ def rail_bruck(
     ScheduleError
         If `factors` is not one number from 2.
     """
-    if factors is not None and (len(factors) != 1 or factors[0] < 2):
-        raise ScheduleError(f"rail-bruck: factors {_listed(factors)}: expected one radix, at least 2")
-    radix = 2 if factors is None else factors[0]
+    if len(factors) != 1 or factors[0] < 2:
+        raise ScheduleError(f"rail-bruck: factors {listed(factors)}: expected one radix, at least 2")
     return _scheduled(
-        "rail-bruck", topology, collective, lambda boxes: rail_trees(boxes, bruck(len(boxes), radix))
+        "rail-bruck", topology, collective, lambda boxes: rail_trees(boxes, bruck(len(boxes), factors[0]))
     )
 
 
@@ -145,15 +150,8 @@ def _digits(boxes: Boxes, factors: Sequence[int] | None) -> tuple[int, ...]:
     if factors is None:
         if len(boxes) > 1 and len(sizes) == 1:
             return sizes.pop(), len(boxes)
-        low = next(part for part in range(isqrt(n), 0, -1) if n % part == 0)
-        return n // low, low
-    if prod(factors) != n or min(factors) < 1:
-        raise ScheduleError(f"mixed-radix: factors {_listed(factors)}: expected a product of {n} ranks")
-    return tuple(factors)
-
-
-def _listed(factors: Sequence[int]) -> str:
-    return ",".join(map(str, factors))
+        return n // nearest_factor(n), nearest_factor(n)
+    return checked_factors("mixed-radix", boxes, factors)
 
 
 def _in_box_order(boxes: Boxes, trees: Int32Array) -> Int32Array:

@@ -310,26 +310,19 @@ def _checked_chunks(chunks: int) -> int:
     return chunks
 
 
-def _steps(
-    n_ranks: int,
-    n_chunks: int,
-    offset: Int64Array,
-    shard: NDArray[np.integer],
-    link: NDArray[np.integer],
-    low: NDArray[np.integer],
-    high: NDArray[np.integer],
-) -> Steps:
-    """Allgather steps from columns that this module made and does not keep."""
+def _steps(n_ranks: int, n_chunks: int, offset: Int64Array, *columns: NDArray[np.integer]) -> Steps:
+    """Return allgather steps from (shard, link, low, high), arrays that this module does not keep."""
+    shard, link, low, high = map(_frozen, columns)
     return Steps(
         direction=Direction.BROADCAST,
         n_ranks=n_ranks,
         homes=np.arange(n_ranks, dtype=np.int32),
         n_chunks=n_chunks,
         step_offset=offset.astype(np.int64),
-        shard=_frozen(shard),
-        link=_frozen(link),
-        low=_frozen(low),
-        high=_frozen(high),
+        shard=shard,
+        link=link,
+        low=low,
+        high=high,
     )
 
 

@@ -44,11 +44,11 @@ class _ShardBlock:
 
     first: int
     n_shards: int
-    cuts: Int64Array
+    bounds: Int64Array
     """First chunk of each run, and the end of the last one."""
-    run: Int64Array
-    """Number of runs of the shard before each cut from 0 to P."""
-    low: int
+    runs_before: Int64Array
+    """Number of runs of the shard before each chunk from 0 to P."""
+    first_run: int
     """Number of runs before those of the block."""
     prefix: Masks
     """Mask of the first i runs, for each i."""
@@ -62,10 +62,10 @@ class _ShardBlock:
 
     def masks(self, low: Int32Array, high: Int32Array) -> Masks:
         """Return the runs of the block among chunks [low, high)."""
-        begin, end = self.run[low], self.run[high]
+        begin, end = self.runs_before[low], self.runs_before[high]
         if self.numbers is not None:
             last = len(self.prefix) - 1
-            begin, end = np.clip(begin - self.low, 0, last), np.clip(end - self.low, 0, last)
+            begin, end = np.clip(begin - self.first_run, 0, last), np.clip(end - self.first_run, 0, last)
         masks: Masks = self.prefix[end] ^ self.prefix[begin]
         return masks
 
@@ -78,7 +78,7 @@ class _ShardBlock:
 
     def format_mask(self, mask: Any) -> str:
         """Return the chunks of a mask, e.g. ``chunks 0-2, 5``."""
-        held = [chunks for run, chunks in enumerate(pairwise(self.cuts.tolist())) if int(mask) >> run & 1]
+        held = [chunks for run, chunks in enumerate(pairwise(self.bounds.tolist())) if int(mask) >> run & 1]
         starts, ends = {low for low, _ in held}, {high for _, high in held}
         ranges = [
             f"{low}" if high == low + 1 else f"{low}-{high - 1}"
@@ -90,16 +90,16 @@ class _ShardBlock:
 
 
 def _blocks(steps: Steps, n_nodes: int) -> Iterator[_ShardBlock]:
-    is_cut = mask_of(steps.n_chunks + 1, [0, steps.n_chunks])
+    is_bound = mask_of(steps.n_chunks + 1, [0, steps.n_chunks])
     for ends in (steps.low, steps.high):
-        is_cut[ends] = True
-    cuts = np.flatnonzero(is_cut)
-    run = np.cumsum(is_cut) - 1
-    width = min(64, len(cuts) - 1)
+        is_bound[ends] = True
+    bounds = np.flatnonzero(is_bound)
+    runs_before = np.cumsum(is_bound) - 1
+    width = min(64, len(bounds) - 1)
     dtype = next(kind for bits, kind in _TYPES if width <= bits)
     n_shards = max(1, _STATE_BYTES // (n_nodes * np.dtype(dtype).itemsize))
-    for low, numbers in _windows(steps, run):
-        inside = cuts[low : low + 65]
+    for first_run, numbers in _windows(steps, runs_before):
+        inside = bounds[first_run : first_run + 65]
         prefix = np.array([(1 << bits) - 1 for bits in range(len(inside))], dtype=dtype)
         for first in range(0, steps.n_shards, n_shards):
             chosen = numbers
@@ -108,16 +108,16 @@ def _blocks(steps: Steps, n_nodes: int) -> Iterator[_ShardBlock]:
                 shard = steps.shard[chosen]
                 chosen = chosen[(shard >= first) & (shard < first + n_shards)]
             number = min(n_shards, steps.n_shards - first)
-            yield _ShardBlock(first, number, inside, run, low, prefix, chosen)
+            yield _ShardBlock(first, number, inside, runs_before, first_run, prefix, chosen)
 
 
-def _windows(steps: Steps, run: Int64Array) -> Iterator[tuple[int, Int64Array | None]]:
+def _windows(steps: Steps, runs_before: Int64Array) -> Iterator[tuple[int, Int64Array | None]]:
     """Yield the first of every 64 runs, and the sends that carry some of these; None: all sends."""
-    n_runs = int(run[-1])
+    n_runs = int(runs_before[-1])
     if n_runs <= 64:
         yield 0, None
         return
-    first, last = run[steps.low] // 64, (run[steps.high] - 1) // 64
+    first, last = runs_before[steps.low] // 64, (runs_before[steps.high] - 1) // 64
     order = np.argsort(first, kind="stable")
     starts = np.searchsorted(first[order], np.arange(-(-n_runs // 64) + 1))
     numbers = np.zeros(0, dtype=np.int64)
@@ -239,7 +239,7 @@ class FlowCheck:
             arrived[self._ranks] = block.full
             self._follow(block, arrived.reshape(-1))
         state = self._start(block, owners)
-        added = block.n_shards * (len(block.cuts) - 1)
+        added = block.n_shards * (len(block.bounds) - 1)
         for batch, masks, cleared in self._backwards(block, state):
             np.bitwise_or.at(state, batch.tail, masks)
             added += _count_bits(masks) - cleared
@@ -255,16 +255,16 @@ class FlowCheck:
         counted with its first batch, are those that heads held before it.
         """
         for span in reversed(block.spans(self._steps)):
-            passed = [batch.masks & state[batch.head] for batch in self._batches(block, span)]
+            reaching = [batch.masks & state[batch.head] for batch in self._batches(block, span)]
             cleared = 0
             for batch in self._batches(block, span) if self._steps.restarts else ():
-                fresh = self._steps.fresh[batch.numbers]
-                head, masks = batch.head[fresh], batch.masks[fresh]
-                cells = np.unique(head)
-                cleared += _count_bits(state[cells])
+                restarts = self._steps.fresh[batch.numbers]
+                head, masks = batch.head[restarts], batch.masks[restarts]
+                changed = np.unique(head)
+                cleared += _count_bits(state[changed])
                 np.bitwise_and.at(state, head, ~masks)
-                cleared -= _count_bits(state[cells])
-            for batch, masks in zip(self._batches(block, span), passed, strict=True):
+                cleared -= _count_bits(state[changed])
+            for batch, masks in zip(self._batches(block, span), reaching, strict=True):
                 yield batch, masks, cleared
                 cleared = 0
 
@@ -277,9 +277,9 @@ class FlowCheck:
         for batch, masks, _ in self._backwards(block, state):
             order = np.argsort(batch.tail, kind="stable")
             _, counts = np.unique(batch.tail, return_counts=True)
-            _, turn = ranges_of(np.zeros_like(counts), counts)
-            for k in range(int(turn.max(initial=-1)) + 1):
-                now = order[turn == k]
+            _, number = ranges_of(np.zeros_like(counts), counts)  # of each send among those of its tail
+            for k in range(int(number.max(initial=-1)) + 1):
+                now = order[number == k]
                 overlap = state[batch.tail[now]] & masks[now]
                 self._add_doubles(block, batch, now, overlap)
                 state[batch.tail[now]] |= masks[now]
@@ -301,15 +301,15 @@ class FlowCheck:
             return
         steps, names = self._steps, self._topology.node_names
 
-        def describe(cell: Int64Array) -> str:
-            rank, shard = cell.tolist()
+        def describe(place: Int64Array) -> str:
+            rank, shard = place.tolist()
             chunks = block.format_mask(block.full & ~rows[rank, shard])
-            place = f"rank {rank} ({names[self._ranks[rank]]})"
+            node = f"rank {rank} ({names[self._ranks[rank]]})"
             number = block.first + shard
             if steps.direction is Direction.BROADCAST:
-                return f"broadcast steps, shard {number}: {place} never gets {chunks}"
+                return f"broadcast steps, shard {number}: {node} never gets {chunks}"
             owner = f"rank {np.flatnonzero(self._ranks == owners[number])[0]} ({names[owners[number]]})"
-            return f"reduce steps, shard {number}: what {place} contributes to {chunks} never reaches {owner}"
+            return f"reduce steps, shard {number}: what {node} contributes to {chunks} never reaches {owner}"
 
         self._found.add_all(ViolationKind.DELIVERY, np.argwhere(rows != block.full), describe)
 

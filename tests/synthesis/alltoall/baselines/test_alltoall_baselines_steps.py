@@ -26,7 +26,7 @@ from treadle.synthesis.alltoall.baselines import (
     pairwise_exchange,
     torus_exchange,
 )
-from treadle.synthesis.alltoall.baselines.line_exchange import line_exchange
+from treadle.synthesis.alltoall.baselines.grid_phases import line_exchange
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.catalogue.graphs import complete, hypercube, mesh, ring, torus

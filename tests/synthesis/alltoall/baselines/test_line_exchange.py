@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from treadle.synthesis.alltoall.baselines.line_exchange import LineExchange, line_exchange
+from treadle.synthesis.alltoall.baselines.grid_phases import LineExchange, line_exchange
 
 
 def messages(line: LineExchange) -> dict[tuple[int, int, int], list[tuple[int, int, int]]]:

@@ -5,49 +5,41 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from treadle.arrays import Int64Array
-from treadle.synthesis.alltoall.baselines.path_choice import PathChoice
+from treadle.synthesis.alltoall.baselines.single_path_ilp import choose_paths
+from treadle.synthesis.alltoall.routes.chunk_moves import move_chunks
 from treadle.synthesis.alltoall.routes.path_sets import PathSet
-from treadle.topologies.topology import Topology, TopologyBuilder
 
 Pair = tuple[int, list[list[int]]]
 """Demand, and the links of each path."""
 
-
-def links(bandwidths: list[int]) -> Topology:
-    """The paths below need to lead nowhere: only their loads count."""
-    builder = TopologyBuilder("links")
-    for name in "ab":
-        builder.compute(name)
-    for bandwidth in bandwidths:
-        builder.link("a", "b", bandwidth)
-    return builder.build()
+Found = tuple[list[int], list[int]]
+"""Chosen paths, and the loads of the links."""
 
 
-def choice(bandwidths: list[int], pairs: list[Pair]) -> PathChoice:
-    owner = [number for number, (_, paths) in enumerate(pairs) for _ in paths]
+def search(bandwidths: list[int], pairs: list[Pair], seed: int = 0, *, only_moves: bool = False) -> Found:
+    """The whole search, or moves off the busiest link from the first path of each pair."""
+    owner = np.array([number for number, (_, paths) in enumerate(pairs) for _ in paths], dtype=np.int64)
     rows = [path for _, paths in pairs for path in paths]
-    offset = np.cumsum([0, *map(len, rows)])
-    ends: Int64Array = np.array(owner, dtype=np.int64)
-    paths = PathSet(
-        ends.astype(np.int32), ends.astype(np.int32), offset, np.concatenate(rows).astype(np.int32)
-    )
-    return PathChoice(links(bandwidths), paths, ends, np.array([demand for demand, _ in pairs]))
-
-
-def test_it_begins_with_the_first_path_of_each_pair() -> None:
-    made = choice([4, 2, 5, 1], [(3, [[0, 2], [1]]), (2, [[2]]), (7, [[3], [0], [1, 2]])])
-    assert made.chosen.tolist() == [0, 2, 3]
-    assert made.load.tolist() == [3, 0, 5, 7]
-    assert made.time.tolist() == [0.75, 0.0, 1.0, 7.0]
+    offset, flat = np.cumsum([0, *map(len, rows)]), np.concatenate(rows).astype(np.int32)
+    paths = PathSet(owner.astype(np.int32), owner.astype(np.int32), offset, flat)
+    demand, width = np.array([demand for demand, _ in pairs]), np.array(bandwidths)
+    if only_moves:
+        units = np.zeros(len(rows), dtype=np.int64)
+        units[np.searchsorted(owner, np.arange(len(pairs)))] = 1
+        chosen = np.flatnonzero(move_chunks(paths, owner, units, width, demand[owner]))
+    else:
+        chosen = choose_paths(paths, owner, demand, width, seed)
+    load = np.zeros(len(width), dtype=int)
+    for (amount, _), path in zip(pairs, chosen.tolist(), strict=True):
+        load[rows[path]] += amount
+    return chosen.tolist(), load.tolist()
 
 
 def test_a_pair_alone_takes_the_fastest_path() -> None:
     """3 over links of 10, of 30 and 20, and of 20: prices are far below 1."""
-    made = choice([10, 30, 20, 20], [(3, [[0], [1, 2], [3]])])
-    made.improve(0)
-    assert made.chosen.tolist() == [2]
-    assert made.load.tolist() == [0, 0, 0, 3]
+    chosen, load = search([10, 30, 20, 20], [(3, [[0], [1, 2], [3]])], 0)
+    assert chosen == [2]
+    assert load == [0, 0, 0, 3]
 
 
 def test_prices_rise_with_the_eighth_power() -> None:
@@ -55,19 +47,17 @@ def test_prices_rise_with_the_eighth_power() -> None:
 
     Squares of those prices say otherwise. A pair without choice keeps the busiest link.
     """
-    made = choice([150, 150, 140, 1], [(420, [[0, 1], [2]]), (1000, [[3]])])
-    made.improve(0)
-    assert made.chosen.tolist() == [1, 2]
-    assert made.load.tolist() == [0, 0, 420, 1000]
+    chosen, load = search([150, 150, 140, 1], [(420, [[0, 1], [2]]), (1000, [[3]])], 0)
+    assert chosen == [1, 2]
+    assert load == [0, 0, 420, 1000]
 
 
 def test_a_price_is_what_a_pair_adds() -> None:
     """On links of 1 that carry 5 and, twice, 4 already: 7^8 - 5^8 is 5.4 million, 2 * (6^8 - 4^8) 3.2."""
     others: list[Pair] = [(5, [[0]]), (4, [[1, 2]]), (1000, [[3]])]
-    made = choice([1, 1, 1, 1], [(2, [[0], [1, 2]]), *others])
-    made.improve(0)
-    assert made.chosen.tolist() == [1, 2, 3, 4]
-    assert made.load.tolist() == [5, 6, 6, 1000]
+    chosen, load = search([1, 1, 1, 1], [(2, [[0], [1, 2]]), *others], 0)
+    assert chosen == [1, 2, 3, 4]
+    assert load == [5, 6, 6, 1000]
 
 
 def test_a_price_takes_off_what_the_link_has_already() -> None:
@@ -83,43 +73,38 @@ def test_a_price_takes_off_what_the_link_has_already() -> None:
         ([[3], [2]], 1),
         ([[4], [0]], 1),
     ):
-        made = choice([20, 10, 20, 30, 30, 1], [(3, ways), *others])
-        made.improve(0)
-        assert made.chosen[0] == best
+        chosen, _ = search([20, 10, 20, 30, 30, 1], [(3, ways), *others], 0)
+        assert chosen[0] == best
 
 
 def test_full_links_of_great_width_add_little() -> None:
     """2 more on 60 of 100: 0.62^8 - 0.6^8 = 0.005; on 1 of 4: 0.75^8 - 0.25^8 = 0.1."""
     others: list[Pair] = [(60, [[0]]), (1, [[1]]), (1000, [[2]])]
-    made = choice([100, 4, 1], [(2, [[1], [0]]), *others])
-    made.improve(0)
-    assert made.load.tolist() == [62, 1, 1000]
+    _, load = search([100, 4, 1], [(2, [[1], [0]]), *others], 0)
+    assert load == [62, 1, 1000]
 
 
 def test_equal_prices_move_nobody() -> None:
     """2 and 3 are on link 0. If the 2 is first, it goes to link 1, the 3 to link 2, and both stay."""
     found = set()
     for seed in range(8):
-        made = choice([1, 1, 2, 1], [(2, [[0], [1]]), (3, [[0], [2]]), (1000, [[3]])])
-        made.improve(seed)
-        found.add(tuple(made.chosen.tolist()))
+        chosen, _ = search([1, 1, 2, 1], [(2, [[0], [1]]), (3, [[0], [2]]), (1000, [[3]])], seed)
+        found.add(tuple(chosen))
     assert found == {(0, 3, 4), (1, 3, 4)}
 
 
 def test_moves_off_the_busiest_link_come_last() -> None:
     """The price of one link at 2 is below that of four at 1.9, but it is the busiest: the pair leaves it."""
-    made = choice([100, 105, 105, 105, 105], [(200, [[0], [1, 2, 3, 4]])])
-    made.improve(0)
-    assert made.chosen.tolist() == [1]
+    chosen, _ = search([100, 105, 105, 105, 105], [(200, [[0], [1, 2, 3, 4]])], 0)
+    assert chosen == [1]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_passes_go_on_while_pairs_change(seed: int) -> None:
     """2 and 3 are on link 0. The 2, if first, goes to link 1, beside 2; the 3 to link 2; the 2 comes back."""
-    made = choice([1, 1, 2, 1], [(2, [[0], [1]]), (3, [[0], [2]]), (2, [[1]]), (1000, [[3]])])
-    made.improve(seed)
-    assert made.chosen.tolist() == [0, 3, 4, 5]
-    assert made.load.tolist() == [2, 2, 3, 1000]
+    chosen, load = search([1, 1, 2, 1], [(2, [[0], [1]]), (3, [[0], [2]]), (2, [[1]]), (1000, [[3]])], seed)
+    assert chosen == [0, 3, 4, 5]
+    assert load == [2, 2, 3, 1000]
 
 
 def test_moves_off_the_busiest_link_take_the_least_busy_way() -> None:
@@ -128,30 +113,26 @@ def test_moves_off_the_busiest_link_take_the_least_busy_way() -> None:
     The second one, of 2, is then as slow on link 0 as it would be on link 6: it stays.
     """
     pairs: list[Pair] = [(3, [[0, 5], [0, 1], [2], [3, 4]]), (2, [[0], [6]])]
-    made = choice([1, 9, 2, 3, 4, 9, 1], pairs)
-    made._descend()
-    assert made.chosen.tolist() == [3, 4]
-    assert made.load.tolist() == [2, 0, 0, 3, 3, 0, 0]
+    chosen, load = search([1, 9, 2, 3, 4, 9, 1], pairs, only_moves=True)
+    assert chosen == [3, 4]
+    assert load == [2, 0, 0, 3, 3, 0, 0]
 
 
 def test_moves_go_on_until_none_is_better() -> None:
     """Links of 1: 4, 2 and 1 on the first; 4 leaves for 4, then 2 for 2, as the 4 cannot be moved back."""
     pairs: list[Pair] = [(4, [[0], [1]]), (2, [[0], [2]]), (1, [[0], [3, 1]])]
-    made = choice([1, 2, 1, 1], pairs)
-    made._descend()
+    chosen, load = search([1, 2, 1, 1], pairs, only_moves=True)
     # 7 on link 0: the 4 makes 2 of link 1; then 3 on link 0: the 2 makes 2 of link 2, the 1 would make 2.5
-    assert made.chosen.tolist() == [1, 3, 4]
-    assert made.load.tolist() == [1, 4, 2, 0]
-    assert made.time.tolist() == [1, 2, 2, 0]
+    assert chosen == [1, 3, 4]
+    assert load == [1, 4, 2, 0]
 
 
 def test_links_that_a_path_has_already_do_not_count() -> None:
     """Both paths share link 1, of 6 already; the move to link 2 is judged by that one alone."""
     pairs: list[Pair] = [(3, [[0, 1], [1, 2]]), (2, [[0]])]
-    made = choice([1, 1, 1], pairs)
-    made._descend()
-    assert made.chosen.tolist() == [1, 2]
-    assert made.load.tolist() == [2, 3, 3]
+    chosen, load = search([1, 1, 1], pairs, only_moves=True)
+    assert chosen == [1, 2]
+    assert load == [2, 3, 3]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -166,17 +147,12 @@ def test_no_single_move_is_left(seed: int) -> None:
         )
         for _ in range(12)
     ]
-    made = choice(bandwidths, pairs)
-    made.improve(seed)
+    chosen, load = search(bandwidths, pairs, seed)
     flat = [path for _, paths in pairs for path in paths]
-    load = np.zeros(9, dtype=int)
-    for (demand, _), path in zip(pairs, made.chosen.tolist(), strict=True):
-        load[flat[path]] += demand
-    assert made.load.tolist() == load.tolist()
-    time = load / np.array(bandwidths)
+    time = np.array(load) / np.array(bandwidths)
     worst = int(time.argmax())
     first = 0
-    for (demand, paths), path in zip(pairs, made.chosen.tolist(), strict=True):
+    for (demand, paths), path in zip(pairs, chosen, strict=True):
         assert first <= path < first + len(paths)
         for other in paths:
             new = set(other) - set(flat[path])

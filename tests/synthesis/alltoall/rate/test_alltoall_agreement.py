@@ -20,7 +20,8 @@ from samples.strategies import digraphs, eulerian_topologies, relay_balanced_top
 from shortcuts.exact_flows import expanded_units
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.synthesis.alltoall.rate.exact_rate import ExactRate, solve_exactly
+from treadle.synthesis.alltoall.rate.exact_columns import ExactRate
+from treadle.synthesis.alltoall.rate.exact_rate import solve_exactly
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, flow_instance
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, find_symmetry, symmetry_of
 from treadle.synthesis.alltoall.rate.pdhg import pdhg_rate

@@ -14,12 +14,11 @@ from samples.strategies import digraphs, eulerian_topologies
 from shortcuts.exact_flows import exact_rate, expanded_flow, expanded_units
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.synthesis.alltoall.rate.decomposed import master_mcf
 from treadle.synthesis.alltoall.rate.exact_rate import check_exact_flow, solve_exactly
 from treadle.synthesis.alltoall.rate.flow import check_flow
 from treadle.synthesis.alltoall.rate.flow_instance import flow_instance
 from treadle.synthesis.alltoall.rate.flow_symmetry import find_symmetry, symmetry_of
-from treadle.synthesis.alltoall.rate.link_mcf import link_mcf
+from treadle.synthesis.alltoall.rate.mcf_programs import link_mcf, master_mcf
 from treadle.topologies import Topology
 
 

@@ -12,7 +12,7 @@ from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.rate import bisection
-from treadle.synthesis.alltoall.rate.bisection import _CutSearch, _entering, _Leaving, best_cut, cut_rate
+from treadle.synthesis.alltoall.rate.bisection import _CutSearch, best_cut, cut_rate
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
 
@@ -53,30 +53,6 @@ def ratio(fabric: Topology, collective: Collective, inside: np.ndarray) -> float
     return float(capacity / demand) if demand else np.inf
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_what_leaves_is_kept_as_nodes_change_sides(seed: int) -> None:
-    rng = np.random.default_rng([seed, 9])
-    matrix = rng.integers(0, 9, (6, 6)).astype(float)
-    np.fill_diagonal(matrix, 0)
-    inside = rng.random(6) < 0.5
-    state = _Leaving(matrix, inside.copy())
-    for node in rng.permutation(6).tolist():
-        assert state.total == matrix[inside][:, ~inside].sum()
-        for other in range(6):
-            moved = inside.copy()
-            moved[other] = not moved[other]
-            assert state.after(inside)[other] == matrix[moved][:, ~moved].sum()
-        state.move(node, inside)
-        inside[node] = not inside[node]
-    assert state.total == matrix[inside][:, ~inside].sum()
-
-
-def test_what_enters_the_prefixes() -> None:
-    matrix = np.array([[0, 1, 2, 3], [10, 0, 4, 5], [20, 30, 0, 6], [40, 50, 60, 0]], dtype=float)
-    # into {0}: 10 + 20 + 40; into {0, 1}: 20 + 40 + 30 + 50; into {0, 1, 2}: 40 + 50 + 60
-    assert _entering(matrix).tolist() == [70, 140, 150]
-
-
 @pytest.mark.parametrize("is_balanced", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_sweep_takes_the_best_prefix(seed: int, is_balanced: bool) -> None:
@@ -89,7 +65,7 @@ def test_a_sweep_takes_the_best_prefix(seed: int, is_balanced: bool) -> None:
         inside = np.isin(np.arange(fabric.n_nodes), order[:length])
         if not is_balanced or is_rank[inside].sum() == 3:
             best = min(best, (ratio(fabric, collective, inside), length))
-    assert sorted(np.flatnonzero(search._sweep(order)).tolist()) == sorted(order[: best[1]].tolist())
+    assert sorted(np.flatnonzero(search._best_prefix(order)).tolist()) == sorted(order[: best[1]].tolist())
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -136,14 +112,14 @@ def test_bisections_stay_within_a_rank_of_halves(seed: int) -> None:
     assert search._movable(four).tolist() == (others | four).tolist()
     assert search._movable(two).tolist() == (others | ~two).tolist()
     assert _CutSearch(fabric, collective, False)._movable(two).all()
-    assert [search._is_half(one) for one in (two, three, four)] == [False, True, False]
+    assert [search._fits(one[list(ranks)].sum()) for one in (two, three, four)] == [False, True, False]
     found = search.improve(three)
-    assert search._is_half(found)
+    assert search._fits(found[list(ranks)].sum())
     assert ratio(fabric, collective, found) <= ratio(fabric, collective, three)
     # of five ranks two or three make a half
     five = Collective(CollectiveKind.ALLTOALL, ranks[:5], forwarders=(ranks[5], *collective.forwarders))
     odd = _CutSearch(fabric, five, True)
-    assert [odd._is_half(np.isin(nodes, ranks[:count])) for count in (1, 2, 3, 4)] == [
+    assert [odd._fits(count) for count in (1, 2, 3, 4)] == [
         False,
         True,
         True,
@@ -163,7 +139,7 @@ def test_starts_are_sweeps_of_vectors_both_ways() -> None:
     _, vectors = np.linalg.eigh(np.diag(both.sum(axis=0)) - both)
     order = np.argsort(np.round(vectors[:, 1], 9), kind="stable")
     assert {tuple(one.tolist()) for one in found[:2]} <= {
-        tuple(search._sweep(one).tolist()) for one in (order, order[::-1])
+        tuple(search._best_prefix(one).tolist()) for one in (order, order[::-1])
     }
 
 

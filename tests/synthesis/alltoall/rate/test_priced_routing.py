@@ -97,8 +97,8 @@ def test_a_flow_that_does_not_deliver_is_found_out(monkeypatch: pytest.MonkeyPat
     everyone = on_all_ranks(topology, CollectiveKind.ALLTOALL)
     route = priced_routing._route
 
-    def losing(*args: object) -> tuple[np.ndarray, float]:
-        flow, distance = route(*args)  # type: ignore[arg-type]
+    def losing(*args: object, **options: object) -> tuple[np.ndarray, float]:
+        flow, distance = route(*args, **options)  # type: ignore[arg-type]
         flow[flow.argmax()] *= 0.99
         return flow, distance
 

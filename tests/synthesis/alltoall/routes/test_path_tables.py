@@ -153,7 +153,7 @@ def test_paths_that_do_not_fit_the_demands() -> None:
     some = Collective(ALLTOALL, (0, 1, 2), demands=Demands(np.array([[0, 1, 3], [0, 0, 0], [0, 2, 0]])))
     paths = from_lists([(0, 1, [0]), (0, 2, [1]), (2, 1, [2]), (2, 1, [3])])
     assert check_paths(some, paths).tolist() == [0, 1, 2, 2]
-    message = "paths: some join ranks that have nothing to exchange; drop them"
+    message = "paths: some join ranks without demand; drop them"
     for extra in ((1, 0, [5]), (2, 2, [5]), (0, 0, [5])):
         with pytest.raises(ScheduleError, match=f"^{re.escape(message)}$"):
             check_paths(some, from_lists([(0, 1, [0]), (0, 2, [1]), (2, 1, [2]), extra]))

@@ -27,15 +27,15 @@ from treadle.synthesis.alltoall.routes.link_orders import (
     up_down_orders,
 )
 from treadle.synthesis.alltoall.routes.path_sets import PathSet, WeightedPaths, from_lists
-from treadle.synthesis.alltoall.routes.route_units import _heaviest, _renumbered, route_schedule
+from treadle.synthesis.alltoall.routes.route_units import route_schedule
 from treadle.synthesis.alltoall.routes.shortest_paths import split_over_shortest_paths
 from treadle.synthesis.alltoall.routes.virtual_channels import (
     ChannelDependencies,
-    LashOrder,
     fill_layers,
     lash_layers,
     waits_of,
 )
+from treadle.synthesis.runs import first_in_runs
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology, TopologyBuilder
@@ -96,10 +96,8 @@ def test_routes_of_whole_chunks_or_parts_of_demands() -> None:
 
 def test_the_heaviest_paths_stay() -> None:
     pair, weights = np.array([0, 0, 0, 1, 1]), np.array([0.2, 0.5, 0.3, 0.5, 0.5])
-    assert _heaviest(pair, weights, None).tolist() == [0, 1, 2, 3, 4]
-    assert _heaviest(pair, weights, 1).tolist() == [1, 3]
-    assert _heaviest(pair, weights, 2).tolist() == [1, 2, 3, 4]
-    assert _renumbered(np.array([3, 0, 7, 3])).tolist() == [1, 0, 2, 1]
+    assert first_in_runs(pair, -weights, 1).tolist() == [1, 3]
+    assert first_in_runs(pair, -weights, 2).tolist() == [1, 2, 3, 4]
 
 
 def test_shares_of_paths_on_links_of_unequal_bandwidth() -> None:
@@ -262,13 +260,9 @@ def test_up_and_down_from_roots_far_apart() -> None:
 def test_waits_that_close_no_circle() -> None:
     waits = ChannelDependencies(5)
     assert waits.add([(3, 1), (1, 0)])
-    assert waits.holds([(3, 1)])
-    assert not waits.holds([(3, 1), (0, 4)])
     assert waits.place.index(0) != waits.place.index(1)
     assert waits.place[3] < waits.place[1] < waits.place[0]
     assert not waits.add([(0, 4), (4, 2), (2, 3)])  # all or none
-    assert not waits.holds([(0, 4)])
-    assert not waits.holds([(4, 2)])
     assert waits.add([(2, 3), (0, 4)])
     assert waits.place[2] < waits.place[3] < waits.place[1] < waits.place[0] < waits.place[4]
     assert not waits.add([(4, 4)])
@@ -286,13 +280,11 @@ def test_paths_go_into_the_first_layer_without_a_circle() -> None:
     message = "layers: 1 of 4 paths do not fit into 1 layers; allow more, or choose paths and layers together"
     with pytest.raises(InfeasibleError, match=f"^{re.escape(message)}$"):
         lash_layers(paths, 4, max_layers=1)
-    chosen, layers = fill_layers(waits_of(paths), [2, 0, 3, 1], 4, 1)
-    assert (chosen.tolist(), len(layers)) == ([0, -1, 0, 0], 1)
+    chosen, layers = fill_layers(paths, 4, 1)
+    assert (chosen.tolist(), len(layers)) == ([0, 0, -1, 0], 1)
     mixed = from_lists([(0, 1, [0]), (0, 2, [0, 1]), (1, 0, [1, 2, 0]), (2, 1, [2, 0])])
     # long ones first: 1 2 0, then 0 1 does not fit
     assert lash_layers(mixed, 3).tolist() == [0, 1, 0, 0]
-    assert lash_layers(mixed, 3, order=LashOrder.NATURAL).tolist() == [0, 0, 1, 0]
-    assert lash_layers(mixed, 3, order=LashOrder.SHORT).tolist() == [0, 0, 1, 0]
 
 
 def test_links_between_no_two_cycles_are_trimmed() -> None:
@@ -319,7 +311,7 @@ def test_paths_of_a_flow(widest: bool) -> None:
     # up to a twentieth may be lacking; b takes its 1 first, what is left is stretched to the 3 of c
     found = extract_paths(fabric(), some(), flows * 0.951, widest=widest)
     assert found.weights.tolist() == pytest.approx([1, 3 * 1.853 / 2.804, 3 * 0.951 / 2.804])
-    message = "extraction: rank 1 gets 0.94 from rank 0, expected 1; the flows are none"
+    message = "extraction: rank 1 gets 0.94 from rank 0, expected 1; give flows that deliver all demands"
     with pytest.raises(InfeasibleError, match=f"^{re.escape(message)}$"):
         extract_paths(fabric(), some(), flows * 0.94, widest=widest)
     with pytest.raises(ScheduleError, match=r"^extraction: flows must be finite and not negative$"):

@@ -323,13 +323,13 @@ def test_what_cannot_be_is_refused() -> None:
 def test_unreachable_ranks_and_switches_are_named() -> None:
     one_way = from_arcs("one way", [0], [1], n=2)
     for work in (split_over_shortest_paths, least_steps):
-        with pytest.raises(InfeasibleError, match="n0 cannot be reached from n1"):
+        with pytest.raises(InfeasibleError, match=r"no path .*leads from 'n1' to 'n0'"):
             work(one_way, samples.alltoall(one_way))
     box = parse("dgx_a100:1")
     collective = samples.alltoall(box)
     with pytest.raises(InfeasibleError, match="over compute nodes"):
         least_steps(box, collective)
-    with pytest.raises(ScheduleError, match="a switch cannot store"):
+    with pytest.raises(ScheduleError, match="cannot store and forward"):
         hop_synchronous(box, collective, split_over_shortest_paths(box, collective))
 
 

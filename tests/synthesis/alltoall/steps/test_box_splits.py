@@ -22,7 +22,7 @@ from treadle.synthesis.alltoall.steps.hierarchical import (
     _tightest,
     hierarchical_routes,
 )
-from treadle.synthesis.alltoall.steps.relays import RelayPath, RelayPaths, _lanes, candidates
+from treadle.synthesis.alltoall.steps.relays import RelayPath, RelayPaths, _positions, candidates
 from treadle.topologies.topology import Topology, TopologyBuilder
 
 ALLTOALL = CollectiveKind.ALLTOALL
@@ -89,9 +89,9 @@ def test_paths_of_several_ways_are_merged() -> None:
     """Paths of ways in the order of pairs: the same one twice, one without weight."""
     paths = from_lists([(0, 2, [0, 5]), (0, 2, [8, 2, 5]), (1, 0, [9]), (2, 0, [4, 1])])
     twice = paths.take(np.array([0, 1, 2, 3]))
-    merged, weights = _merged(twice, np.array([0.5, 1e-10, 0.25, 1.0]))
-    assert [merged.links_of(number).tolist() for number in range(3)] == [[0, 5], [9], [4, 1]]
-    assert weights.tolist() == [0.5, 0.25, 1.0]
+    merged = _merged(twice, np.array([0.5, 1e-10, 0.25, 1.0]))
+    assert [merged.paths.links_of(number).tolist() for number in range(3)] == [[0, 5], [9], [4, 1]]
+    assert merged.weights.tolist() == [0.5, 0.25, 1.0]
 
 
 def test_what_passes_a_rank_between_boxes() -> None:
@@ -178,9 +178,9 @@ def test_legs_with_choices_are_combined_or_go_in_step(planes: int, spines: int, 
 
 
 def test_lanes_are_taken_in_turn_and_not_all_of_many() -> None:
-    assert _lanes(3, 4) == [1, 2, 0]
-    assert _lanes(16, 1) == [*range(1, 16), 0]
-    assert _lanes(20, 18) == [18, 19, *range(14)]
+    assert _positions(3, 4) == [1, 2, 0]
+    assert _positions(16, 1) == [*range(1, 16), 0]
+    assert _positions(20, 18) == [18, 19, *range(14)]
 
 
 def test_paths_of_all_pairs_are_counted_before_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:

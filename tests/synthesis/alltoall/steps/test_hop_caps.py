@@ -21,25 +21,25 @@ from treadle.topologies.topology import Topology, TopologyBuilder
 
 
 def loads(load: list[float], start: list[list[float]], end: list[list[float]]) -> _Loads:
-    return _Loads(np.array(load), np.array(start), np.array(end))
+    return np.array(load), np.array(start), np.array(end)
 
 
 def test_caps_rise_and_fall_by_even_shares() -> None:
     """Nothing is known of the hops but the largest load of 40: two steps at either end rise."""
     none = np.zeros((0, 1))
-    found = _caps(_Loads(np.array([40.0]), none, none), 8, False)
+    found = _caps((np.array([40.0]), none, none), 8, False)
     # ramps of 2: 1/3, 2/3, 1, 1, 1, 1, 2/3, 1/3 of 6
     even = np.array([1, 2, 3, 3, 3, 3, 2, 1]) / 18 * 40
     expected = np.diff(np.floor(np.cumsum(even) + 0.5), prepend=0)
     assert found.tolist() == expected.tolist()
     assert found.sum() == 40
     # where links are full ramps double: 1/4, 1/2, 1, ...
-    found = _caps(_Loads(np.array([39.2]), none, none), 8, True)
+    found = _caps((np.array([39.2]), none, none), 8, True)
     even = np.array([1, 2, 4, 4, 4, 4, 2, 1]) / 22 * 40
     assert found.tolist() == np.diff(np.floor(np.cumsum(even) + 0.5), prepend=0).tolist()
     # at most four steps rise, or seven that double
     for is_tight, ramp in ((False, 4), (True, 7)):
-        found = _caps(_Loads(np.array([1e6]), none, none), 40, is_tight)
+        found = _caps((np.array([1e6]), none, none), 40, is_tight)
         assert int((np.abs(np.diff(found)) > 5).sum()) == 2 * ramp
 
 
@@ -110,14 +110,14 @@ def test_runs_of_a_schedule() -> None:
     assert found.links[: hops[0]].tolist() == [0]
     by_b = int(size[own & (hops == 2)].sum())
     assert (by_b, int(size[own & (hops == 1)].sum())) == (12, 4)
-    table = _loads(found, np.array([2.0, 1.0, 1.0]))
+    load, from_start, to_end = _loads(found, np.array([2.0, 1.0, 1.0]))
     unit = float(found.amount.sum()) / 5  # of a unit of demand
-    assert table.load == pytest.approx(np.array([4 / 2, 3, 1]) * unit)
+    assert load == pytest.approx(np.array([4 / 2, 3, 1]) * unit)
     # first hops: all on links 0 and 2; last ones: of the way by b that over link 1
-    assert table.from_start[0] == pytest.approx(np.array([4 / 2, 0, 1]) * unit)
-    assert table.to_end[0] == pytest.approx(np.array([1 / 2, 3, 1]) * unit)
-    assert table.from_start[1] == pytest.approx(table.load)
-    assert table.to_end[1] == pytest.approx(table.load)
+    assert from_start[0] == pytest.approx(np.array([4 / 2, 0, 1]) * unit)
+    assert to_end[0] == pytest.approx(np.array([1 / 2, 3, 1]) * unit)
+    assert from_start[1] == pytest.approx(load)
+    assert to_end[1] == pytest.approx(load)
 
 
 def test_equal_demands_are_cut_into_equal_runs() -> None:

@@ -17,7 +17,7 @@ from treadle.schedules.alltoall.exchange_cost import exchange_algbw
 from treadle.schedules.alltoall.routes import RouteSchedule, routes_from_paths
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.alltoall.steps.pipelined import hop_synchronous, pipelined
-from treadle.synthesis.alltoall.steps.relays import RelayPath, RelayPaths, _lanes, candidates
+from treadle.synthesis.alltoall.steps.relays import RelayPath, RelayPaths, _positions, candidates
 from treadle.synthesis.alltoall.steps.route_runs import route_runs
 from treadle.synthesis.alltoall.steps.staggered import _turns, rounds_within, staggered
 from treadle.synthesis.alltoall.steps.time_stepped import TimeSteppedFlow
@@ -241,7 +241,7 @@ def layout() -> RelayPaths:
 def test_relays_are_nearest_to_the_other_end() -> None:
     ways = layout()
     assert ways.box.tolist() == [0, 0, 1, 1, 1]
-    assert ways.lane.tolist() == [0, 1, 0, 1, 2]
+    assert ways.position.tolist() == [0, 1, 0, 1, 2]
     # the widest link, of 8, takes 2**20 for a byte
     assert sorted(set(ways.length.tolist())) == [2**20, 2**21, 2**22]
     assert [ways.relay_before(1, target) for target in (2, 3, 4)] == [0, 0, 0]
@@ -309,9 +309,9 @@ def test_rounds_back_to_a_node_are_left_out() -> None:
 
 
 def test_lanes_begin_elsewhere_for_another_pair() -> None:
-    assert _lanes(3, 4) == [1, 2, 0]
-    assert _lanes(16, 15) == [15, *range(15)]
-    assert _lanes(20, 3) == list(range(3, 19))
+    assert _positions(3, 4) == [1, 2, 0]
+    assert _positions(16, 15) == [15, *range(15)]
+    assert _positions(20, 3) == list(range(3, 19))
     for wrong in ([(0, 1)], [(0, 1), (1, 2)], [(0, 1, 2, 3)]):
         with pytest.raises(ScheduleError, match=r"^boxes: expected each of 3 ranks in one box, once$"):
             RelayPaths(fabric(), collective(), wrong)
@@ -320,7 +320,7 @@ def test_lanes_begin_elsewhere_for_another_pair() -> None:
 def test_routes_of_something_else_are_no_runs() -> None:
     with pytest.raises(ScheduleError, match=r"^chunks: expected at least 1 per shard, found 0$"):
         route_runs(fabric(), collective(), routes(), 0)
-    words = "the routes carry another all-to-all; expected exactly the demands of this one"
+    words = "routes: they carry another all-to-all; expected exactly these demands"
     whole = collective()
     matrix = whole.pair_demands.between.copy()
     matrix[tuple(np.argwhere(matrix)[0])] += 1

@@ -105,11 +105,9 @@ def test_a_slow_link_is_not_used() -> None:
     topology = replace(topology, latencies_ns=np.array([1000, 50_000, 1000, 50_000]))
     small = heterogeneous_value(topology, 2000)
     assert small.runtime_s == Fraction(2, 10**6)
-    assert small.idle_links == ((1, 3),)
     assert set(heterogeneous_allgather(topology, 2000).link.tolist()) == {0, 2}
     large = heterogeneous_value(topology, 2 * 10**9)  # both links, 1 us and 50 us
     assert large.runtime_s == (1 + Fraction(51, 10**6)) / 2
-    assert large.idle_links == ((),)
 
 
 @settings(max_examples=8, deadline=None, derandomize=True)

@@ -12,13 +12,14 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.steps import steps_from_sends
 from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.steps.exact import synthesise
 from treadle.synthesis.steps.exact.exact_problem import FreeRounds, Rounds, exact_problem
 from treadle.synthesis.steps.exact.obstruction import Obstruction
 from treadle.synthesis.steps.exact.synthesise import (
+    ExactResult,
     ExactSearch,
     ExactStatus,
     ExactSteps,
-    _collected,
     _explained,
     _request,
     _steps,
@@ -30,6 +31,7 @@ from treadle.synthesis.steps.exact.synthesise import (
 )
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
+from treadle.topologies.catalogue.graphs import ring
 from treadle.topologies.topology import TopologyBuilder
 
 K = CollectiveKind
@@ -126,18 +128,23 @@ def test_the_node_set_that_is_hardest_to_enter() -> None:
     assert bottleneck(pairs, [3]) == (0, 1)
 
 
-def test_phases_become_a_schedule() -> None:
+def test_phases_become_a_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
     sends = [(0, 0, 0, 0, 1)]
     reduce = steps_from_sends(Direction.REDUCE, 2, 1, sends)
     broadcast = steps_from_sends(Direction.BROADCAST, 2, 1, sends)
     first = ExactSteps(ExactStatus.FOUND, reduce, (1,), seconds=1.5)
-    second = ExactSteps(ExactStatus.FOUND, broadcast, (1,), seconds=2.0)
-    found = _collected(K.ALLREDUCE, (first, second))
+
+    def synthesised(second: ExactSteps) -> ExactResult:
+        phases = iter([first, second])
+        monkeypatch.setattr(synthesise, "exact_steps", lambda *_given, **_named: next(phases))
+        return synthesise.synthesise_exact(ring(2), K.ALLREDUCE, chunks=1, rounds=[1])
+
+    found = synthesised(ExactSteps(ExactStatus.FOUND, broadcast, (1,), seconds=2.0))
     assert (found.status, found.seconds) == (ExactStatus.FOUND, 3.5)
     assert found.schedule is not None
     assert found.schedule.reduce == reduce
     assert found.schedule.broadcast == broadcast
-    late = _collected(K.ALLREDUCE, (first, ExactSteps(ExactStatus.UNKNOWN, seconds=1.0)))
+    late = synthesised(ExactSteps(ExactStatus.UNKNOWN, seconds=1.0))
     assert (late.status, late.schedule, late.seconds) == (ExactStatus.UNKNOWN, None, 2.5)
 
 

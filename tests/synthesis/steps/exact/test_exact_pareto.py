@@ -65,8 +65,8 @@ def test_fronts(
         shards = 1 if root is not None else topology.n_nodes
         assert report.algbw is not None
         assert report.algbw >= shards / point.ratio
-    assert front.has_latency_optimum
-    assert front.has_bandwidth_optimum == (root is None)
+    assert front.points[0].steps == front.least_steps
+    assert (front.points[-1].ratio == front.least_ratio) == (root is None)
 
 
 def test_k_synchronous_schedules_only(solver: SolverProcess) -> None:

@@ -17,7 +17,7 @@ from child_processes import finished, first_line, started
 from treadle.cli.main import main
 from treadle.errors import MissingDependencyError, TreadleError
 from treadle.schedules.collective import CollectiveKind
-from treadle.synthesis.steps.exact import ExactStatus, FreeRounds, SolverProcess, synthesise_exact
+from treadle.synthesis.steps.exact import ExactStatus, FreeRounds, SolverProcess, process, synthesise_exact
 from treadle.topologies import parse
 
 needs_ortools = pytest.mark.skipif(
@@ -190,9 +190,6 @@ def test_answers_that_are_none_are_told_by_what_the_process_said_last(
 @needs_ortools
 def test_no_answer_in_time_is_unknown_after_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     solver = SolverProcess()
-    assert solver._wait(time.monotonic()) is None
-    solver._answers.put(b"one")
-    assert solver._wait(time.monotonic() + 9) == b"one"
-    monkeypatch.setattr(solver, "_wait", lambda deadline: None)
+    monkeypatch.setattr(process, "_GRACE_S", -2.5)
     assert solver.solve({}, time_limit_s=2.5) == {"status": "unknown", "wall_s": 2.5, "cpu_s": 2.5}
     assert solver.pid is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from time import monotonic
 
 import pytest
 
@@ -12,31 +11,25 @@ from treadle.schedules.collective import CollectiveKind
 from treadle.synthesis.steps.exact.exact_problem import FreeRounds, exact_problem
 from treadle.synthesis.steps.exact.pareto import (
     Excluded,
-    ParetoFront,
     _all_proved,
     _candidates,
     _least_ratio,
     _least_steps,
-    _ParetoLimits,
     pareto_front,
 )
 from treadle.synthesis.steps.exact.synthesise import ExactStatus
 from treadle.topologies.catalogue.direct import from_arcs
 
 
-def limits(chunks: int, extra: int | None = None, deadline: float | None = None) -> _ParetoLimits:
-    return _ParetoLimits(9, chunks, extra, 60.0, deadline, 0)
-
-
 def test_candidates_rise_from_the_cut_to_what_is_there() -> None:
     """R / C from 3/2 to below 3, few chunks first: with 2 steps at least as many rounds."""
-    found = list(_candidates(2, limits(3), Fraction(3, 2), Fraction(3)))
+    found = list(_candidates(2, 3, None, Fraction(3, 2), Fraction(3)))
     assert found == [(3, 2), (5, 3), (2, 1), (4, 2), (6, 3), (7, 3), (5, 2), (8, 3)]
-    assert list(_candidates(4, limits(2), Fraction(3, 2), Fraction(3))) == [(4, 2), (5, 2)]
+    assert list(_candidates(4, 2, None, Fraction(3, 2), Fraction(3))) == [(4, 2), (5, 2)]
     # two rounds more than steps at most
-    assert list(_candidates(2, limits(3, 2), Fraction(3, 2), Fraction(3))) == [(3, 2), (2, 1), (4, 2)]
-    assert list(_candidates(2, limits(1), Fraction(3, 2), Fraction(2))) == []
-    assert list(_candidates(2, limits(1), Fraction(3, 2), Fraction(5, 2))) == [(2, 1)]
+    assert list(_candidates(2, 3, 4, Fraction(3, 2), Fraction(3))) == [(3, 2), (2, 1), (4, 2)]
+    assert list(_candidates(2, 1, None, Fraction(3, 2), Fraction(2))) == []
+    assert list(_candidates(2, 1, None, Fraction(3, 2), Fraction(5, 2))) == [(2, 1)]
 
 
 def test_a_point_is_proved_if_all_that_is_no_worse_is_infeasible() -> None:
@@ -46,13 +39,6 @@ def test_a_point_is_proved_if_all_that_is_no_worse_is_infeasible() -> None:
     assert _all_proved([proved, late], Fraction(3, 2))
     assert not _all_proved([proved, late], Fraction(5, 3))
     assert not _all_proved([proved, late], Fraction(2))
-
-
-def test_time_for_the_next_candidate() -> None:
-    assert limits(1).left_s() == 60
-    assert limits(1, deadline=monotonic() + 1000).left_s() == 60
-    assert 0 < limits(1, deadline=monotonic() + 10).left_s() <= 10
-    assert limits(1, deadline=monotonic() - 1).left_s() < 0
 
 
 def test_what_no_schedule_goes_below() -> None:
@@ -69,9 +55,6 @@ def test_what_no_schedule_goes_below() -> None:
         InfeasibleError, match=r"^oneway: some node cannot be reached; connect the fabric strongly$"
     ):
         _least_steps(oneway, apart)
-    front = ParetoFront((), (), 3, Fraction(3))
-    assert not front.has_latency_optimum
-    assert not front.has_bandwidth_optimum
 
 
 @pytest.mark.parametrize("values", [(0, 1, None), (1, 0, None), (1, 1, -1)])

@@ -67,7 +67,7 @@ def test_unequal_shards_keep_their_shares() -> None:
     [
         ("dgx_h100(1)", "allreduce", "a GPU-initiated switch that copies and adds up and joins all"),
         ("dgx_h100(2, nvls=True)", "allreduce", "joins all ranks"),
-        ("dgx_h100(1, nvls=True)", "broadcast", "broadcast is not supported; it knows allgather"),
+        ("dgx_h100(1, nvls=True)", "broadcast", "broadcast is not supported; it supports allgather"),
         ("ring(4)", "allgather", "a GPU-initiated switch that copies and joins"),
         ("dgx_h100(1, 2, nvls=True)", "allreduce", "expected at least 3 ranks, found 2"),
         (planes(4, [1], multicast=False), "allgather", "a GPU-initiated switch that copies"),

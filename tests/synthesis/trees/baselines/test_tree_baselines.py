@@ -143,7 +143,7 @@ def test_kinds_that_are_refused() -> None:
     with pytest.raises(ScheduleError) as refused:
         halving_doubling(fabric, on_all_ranks(fabric, K.BROADCAST, root=0))
     assert str(refused.value) == (
-        "halving-doubling: broadcast is not supported; it knows allgather, reduce-scatter, allreduce"
+        "halving-doubling: broadcast is not supported; it supports allgather, reduce-scatter, allreduce"
     )
 
 

@@ -150,7 +150,7 @@ def test_kinds_and_numbers_that_are_refused() -> None:
     with pytest.raises(ScheduleError) as refused:
         fixed_k_trees(fabric, on_all_ranks(fabric, K.BROADCAST, root=0))
     assert str(refused.value) == (
-        "few-trees: broadcast is not supported; it knows allgather, reduce-scatter, allreduce"
+        "few-trees: broadcast is not supported; it supports allgather, reduce-scatter, allreduce"
     )
     for trees, height, words in ((0, None, "trees 0"), (1, 0, "height 0"), (None, -1, "height -1")):
         with pytest.raises(ScheduleError) as wrong:

@@ -19,7 +19,6 @@ from treadle.synthesis.alltoall.baselines.fractional_routes import path_mcf_disj
 from treadle.synthesis.alltoall.baselines.grid_phases import hypercube_exchange as hypercube_exchange
 from treadle.synthesis.alltoall.baselines.grid_phases import mesh_exchange as mesh_exchange
 from treadle.synthesis.alltoall.baselines.grid_phases import torus_exchange as torus_exchange
-from treadle.synthesis.alltoall.baselines.layered import with_layers as with_layers
 from treadle.synthesis.alltoall.baselines.single_path_ilp import SinglePathResult as SinglePathResult
 from treadle.synthesis.alltoall.baselines.single_path_ilp import best_single_paths as best_single_paths
 from treadle.synthesis.alltoall.baselines.single_path_ilp import ilp_disjoint as ilp_disjoint
@@ -27,3 +26,4 @@ from treadle.synthesis.alltoall.baselines.single_path_ilp import ilp_shortest as
 from treadle.synthesis.alltoall.baselines.sssp import (
     single_source_shortest_paths as single_source_shortest_paths,
 )
+from treadle.synthesis.alltoall.routes.virtual_channels import with_layers as with_layers

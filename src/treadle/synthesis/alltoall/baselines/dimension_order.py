@@ -12,8 +12,8 @@ from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.baselines.grids import GridFabric, find_grid
-from treadle.synthesis.alltoall.baselines.layered import with_layers
 from treadle.synthesis.alltoall.routes.path_sets import demanded_pairs, path_set, routes_of
+from treadle.synthesis.alltoall.routes.virtual_channels import with_layers
 from treadle.topologies.topology import Topology
 
 _MAX_HOPS = 2**26

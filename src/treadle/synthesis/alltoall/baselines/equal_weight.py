@@ -7,14 +7,13 @@ from math import lcm
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Float64Array, Int64Array
 from treadle.errors import ScheduleError
+from treadle.math.graphs import InArcs
 from treadle.schedules.alltoall.route_cost import route_algbw
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.baselines.layered import with_layers
 from treadle.synthesis.alltoall.routes.path_sets import (
-    Float64Array,
     PathSet,
     ShortestPaths,
     check_reachable,
@@ -23,11 +22,12 @@ from treadle.synthesis.alltoall.routes.path_sets import (
     routes_of,
 )
 from treadle.synthesis.alltoall.routes.route_units import ChunkedRoutes
+from treadle.synthesis.alltoall.routes.virtual_channels import with_layers
 from treadle.synthesis.runs import within
 from treadle.topologies.topology import Topology
 
 MAX_CHUNKS = 5040
-"""Most chunks per unit of demand if nothing is said."""
+"""Default limit of chunks per unit of demand."""
 
 MAX_HOPS = 2**26
 """Most hops of all paths together."""
@@ -38,7 +38,7 @@ _BLOCK = 2**18  # paths walked at once
 
 
 def ewsp_routes(topology: Topology, collective: Collective, *, chunks: int | None = None) -> RouteSchedule:
-    """Equal shares of all shortest paths, in layers without deadlock; `equal_weight_shortest_paths`."""
+    """Return `equal_weight_shortest_paths` in layers without deadlock."""
     return with_layers(
         topology, equal_weight_shortest_paths(topology, collective, max_chunks=chunks).schedule
     )
@@ -47,7 +47,7 @@ def ewsp_routes(topology: Topology, collective: Collective, *, chunks: int | Non
 def equal_weight_shortest_paths(
     topology: Topology, collective: Collective, *, max_chunks: int | None = None
 ) -> ChunkedRoutes:
-    """All shortest paths of every pair, each with the same share of the pair's data.
+    """Split every pair's data equally over all of its shortest paths.
 
     Parameters
     ----------
@@ -56,10 +56,10 @@ def equal_weight_shortest_paths(
     collective : Collective
         An all-to-all.
     max_chunks : int, optional
-        Limit of chunks per unit of demand. Where the numbers of paths have a common multiple within it, the
-        shares are exact and the loss is 0; otherwise a unit has this many chunks and paths of a pair differ
-        by one chunk at most; of more paths than chunks, those at even distances in lexicographic order are
-        taken. Default: 5040, or 64 and fewer where the paths would have over 4 million links.
+        Limit of chunks per unit of demand. If the numbers of paths have a common multiple within it, the
+        shares are exact and the loss is 0. Otherwise a unit has this many chunks, and paths of a pair differ
+        by at most one chunk; of more paths than chunks, evenly spaced ones in lexicographic order are taken.
+        Default: 5040, or at most 64 where the paths would have over 4 million links.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def equal_weight_shortest_paths(
     paths = dag.paths(taken)
     pair = np.repeat(np.arange(len(taken)), taken)
     share, rest = np.divmod(dag.demand * chunks, taken)
-    # remainders go round, so that first links do not get them all
+    # Remainders rotate, so that first links do not get them all.
     turn = (within(taken) + paths.source + 3 * paths.target) % taken[pair]
     schedule = routes_of(collective, paths, share[pair] + (turn < rest[pair]), chunks)
     algbw = route_algbw(topology, collective, schedule)
@@ -108,7 +108,7 @@ def equal_weight_shortest_paths(
 
 
 def _common_multiple(number: Float64Array, limit: int) -> int | None:
-    """The least common multiple of the numbers of paths, None beyond the limit."""
+    """Return the least common multiple of the numbers of paths, None beyond the limit."""
     common = 1
     for count in np.unique(number).tolist():
         common = lcm(common, int(count))
@@ -118,7 +118,7 @@ def _common_multiple(number: Float64Array, limit: int) -> int | None:
 
 
 def _chunks(topology: Topology, dag: EqualSplit, common: int | None, limit: int | None) -> int:
-    """Chunks per unit of demand whose paths are not too long in all."""
+    """Return chunks per unit of demand for which the paths have few enough hops in all."""
     chunks = common or limit or MAX_CHUNKS
     hops = dag.hops(chunks)
     if limit is None and hops > _COARSE_HOPS:
@@ -151,48 +151,43 @@ class EqualSplit:
         far = ShortestPaths(topology.transpose(), collective).distances(np.ones(topology.n_links))
         self.distance: Int64Array = np.where(np.isinf(far), -1, far).astype(np.int64)
         """Links from every node to each target rank, shape (N, n), -1 if unreachable."""
-        self._order = np.argsort(topology.tails, kind="stable")
-        self._tails, self._starts = np.unique(topology.tails[self._order], return_index=True)
-        self._heads = topology.heads[self._order]
-        near = self.distance[:, self._heads]
-        self._nearer = (near >= 0) & (near == self.distance[:, topology.tails[self._order]] - 1)
+        # Arcs sorted by tail: those into it in the transpose, whose tails are the heads here.
+        self._arcs = arcs = InArcs.of(topology.heads, topology.tails)
+        near = self.distance[:, arcs.tails]
+        self._nearer = (near >= 0) & (near == arcs.at_arcs(self.distance) - 1)
         self.counts = self._counts()
         """Number of shortest paths from every node to each target rank, shape (N, n); integers up to
         2**53."""
         begins = self.ranks[self.source]
         self.number = self.counts[self.target, begins]
-        """Shortest paths of every demanded pair."""
+        """Number of shortest paths of every demanded pair."""
         self._apart = self.distance[self.target, begins]
 
     def hops(self, chunks: int) -> float:
-        """Links of all paths together if a pair has as many paths as it has chunks at most."""
+        """Return the hops of all paths if a pair has at most as many paths as chunks."""
         return float((np.minimum(self.number, self.demand * float(chunks)) * self._apart).sum())
 
     def _counts(self) -> Float64Array:
         counts = np.zeros(self.distance.shape)
         counts[np.arange(len(self.ranks)), self.ranks] = 1
         for step in range(1, int(self.distance.max()) + 1):
-            onward = np.where(self._nearer, counts[:, self._heads], 0.0)
-            total = np.add.reduceat(onward, self._starts, axis=1)
-            at = self.distance[:, self._tails] == step
-            counts[:, self._tails] = np.where(at, total, counts[:, self._tails])
+            onward = np.where(self._nearer, counts[:, self._arcs.tails], 0.0)
+            total, tails = np.add.reduceat(onward, self._arcs.starts, axis=1), self._arcs.heads
+            counts[:, tails] = np.where(self.distance[:, tails] == step, total, counts[:, tails])
         return counts
 
     def loads(self) -> Float64Array:
-        """Units of demand over each link under equal shares."""
+        """Return the units of demand over each link under equal shares."""
         here = np.zeros(self.distance.shape)
         here[self.target, self.ranks[self.source]] = self.demand / self.number
-        back = np.argsort(self._heads, kind="stable")  # links (as sorted by tail) into each node
-        heads, starts = np.unique(self._heads[back], return_index=True)
-        tails = self._topology.tails[self._order]
+        back = InArcs.of(self._arcs.at_arcs(np.arange(self._topology.n_nodes)), self._arcs.tails)
         for step in range(int(self.distance.max()) - 1, 0, -1):
-            arriving = np.where(self._nearer, here[:, tails], 0.0)[:, back]
-            total = np.add.reduceat(arriving, starts, axis=1)
-            at = self.distance[:, heads] == step
-            here[:, heads] += np.where(at, total, 0.0)
-        crossing = np.where(self._nearer, here[:, tails] * self.counts[:, self._heads], 0.0).sum(axis=0)
+            arriving = np.where(self._nearer, self._arcs.at_arcs(here), 0.0)[:, back.order]
+            total = np.add.reduceat(arriving, back.starts, axis=1)
+            here[:, back.heads] += np.where(self.distance[:, back.heads] == step, total, 0.0)
+        crossing = self._arcs.at_arcs(here) * self.counts[:, self._arcs.tails]
         loads = np.zeros(self._topology.n_links)
-        loads[self._order] = crossing
+        loads[self._arcs.order] = np.where(self._nearer, crossing, 0.0).sum(axis=0)
         return loads
 
     def paths(self, taken: Int64Array) -> PathSet:
@@ -208,25 +203,25 @@ class EqualSplit:
         return paths
 
     def _walk(self, pair: NDArray[np.int64], index: Float64Array, rows: NDArray[np.int32]) -> None:
-        """Write the links of the path number index[i] of pair[i] into rows[i]."""
-        first = np.searchsorted(self._topology.tails[self._order], np.arange(self._topology.n_nodes + 1))
+        """Write the links of path number index[i] of pair[i] into rows[i]."""
+        order, heads, n = self._arcs.order, self._arcs.tails, self._topology.n_nodes
+        first = np.searchsorted(self._topology.tails[order], np.arange(n + 1))
         widest = int(np.diff(first).max())
         row, node, rest = np.arange(len(pair)), self.ranks[self.source[pair]], index.copy()
         for hop in range(rows.shape[1]):
             place = first[node][:, None] + np.arange(widest)
             own = place < first[node + 1][:, None]
-            place = np.minimum(place, len(self._order) - 1)
+            place = np.minimum(place, len(order) - 1)
             goal = self.target[pair[row]]
             own &= self._nearer[goal[:, None], place]
-            behind = np.where(own, self.counts[goal[:, None], self._heads[place]], 0.0)
+            behind = np.where(own, self.counts[goal[:, None], heads[place]], 0.0)
             upto = np.cumsum(behind, axis=1)
-            # beyond 2**53 rounding may lead past the last one
+            # Beyond 2**53 rounding may lead past the last one.
             last = widest - 1 - np.argmax(own[:, ::-1], axis=1)
             turn = np.minimum((upto <= rest[:, None]).sum(axis=1), last)
             at = np.arange(len(row))
             rest -= upto[at, turn] - behind[at, turn]
             chosen = place[at, turn]
-            rows[row, hop] = self._order[chosen]
-            node = self._heads[chosen].astype(np.int64)
+            rows[row, hop], node = order[chosen], heads[chosen]
             going = node != self.ranks[goal]
             row, node, rest = row[going], node[going], rest[going]

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from treadle.arrays import Int64Array
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.baselines.layered import with_layers
 from treadle.synthesis.alltoall.routes.path_sets import (
     PathSet,
     ShortestPaths,
@@ -17,6 +16,7 @@ from treadle.synthesis.alltoall.routes.path_sets import (
     path_set,
     single_routes,
 )
+from treadle.synthesis.alltoall.routes.virtual_channels import with_layers
 from treadle.topologies.topology import Topology
 
 

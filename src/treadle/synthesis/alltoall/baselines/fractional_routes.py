@@ -9,10 +9,10 @@ import numpy as np
 
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.baselines.layered import with_layers
 from treadle.synthesis.alltoall.routes.disjoint_paths import disjoint_paths
 from treadle.synthesis.alltoall.routes.path_sets import WeightedPaths
 from treadle.synthesis.alltoall.routes.route_units import route_schedule
+from treadle.synthesis.alltoall.routes.virtual_channels import with_layers
 from treadle.topologies.topology import Topology
 
 
@@ -27,13 +27,13 @@ def mcf_extp(topology: Topology, collective: Collective) -> RouteSchedule:
         If a rank cannot be reached.
     """
     # here, because the table of schedulers loads this module and few commands need the solver behind it
-    from treadle.synthesis.alltoall.rate.decomposed import children_mcf, master_mcf
+    from treadle.synthesis.alltoall.rate.mcf_programs import children_mcf, master_mcf
     from treadle.synthesis.alltoall.routes.extract import extract_paths
 
     master = master_mcf(topology, collective)
     flows = np.zeros((collective.n_ranks, topology.n_links))
-    for child in children_mcf(topology, collective, master.flow):
-        flows[child.source] = child.flows.sum(axis=0)
+    for source, by_target in children_mcf(topology, collective, master.flow).items():
+        flows[source] = by_target.sum(axis=0)
     return _whole(topology, collective, extract_paths(topology, collective, flows, widest=True))
 
 

@@ -1,4 +1,7 @@
-"""Exchanges along all axes of a grid in turn: each part of the data has its own order."""
+"""Exchanges along all axes of a grid in turn: each part of the data has its own order.
+
+Along an axis an all-to-all on a path or a ring is run in slots (`line_exchange`).
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,138 @@ from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
-from treadle.schedules.steps.steps import steps_from_sends
-from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.alltoall.baselines.grids import GridFabric, find_grid
-from treadle.synthesis.alltoall.baselines.line_exchange import MAX_SIDE, LineExchange, line_exchange
 from treadle.synthesis.alltoall.baselines.store_forward import check_size
 from treadle.synthesis.alltoall.routes.path_sets import demanded_pairs
+from treadle.synthesis.alltoall.steps.route_runs import exchange_from_sends
 from treadle.synthesis.runs import joined, within
 from treadle.synthesis.scheduler import unsupported_reason
 from treadle.topologies.topology import Topology
 from treadle.unsupported import Unsupported
+
+MAX_SIDE = 128
+"""Longest path that is scheduled: the slots grow with the square of it."""
+
+
+@dataclass(frozen=True, eq=False)
+class LineExchange:
+    """Every position sends one message to each other; a link carries one message per slot.
+
+    Parameters
+    ----------
+    side : int
+        Positions.
+    n_slots : int
+    start, end, half : arrays of int64, shape (k,)
+        Message of each hop: from, to, and which half where messages come in halves.
+    at, way : arrays of int64, shape (k,)
+        Position that the hop leaves, and 1 (up) or -1 (down).
+    slot : array of int64, shape (k,)
+    """
+
+    side: int
+    n_slots: int
+    start: Int64Array
+    end: Int64Array
+    half: Int64Array
+    at: Int64Array
+    way: Int64Array
+    slot: Int64Array
+
+    def groups(self) -> Int64Array:
+        """Number of each slot's group: as many slots in a row as possible, no message twice in one."""
+        key = (self.start * self.side + self.end) * 2 + self.half
+        order = np.lexsort((self.slot, key))
+        before = np.full(len(key), -1, dtype=np.int64)
+        same = key[order][1:] == key[order][:-1]
+        before[order[1:][same]] = self.slot[order[:-1][same]]
+        latest = np.full(self.n_slots, -1, dtype=np.int64)
+        np.maximum.at(latest, self.slot, before)
+        group = np.zeros(self.n_slots, dtype=np.int64)
+        begin = 0
+        for slot in range(1, self.n_slots):
+            fresh = latest[slot] >= begin
+            begin = slot if fresh else begin
+            group[slot] = group[slot - 1] + fresh
+        return group
+
+
+def line_exchange(side: int, *, closed: bool, halves: int) -> LineExchange:
+    """An exchange in as few slots as the busiest link has messages.
+
+    Parameters
+    ----------
+    side : int
+        At least 2.
+    closed : bool
+        A ring; otherwise a path.
+    halves : int
+        1, or 2 if messages come in two halves, each taking a slot of its own. Rings of even length need 2.
+
+    Returns
+    -------
+    LineExchange
+        halves * floor(side^2 / 4) slots on a path, halves * (side^2 - side % 2) / 8 on a ring.
+
+    Notes
+    -----
+    Path: where messages wait for a link, the one with the farthest end goes first; the middle link then never
+    idles, and the last messages across it have one hop to go. Ring: everything moves its first hop, then
+    its second and so on; in each slot all nodes do the same, so that all links are busy. Messages for the
+    opposite node go one half up, one down.
+
+    Examples
+    --------
+    >>> line_exchange(5, closed=False, halves=1).n_slots, line_exchange(6, closed=True, halves=2).n_slots
+    (6, 9)
+    """
+    hops = _ring(side, halves) if closed else _path(side, halves)
+    start, end, half, at, way, slot = np.array(hops, dtype=np.int64).T
+    order = np.lexsort((slot, start * side + end))
+    columns = (values[order] for values in (start, end, half, at, way, slot))
+    return LineExchange(side, int(slot.max()) + 1, *columns)
+
+
+def _ring(side: int, halves: int) -> list[tuple[int, ...]]:
+    hops: list[tuple[int, ...]] = []
+    slot = 0
+    for hop in range(side // 2):
+        for apart in range(hop + 1, side // 2 + 1):
+            tied = 2 * apart == side
+            assert not tied or halves == 2
+            for half in range(halves):
+                for start in range(side):
+                    for way in (1, -1):
+                        if tied and half != (way < 0):
+                            continue
+                        end, at = (start + way * apart) % side, (start + way * hop) % side
+                        hops.append((start, end, half, at, way, slot if tied else slot + half))
+            slot += 1 if tied else halves
+    return hops
+
+
+def _path(side: int, halves: int) -> list[tuple[int, ...]]:
+    """Upwards by simulation, downwards as its mirror image."""
+    waiting = [
+        [(end, at, half) for end in range(at + 1, side) for half in range(halves)] for at in range(side)
+    ]
+    last = side - 1
+    hops: list[tuple[int, ...]] = []
+    slot = 0
+    while any(waiting):
+        moved = []
+        for at, queue in enumerate(waiting):
+            if queue:
+                end, start, half = queue.pop(queue.index(max(queue)))
+                hops.append((start, end, half, at, 1, slot))
+                hops.append((last - start, last - end, half, last - at, -1, slot))
+                moved.append((end, start, half, at + 1))
+        for end, start, half, at in moved:
+            if at != end:
+                waiting[at].append((end, start, half))
+        slot += 1
+    return hops
+
 
 _HYPERCUBE, _MESH, _TORUS = "hypercube-exchange", "mesh-exchange", "torus-exchange"
 
@@ -72,14 +197,9 @@ def grid_exchange(name: str, grid: GridFabric, collective: Collective) -> Exchan
             for column, values in zip(columns, new, strict=True):
                 column.append(values.astype(np.int32))
             at[axis] = end[axis]
-    sends = steps_from_sends(
-        Direction.BROADCAST,
-        collective.n_ranks,
-        grid.n_axes * halves,
-        [np.concatenate(column) for column in columns],
-        homes=source.tolist(),
+    return exchange_from_sends(
+        collective, grid.n_axes * halves, [np.concatenate(column) for column in columns]
     )
-    return ExchangeSchedule(sends, target)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,17 +283,17 @@ def _members(grid: GridFabric, axis: int, begin: Int64Array, end: Int64Array) ->
 
 def hypercube_in_order_of_addresses(topology: Topology, _: Collective) -> Unsupported | None:
     """Exactly the links of such a fabric."""
-    return unsupported_reason(_hypercube, topology)
+    return unsupported_reason(_named_grid, _HYPERCUBE, topology)
 
 
 def mesh_in_row_major_order(topology: Topology, _: Collective) -> Unsupported | None:
     """Exactly the links of such a fabric."""
-    return unsupported_reason(_mesh, topology)
+    return unsupported_reason(_named_grid, _MESH, topology)
 
 
 def torus_in_row_major_order(topology: Topology, _: Collective) -> Unsupported | None:
     """Exactly the links of such a fabric."""
-    return unsupported_reason(_torus, topology)
+    return unsupported_reason(_named_grid, _TORUS, topology)
 
 
 def hypercube_exchange(topology: Topology, collective: Collective) -> ExchangeSchedule:
@@ -215,7 +335,7 @@ def hypercube_exchange(topology: Topology, collective: Collective) -> ExchangeSc
     >>> schedule.n_steps, exchange_algbw(cube, everyone, schedule)
     (3, Fraction(2, 1))
     """
-    return grid_exchange(_HYPERCUBE, _hypercube(topology), collective)
+    return grid_exchange(_HYPERCUBE, _named_grid(_HYPERCUBE, topology), collective)
 
 
 def mesh_exchange(topology: Topology, collective: Collective) -> ExchangeSchedule:
@@ -256,7 +376,7 @@ def mesh_exchange(topology: Topology, collective: Collective) -> ExchangeSchedul
     >>> schedule.n_steps, 16 / exchange_algbw(fabric, everyone, schedule)
     (6, Fraction(16, 1))
     """
-    return grid_exchange(_MESH, _mesh(topology), collective)
+    return grid_exchange(_MESH, _named_grid(_MESH, topology), collective)
 
 
 def torus_exchange(topology: Topology, collective: Collective) -> ExchangeSchedule:
@@ -297,28 +417,17 @@ def torus_exchange(topology: Topology, collective: Collective) -> ExchangeSchedu
     >>> schedule.n_steps, 27 / exchange_algbw(fabric, everyone, schedule)
     (3, Fraction(9, 1))
     """
-    return grid_exchange(_TORUS, _torus(topology), collective)
+    return grid_exchange(_TORUS, _named_grid(_TORUS, topology), collective)
 
 
-def _hypercube(topology: Topology) -> GridFabric:
-    """The hypercube; ScheduleError for any other fabric."""
-    grid = find_grid(topology, _HYPERCUBE)
-    if set(grid.sides) != {2}:
-        raise ScheduleError(f"{_HYPERCUBE}: {topology.name} has sides {grid.sides}, expected 2 everywhere")
-    return grid
-
-
-def _mesh(topology: Topology) -> GridFabric:
-    """The mesh; ScheduleError for any other fabric."""
-    grid = find_grid(topology, _MESH)
-    if any(grid.wraps):
-        raise ScheduleError(f"{_MESH}: {topology.name} wraps around, expected a mesh; use torus-exchange")
-    return grid
-
-
-def _torus(topology: Topology) -> GridFabric:
-    """The torus; ScheduleError for any other fabric."""
-    grid = find_grid(topology, _TORUS)
-    if any(side > 2 and not wraps for side, wraps in zip(grid.sides, grid.wraps, strict=True)):
-        raise ScheduleError(f"{_TORUS}: {topology.name} does not wrap on every axis; use mesh-exchange")
+def _named_grid(name: str, topology: Topology) -> GridFabric:
+    """Return the grid that an algorithm needs; ScheduleError for any other fabric."""
+    grid = find_grid(topology, name)
+    if name == _HYPERCUBE and set(grid.sides) != {2}:
+        raise ScheduleError(f"{name}: {topology.name} has sides {grid.sides}, expected 2 everywhere")
+    if name == _MESH and any(grid.wraps):
+        raise ScheduleError(f"{name}: {topology.name} wraps around, expected a mesh; use torus-exchange")
+    is_open = any(side > 2 and not wraps for side, wraps in zip(grid.sides, grid.wraps, strict=True))
+    if name == _TORUS and is_open:
+        raise ScheduleError(f"{name}: {topology.name} does not wrap on every axis; use mesh-exchange")
     return grid

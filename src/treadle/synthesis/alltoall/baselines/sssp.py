@@ -7,8 +7,8 @@ import numpy as np
 from treadle.math.graphs import shortest_tree
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.baselines.layered import with_layers
 from treadle.synthesis.alltoall.routes.path_sets import check_reachable, from_lists, out_links, single_routes
+from treadle.synthesis.alltoall.routes.virtual_channels import with_layers
 from treadle.topologies.topology import Topology
 
 

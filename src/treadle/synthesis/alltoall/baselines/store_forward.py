@@ -11,10 +11,9 @@ from treadle.arrays import BoolArray, Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
-from treadle.schedules.steps.steps import steps_from_sends
-from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.alltoall.baselines.first_paths import check_links, next_links
 from treadle.synthesis.alltoall.routes.path_sets import demanded_pairs
+from treadle.synthesis.alltoall.steps.route_runs import exchange_from_sends
 from treadle.topologies.topology import Topology
 
 MAX_SENDS = 5 * 10**7
@@ -80,14 +79,8 @@ def run_rounds(
     shard, link = np.concatenate(shards), np.concatenate(links)
     check_size(name, total * len(copies))
     chunk = np.repeat(np.arange(len(copies)), len(shard))
-    sends = steps_from_sends(
-        Direction.BROADCAST,
-        collective.n_ranks,
-        len(copies),
-        [np.tile(shard, len(copies)), copies[:, link].ravel(), np.tile(step, len(copies)), chunk, chunk + 1],
-        homes=source.tolist(),
-    )
-    return ExchangeSchedule(sends, target)
+    every = [np.tile(shard, len(copies)), copies[:, link].ravel(), np.tile(step, len(copies))]
+    return exchange_from_sends(collective, len(copies), [*every, chunk, chunk + 1])
 
 
 def parallel_links(topology: Topology) -> Int64Array:

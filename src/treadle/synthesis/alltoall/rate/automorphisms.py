@@ -95,10 +95,8 @@ def _proposals(topology: Topology, depth: int) -> Proposals:
         yield from _letters(numbers[0], numbers[1], len(n))
     elif name.endswith("_cayley"):
         yield from _translations(topology)
-    elif name == "with_host_bottleneck" and len(fabrics) == 1:
-        yield from _with_cards(topology, fabrics[0], depth)
     elif fabrics:
-        yield from _expanded(name, fabrics, numbers, depth)
+        yield from _expanded(topology, name, fabrics, numbers, depth)
     else:
         yield from box_rotations(topology.node_names)
 
@@ -222,8 +220,8 @@ def _translations(topology: Topology) -> Proposals:
     yield graph.group.inverse(nodes)
 
 
-def _expanded(name: str, fabrics: list[str], numbers: list[int], depth: int) -> Proposals:
-    """Lift automorphisms of the inner fabrics to a line graph, an expansion or a product."""
+def _expanded(topology: Topology, name: str, fabrics: list[str], numbers: list[int], depth: int) -> Proposals:
+    """Lift automorphisms of inner fabrics to a line graph, an expansion, a product, or hosts with cards."""
     try:
         inner = [parse(text) for text in fabrics]
     except TreadleError:
@@ -244,14 +242,12 @@ def _expanded(name: str, fabrics: list[str], numbers: list[int], depth: int) -> 
         yield from _product_maps(inner, depth)
     elif name == "with_parallel_links" and len(inner) == 1:
         yield from proposed_automorphisms(inner[0], depth - 1)
+    elif name == "with_host_bottleneck" and len(inner) == 1:
+        yield from _with_cards(topology, inner[0], depth)
 
 
-def _with_cards(topology: Topology, fabric: str, depth: int) -> Proposals:
+def _with_cards(topology: Topology, inner: Topology, depth: int) -> Proposals:
     """Lift automorphisms of the inner fabric, where cards follow their hosts."""
-    try:
-        inner = parse(fabric)
-    except TreadleError:
-        return
     hosts = topology.heads[inner.n_links :: 2].astype(np.int64)
     n, n_cards = inner.n_nodes, topology.n_nodes - inner.n_nodes
     if not 0 < len(hosts) <= n_cards or n_cards % len(hosts):

@@ -9,13 +9,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, mask_of
+from treadle.arrays import BoolArray, Float64Array, mask_of, sums_of
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
 from treadle.schedules.collective import Collective, check_membership
 from treadle.topologies.topology import Topology
-
-Float64Array = NDArray[np.float64]
 
 MAX_ENUMERATED = 16
 """Most nodes whose cuts are all tried."""
@@ -25,6 +23,7 @@ MAX_NODES = 2500
 
 _VECTORS = 6
 _PASSES = 8
+_RANDOM_STARTS = 8
 
 
 @dataclass(frozen=True)
@@ -48,10 +47,8 @@ class CutBound:
     is_exact: bool
 
     def certificate(self, topology: Topology) -> FlowDualCertificate:
-        """Length 1 for the links out of the set: proves the cut's bound, or less where paths cross twice."""
-        inside = mask_of(topology.n_nodes, list(self.nodes))
-        leaving = inside[topology.tails] & ~inside[topology.heads]
-        return FlowDualCertificate(leaving.astype(np.int64))
+        """Return length 1 for the links out of the set: a weaker bound where paths cross twice."""
+        return FlowDualCertificate(_egress_links(topology, self.nodes).astype(np.int64))
 
 
 def cut_rate(topology: Topology, collective: Collective, nodes: tuple[int, ...]) -> Fraction:
@@ -70,17 +67,21 @@ def cut_rate(topology: Topology, collective: Collective, nodes: tuple[int, ...])
     >>> cut_rate(fabric, on_all_ranks(fabric, CollectiveKind.ALLTOALL), (0, 1, 2))
     Fraction(2, 9)
     """
-    inside = mask_of(topology.n_nodes, list(nodes))
-    leaving = inside[topology.tails] & ~inside[topology.heads]
-    ranks = inside[np.array(collective.ranks)]
+    ranks = np.isin(collective.ranks, nodes)
     demand = int(collective.pair_demands.between[ranks][:, ~ranks].sum())
     if not demand:
         raise ScheduleError("cut: no rank inside has anything for one outside, so nothing is proved")
-    return Fraction(sum(topology.bandwidths[leaving].tolist()), demand)
+    return Fraction(sum(topology.bandwidths[_egress_links(topology, nodes)].tolist()), demand)
+
+
+def _egress_links(topology: Topology, nodes: tuple[int, ...]) -> BoolArray:
+    """Whether each link leads out of the set."""
+    inside = mask_of(topology.n_nodes, list(nodes))
+    return inside[topology.tails] & ~inside[topology.heads]
 
 
 def best_cut(
-    topology: Topology, collective: Collective, *, is_balanced: bool = False, starts: int = 8, seed: int = 0
+    topology: Topology, collective: Collective, *, is_balanced: bool = False, seed: int = 0
 ) -> CutBound:
     """The cut with the least capacity for its demand: all of them on small fabrics, else by search.
 
@@ -92,8 +93,6 @@ def best_cut(
         An all-to-all.
     is_balanced : bool
         True: only bisections, with half of the ranks on either side (one more on one if N is odd).
-    starts : int
-        Random starts of the search besides the spectral ones.
     seed : int
 
     Returns
@@ -125,99 +124,80 @@ def best_cut(
     if n > MAX_NODES:
         raise ScheduleError(f"cuts: {topology.name} has {n} nodes, at most {MAX_NODES} can be searched")
     search = _CutSearch(topology, collective, is_balanced)
-    if n <= MAX_ENUMERATED:
+    is_exact = n <= MAX_ENUMERATED
+    if is_exact:
         candidates = search.enumerate()
     else:
-        candidates = (search.improve(mask) for mask in search.starts(starts, np.random.default_rng(seed)))
-    best: CutBound | None = None
-    for mask in candidates:
-        nodes = tuple(np.flatnonzero(mask).tolist())
-        if not search.is_allowed(mask):
-            continue
-        rate = cut_rate(topology, collective, nodes)
-        if best is None or rate < best.pair_rate:
-            best = CutBound(nodes, rate, n <= MAX_ENUMERATED)
-    if best is None:
+        candidates = map(search.improve, search.starts(_RANDOM_STARTS, np.random.default_rng(seed)))
+    sets = [tuple(np.flatnonzero(mask).tolist()) for mask in candidates if search.is_allowed(mask)]
+    if not sets:
         raise ScheduleError(f"cuts: {topology.name}: no cut of this kind has demand across it")
-    return best
+    rates = [cut_rate(topology, collective, nodes) for nodes in sets]
+    best = min(range(len(sets)), key=rates.__getitem__)
+    return CutBound(sets[best], rates[best], is_exact)
 
 
 class _CutSearch:
     """Capacities and demands between nodes, and searches over sets of nodes."""
 
     def __init__(self, topology: Topology, collective: Collective, is_balanced: bool) -> None:
-        n = topology.n_nodes
-        ranks = np.array(collective.ranks)
-        self._capacity = np.zeros((n, n))
-        np.add.at(self._capacity, (topology.tails, topology.heads), topology.bandwidths.astype(np.float64))
-        np.fill_diagonal(self._capacity, 0)
-        self._demand = np.zeros((n, n))
-        self._demand[np.ix_(ranks, ranks)] = collective.pair_demands.between
-        self._is_rank = np.zeros(n, dtype=np.bool_)
-        self._is_rank[ranks] = True
+        n, ranks = topology.n_nodes, np.array(collective.ranks)
+        capacity = sums_of((n, n), (topology.tails, topology.heads), topology.bandwidths, dtype=float)
+        np.fill_diagonal(capacity, 0)
+        demand = np.zeros((n, n))
+        demand[np.ix_(ranks, ranks)] = collective.pair_demands.between
+        self._between = np.stack([capacity, demand])
+        """[0]: capacity, [1]: demand, from each node to each."""
+        self._is_rank = mask_of(n, ranks)
         self._is_balanced = is_balanced
 
-    def _ratio(self, capacity: Float64Array, demand: Float64Array) -> Float64Array:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(demand > 0.5, capacity / demand, np.inf)
-
-    def _has_halves(self, inside: NDArray[np.integer]) -> BoolArray:
-        """Whether this number of ranks inside makes a bisection."""
+    def _fits(self, ranks_inside: NDArray[np.integer] | int) -> BoolArray:
+        """Whether sets with this many ranks are allowed: for bisections one half of them."""
         total = int(self._is_rank.sum())
-        return np.isin(inside, [total // 2, total - total // 2])
-
-    def _is_half(self, mask: BoolArray) -> bool:
-        return bool(self._has_halves(np.array([self._is_rank[mask].sum()]))[0])
+        halves = np.isin(ranks_inside, [total // 2, total - total // 2])
+        return halves | (not self._is_balanced)
 
     def is_allowed(self, mask: BoolArray) -> bool:
         """Whether the cut is of the given kind and has demand across it."""
-        balanced = not self._is_balanced or self._is_half(mask)
-        return balanced and bool(self._demand[mask][:, ~mask].any())
+        return bool(self._fits(self._is_rank[mask].sum()) and self._between[1][mask][:, ~mask].any())
 
     def enumerate(self) -> Iterator[BoolArray]:
-        """All cuts whose ratio is least to within rounding."""
-        n = len(self._capacity)
+        """Yield all cuts whose ratio is least to within rounding."""
+        n = len(self._is_rank)
         sets = np.arange(1, 2**n - 1)
         bits = (sets[:, None] >> np.arange(n)) & 1 > 0
-        capacity, demand = np.zeros(len(sets)), np.zeros(len(sets))
-        for matrix, total in ((self._capacity, capacity), (self._demand, demand)):
-            for one, other in zip(*np.nonzero(matrix), strict=True):
-                total += np.where(bits[:, one] & ~bits[:, other], matrix[one, other], 0)
-        ratio = self._ratio(capacity, demand)
-        if self._is_balanced:
-            ratio[~self._has_halves(bits[:, self._is_rank].sum(axis=1))] = np.inf
+        egress = np.zeros((2, len(sets)))
+        for kind, one, other in zip(*np.nonzero(self._between), strict=True):
+            egress[kind] += np.where(bits[:, one] & ~bits[:, other], self._between[kind, one, other], 0)
+        ratio = _ratio(egress)
+        ratio[~self._fits(bits[:, self._is_rank].sum(axis=1))] = np.inf
         if np.isfinite(ratio).any():
-            # floats only choose: `cut_rate` decides exactly between those that they cannot tell apart
+            # Floats only select: `cut_rate` decides exactly between those that they cannot tell apart.
             yield from bits[ratio <= ratio.min() * (1 + 1e-9)][:64]
 
     def starts(self, count: int, rng: np.random.Generator) -> Iterator[BoolArray]:
-        """The best prefix of each of some orders of the nodes."""
-        both = self._capacity + self._capacity.T
+        """Yield the best prefixes of orders by eigenvectors and by `count` random mixtures of them."""
+        both = self._between[0] + self._between[0].T
         _, vectors = np.linalg.eigh(np.diag(both.sum(axis=0)) - both)
         low = vectors[:, 1 : 1 + _VECTORS]
         mixtures = low @ rng.standard_normal((low.shape[1], count))
         for vector in np.concatenate([low, mixtures], axis=1).T:
-            # rounding, so that nodes alike by symmetry keep their order on any machine
+            # Rounded, so that equivalent nodes keep their order on any machine.
             order = np.argsort(np.round(vector, 9), kind="stable")
-            yield self._sweep(order)
-            yield self._sweep(order[::-1])
+            yield self._best_prefix(order)
+            yield self._best_prefix(order[::-1])
 
-    def _sweep(self, order: NDArray[np.intp]) -> BoolArray:
-        n = len(order)
-        capacity, demand = (
-            np.cumsum(block.sum(axis=1) - block.sum(axis=0))[:-1]
-            for block in (matrix[np.ix_(order, order)] for matrix in (self._capacity, self._demand))
-        )
-        # leaving a prefix less entering it; add what enters
-        for matrix, total in ((self._capacity, capacity), (self._demand, demand)):
-            total += _entering(matrix[np.ix_(order, order)])
-        ratio = self._ratio(capacity, demand)
-        if self._is_balanced:
-            ratio[~self._has_halves(np.cumsum(self._is_rank[order].astype(np.int64))[:-1])] = np.inf
-        return mask_of(n, order[: int(np.argmin(ratio)) + 1])
+    def _best_prefix(self, order: NDArray[np.intp]) -> BoolArray:
+        """Return the first nodes of the order that make the best cut."""
+        ordered = self._between[:, order][:, :, order]
+        inside = np.diagonal(ordered.cumsum(axis=1).cumsum(axis=2), axis1=1, axis2=2)
+        egress = np.cumsum(ordered.sum(axis=2), axis=1) - inside
+        ratio = _ratio(egress[:, :-1])
+        ratio[~self._fits(np.cumsum(self._is_rank[order].astype(np.int64))[:-1])] = np.inf
+        return mask_of(len(order), order[: int(np.argmin(ratio)) + 1])
 
     def improve(self, mask: BoolArray) -> BoolArray:
-        """Passes in which every node moves once; each ends at the best set on the way."""
+        """Run passes in which every node moves once; each ends at the best set that it met."""
         for _ in range(_PASSES):
             better = self._pass(mask)
             if better is None:
@@ -227,24 +207,25 @@ class _CutSearch:
 
     def _pass(self, mask: BoolArray) -> BoolArray | None:
         inside, locked = mask.copy(), np.zeros(len(mask), dtype=np.bool_)
-        state = [_Leaving(matrix, inside) for matrix in (self._capacity, self._demand)]
-        best = start = float(self._ratio(*(np.array(part.total) for part in state)))
-        kept = None
+        # Of each node: to the nodes outside, and from those inside; updated as nodes change sides.
+        out, into = self._between @ ~inside, inside @ self._between
+        egress = out[:, inside].sum(axis=1)
+        best, kept = float(_ratio(egress)), None
         for _ in range(len(mask)):
-            # the best move, even if it makes things worse: the way to a better set may lead through worse
-            # ones
-            ratio = self._ratio(*(part.after(inside) for part in state))
+            # Take the best move even if the cut gets worse: a better set may lie behind worse ones.
+            after = egress[:, None] + np.where(inside, into - out, out - into)
+            ratio = _ratio(after)
             ratio[locked | ~self._movable(inside)] = np.inf
             node = int(np.argmin(ratio))
             if not np.isfinite(ratio[node]):
                 break
-            for part in state:
-                part.move(node, inside)
+            egress, sign = after[:, node], 1.0 if inside[node] else -1.0
+            out += sign * self._between[:, :, node]
+            into -= sign * self._between[:, node]
             inside[node], locked[node] = ~inside[node], True
-            allowed = not self._is_balanced or self._is_half(inside)
-            if allowed and ratio[node] < best * (1 - 1e-12):
+            if ratio[node] < best * (1 - 1e-12) and self._fits(self._is_rank[inside].sum()):
                 best, kept = float(ratio[node]), inside.copy()
-        return kept if best < start else None
+        return kept
 
     def _movable(self, inside: BoolArray) -> BoolArray:
         """Nodes that may change sides: for bisections ranks of the larger side, and nodes without a rank."""
@@ -254,33 +235,8 @@ class _CutSearch:
         return ~self._is_rank | (inside if 2 * within > total else ~inside)
 
 
-def _entering(matrix: Float64Array) -> Float64Array:
-    """Return the ingress of each prefix 1, ..., n - 1 of the rows and columns."""
-    n = len(matrix)
-    change = np.zeros(n + 1)
-    row, column = np.nonzero(np.tril(matrix, -1))
-    np.add.at(change, column, matrix[row, column])
-    np.subtract.at(change, row, matrix[row, column])
-    return np.cumsum(change)[: n - 1]
-
-
-class _Leaving:
-    """Egress of a set of nodes, updated as nodes change sides."""
-
-    def __init__(self, matrix: Float64Array, inside: BoolArray) -> None:
-        self._matrix = matrix
-        self._out = matrix @ ~inside
-        self._into = inside @ matrix
-        self.total = float(self._out[inside].sum())
-
-    def after(self, inside: BoolArray) -> Float64Array:
-        """Return the egress after each single node's change of sides."""
-        gain = self._out - self._into
-        return self.total + np.where(inside, -gain, gain)
-
-    def move(self, node: int, inside: BoolArray) -> None:
-        """The node changes sides; `inside` is as before."""
-        self.total = float(self.after(inside)[node])
-        sign = 1.0 if inside[node] else -1.0
-        self._out += sign * self._matrix[:, node]
-        self._into -= sign * self._matrix[node]
+def _ratio(egress: Float64Array) -> Float64Array:
+    """Capacity over demand of cuts, shape (2, ...); infinite without demand."""
+    capacity, demand = egress
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(demand > 0.5, capacity / demand, np.inf)

@@ -11,16 +11,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Float64Array, Int64Array
 from treadle.brief import brief
 from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
-from treadle.synthesis.alltoall.rate.flow_instance import FloatArray
 from treadle.topologies.topology import Topology
+
+if TYPE_CHECKING:
+    from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance
+    from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry
 
 _FINEST = 2**30
 _COARSE = (1, 2, 3, 4, 5, 6, 8, 10, 12)
@@ -38,22 +42,22 @@ class RateResult:
     topology : Topology
     collective : Collective
     rate : float
-        Lower side: what the flow reaches, bytes/s per unit of demand.
+        Lower side: rate of the flow, bytes/s per unit of demand.
     upper : Fraction
-        Upper side, exact: what `witness` proves.
+        Upper side, exact: the bound that `witness` proves.
     exact : Fraction, optional
-        F where both sides are known to meet exactly.
+        F if both sides meet exactly.
     loads : array of float64, shape (m,)
-        What each link carries in `flow`.
+        Load of each link in `flow`.
     stored_flow : ConcurrentFlow or callable
-        `flow`, or a function of a module that computes it when it is wanted, since it may be large.
+        `flow`, or a function that computes it on demand, since it may be large.
     witness : FlowDualCertificate
     method : str
-        What found it.
+        Name of the method.
     seconds : float
         CPU seconds.
     is_late : bool
-        Time or iterations ran out before the wanted gap was reached.
+        Whether time or iterations ran out before the requested gap was reached.
 
     Examples
     --------
@@ -70,11 +74,11 @@ class RateResult:
     rate: float
     upper: Fraction
     exact: Fraction | None
-    loads: FloatArray
-    stored_flow: ConcurrentFlow | Callable[[], FloatArray]
+    loads: Float64Array
+    stored_flow: ConcurrentFlow | Callable[[], Float64Array]
     witness: FlowDualCertificate
     method: str
-    seconds: float
+    seconds: float = 0.0
     is_late: bool = False
 
     @cached_property
@@ -94,14 +98,14 @@ class RateResult:
         return self.rate * self.collective.pair_demands.buffer_units
 
     def binding_links(self) -> Int64Array:
-        """Links that have a length and are full, or as good as full: those that set the rate."""
+        """Return the bottleneck links: those with positive length that are full, or nearly so."""
         priced = np.flatnonzero(self.witness.lengths > self._least_length)
         fullness = self.rate * self.loads[priced] / self.topology.bandwidths[priced]
         found: Int64Array = priced[fullness >= 1 - max(_BINDING, 2 * self.gap)]
         return found
 
     def binding_hosts(self) -> Int64Array:
-        """Nodes whose injection caps have a length: those set the rate, besides the links."""
+        """Return the nodes whose injection caps have a positive length: they limit the rate as links do."""
         hosts = np.flatnonzero(self.topology.injection_bytes_per_s)
         if not len(self.witness.hosts):
             return hosts[:0]
@@ -114,8 +118,8 @@ class RateResult:
         return 1e-6 * float(max(witness.lengths.max(initial=0), witness.hosts.max(initial=0)))
 
 
-def rounded_certificate(lengths: FloatArray) -> FlowDualCertificate:
-    """Lengths as integers in proportion: small ones where that is true to 1e-6, else up to 2**30.
+def rounded_certificate(lengths: Float64Array) -> FlowDualCertificate:
+    """Round lengths to integers in proportion: small ones if they are right to 1e-6, else up to 2**30.
 
     Parameters
     ----------
@@ -138,16 +142,50 @@ def rounded_certificate(lengths: FloatArray) -> FlowDualCertificate:
 def certified(
     topology: Topology,
     collective: Collective,
-    sides: tuple[float, FlowDualCertificate],
+    rate: float,
+    witness: FlowDualCertificate,
     flow: ConcurrentFlow,
     method: str,
-    seconds: float,
     *,
     is_late: bool = False,
 ) -> RateResult:
-    """A flow's rate and a bound that lengths prove."""
-    rate, witness = sides
+    """Return a flow's rate with the bound that link lengths prove."""
     upper = witness.pair_rate_bound(topology, collective)
     return RateResult(
-        topology, collective, rate, upper, None, flow.loads, flow, witness, method, seconds, is_late
+        topology, collective, rate, upper, None, flow.loads, flow, witness, method, is_late=is_late
+    )
+
+
+def certified_orbits(
+    instance: FlowInstance,
+    symmetry: FlowSymmetry,
+    loads: Float64Array,
+    delivered: float,
+    lengths: Float64Array,
+    stored_flow: Callable[[], Float64Array],
+    method: str,
+    *,
+    is_late: bool,
+) -> RateResult:
+    """Certify the flows of one sender per orbit by their loads, and the lengths of the instance's links.
+
+    Parameters
+    ----------
+    instance, symmetry
+    loads : array of float64, shape (m,)
+        Loads of all senders, equal within orbits of links.
+    delivered : float
+        Least fraction of a demand that the flows deliver: the rate is reduced to it.
+    lengths : array of float64, shape (k,)
+    stored_flow, method, is_late
+        Fields of the result.
+    """
+    topology, collective = instance.topology, instance.collective
+    by_link = np.zeros(topology.n_links)
+    by_link[instance.links] = lengths
+    witness = rounded_certificate(by_link)
+    upper = witness.pair_rate_bound(topology, collective, automorphisms=symmetry.node_maps)
+    rate = min(delivered / float((loads / topology.bandwidths).max()), float(upper))
+    return RateResult(
+        topology, collective, rate, upper, None, loads, stored_flow, witness, method, is_late=is_late
     )

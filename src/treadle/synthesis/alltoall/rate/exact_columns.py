@@ -1,7 +1,7 @@
 """The all-to-all's linear program by columns of paths, solved in floats and then exactly.
 
-Maximise F, where each commodity group gets at least F from its columns and each orbit of links holds what
-crosses it. A group is a pair, or a source with all its targets; a column is a path, or a tree of paths.
+Maximise F such that each group gets at least F from its columns, and no orbit of links is overloaded. A
+group is a pair, or a source with all its targets; a column is a path, or a tree of paths.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from math import gcd, lcm
 
 import numpy as np
 
-from treadle.arrays import Int64Array, sums_of
+from treadle.arrays import Float64Array, Int64Array, sums_of
 from treadle.context import context
 from treadle.math.columns import RestrictedMaster
-from treadle.schedules.alltoall.alltoall_certificate import MAX_LENGTH
+from treadle.schedules.alltoall.alltoall_certificate import MAX_LENGTH, FlowDualCertificate
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry
 from treadle.synthesis.alltoall.rate.path_trees import PathTreeFinder, PathTrees
@@ -33,37 +34,32 @@ _MAX_EXACT_ROUNDS = 40
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnOptimum:
-    """An exact optimum of the reduced problem.
+class ExactRate:
+    """An exact optimum with both of its certificates.
 
     Parameters
     ----------
     rate : Fraction
         F, bytes/s per unit of demand.
-    lengths : array of int64, shape (K,)
-        Optimal length of each orbit of links.
-    units : tuple of dicts, length R
-        Per source, place of a link in the instance -> numerator of what crosses it at one unit of rate.
+    witness : FlowDualCertificate
+        Lengths, equal on all links of an orbit, that bound F by exactly this rate.
+    symmetry : FlowSymmetry
+        The senders that represent all, and the orbits of links.
+    units : tuple of mappings, length R
+        Per representative: link -> load at one unit of rate, times `denominator`. Each source's flow delivers
+        its demands; the loads of all, spread over the orbits of links, are at most 1 / F.
     denominator : int
     """
 
     rate: Fraction
-    lengths: Int64Array
+    witness: FlowDualCertificate
+    symmetry: FlowSymmetry
     units: tuple[dict[int, int], ...]
     denominator: int
 
 
-@dataclass(frozen=True, eq=False)
-class _Column:
-    """One path or tree: its group, links of the instance, and what it carries over each."""
-
-    group: int
-    links: Int64Array
-    amounts: Int64Array
-
-
 class RateMaster:
-    """The growing linear program of one instance under one symmetry.
+    """The restricted master program of an instance under a symmetry.
 
     Parameters
     ----------
@@ -75,7 +71,7 @@ class RateMaster:
 
     def __init__(self, instance: FlowInstance, symmetry: FlowSymmetry, *, by_pair: bool) -> None:
         rows = symmetry.representatives.astype(np.int64)
-        self._symmetry = symmetry
+        self._instance, self._symmetry = instance, symmetry
         self._finder = PathTreeFinder(instance, rows)
         self._demands = instance.demand_rows(rows)
         self._source, self._target = np.nonzero(self._demands)
@@ -88,28 +84,19 @@ class RateMaster:
         self._common = int(np.gcd.reduce(symmetry.orbit_bandwidths))
         # A row is divided by what its coefficients and its right-hand side have in common.
         self._divisors = np.gcd(symmetry.orbit_sizes, np.gcd.reduce(symmetry.multiplicities))
-        room = symmetry.orbit_sizes // self._divisors
-        self._room = [
-            size * rate
-            for size, rate in zip(
-                room.tolist(), (symmetry.orbit_bandwidths // self._common).tolist(), strict=True
-            )
-        ]
-        self._lp = RestrictedMaster(max(self._room))
+        bandwidths = (symmetry.orbit_bandwidths // self._common).astype(object)  # products exceed 64 bits
+        self._capacity: list[int] = (symmetry.orbit_sizes // self._divisors * bandwidths).tolist()
+        self._lp = RestrictedMaster(max(self._capacity))
         self._lp.add_column(1)
-        for value in self._room:
+        for value in self._capacity:
             self._lp.add_row({}, value)
         for _ in range(self._n_groups):
             self._lp.add_row({0: 1})
-        self._columns: list[_Column] = []
+        self._columns: list[tuple[int, Int64Array, Int64Array]] = []
+        """Group of each path or tree, its links in the instance, and its load on each."""
 
-    @property
-    def n_columns(self) -> int:
-        """Paths or trees so far."""
-        return len(self._columns)
-
-    def solve(self, *, max_columns: int) -> ColumnOptimum | None:
-        """The exact optimum; None if it needs too many columns or numbers too long.
+    def solve(self, *, max_columns: int) -> ExactRate | None:
+        """Return the exact optimum; None if it needs too many columns or too long numbers.
 
         Raises
         ------
@@ -119,15 +106,15 @@ class RateMaster:
             If the solver fails.
         """
         self._start()
-        while self.n_columns <= max_columns:
-            context().report("columns", self.n_columns, max_columns)
+        while len(self._columns) <= max_columns:
+            context().report("columns", len(self._columns), max_columns)
             _, duals = self._lp.near_optimum()
             if not self._price(np.maximum(np.array(duals), 0)):
                 break
         for _ in range(_MAX_EXACT_ROUNDS):
-            if self.n_columns > max_columns:
+            if len(self._columns) > max_columns:
                 return None
-            context().report("columns", self.n_columns, max_columns)
+            context().report("columns", len(self._columns), max_columns)
             optimum, new = self._exactly()
             if optimum is not None or not new:
                 return optimum
@@ -135,13 +122,13 @@ class RateMaster:
         return None
 
     def _start(self) -> None:
-        """Shortest paths by hops; with groups of pairs also under lengths that shun what is loaded so far.
+        """Add shortest paths by hops; for groups of pairs also under lengths that grow with the loads so far.
 
-        Rounds of shortest paths are cheaper than rounds of the linear program, which would otherwise change
-        the paths of a few pairs at a time.
+        Rounds of shortest paths are cheaper than rounds of the linear program, which changes the paths of a
+        few pairs at a time.
         """
         symmetry = self._symmetry
-        room = symmetry.orbit_sizes * symmetry.orbit_bandwidths.astype(np.float64)
+        capacity = symmetry.orbit_sizes * symmetry.orbit_bandwidths.astype(np.float64)
         lengths = np.ones(symmetry.n_orbits, dtype=np.int64)
         total = np.zeros(symmetry.n_orbits)
         amount = (self._demand * symmetry.multiplicities[self._source]).astype(np.float64)
@@ -154,13 +141,13 @@ class RateMaster:
             crossing = np.bincount(
                 symmetry.link_orbit[link], weights=amount[path], minlength=symmetry.n_orbits
             )
-            total += crossing / room
+            total += crossing / capacity
             scale = symmetry.orbit_bandwidths.max() / symmetry.orbit_bandwidths
             weight = (_SHARE + (total / total.max()) ** 3) * np.minimum(scale, _MAX_SCALE)
             lengths = np.rint(_START_LENGTH * weight).astype(np.int64)
 
-    def _price(self, duals: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> int:
-        """Add the columns that a solution in floats needs; return their number."""
+    def _price(self, duals: Float64Array) -> int:
+        """Add the columns of negative reduced cost in a float solution; return their number."""
         per_link = duals[: self._symmetry.n_orbits] / self._divisors
         if not per_link.max() > 0:
             return 0
@@ -169,21 +156,21 @@ class RateMaster:
         trees = self._finder.trees(lengths[self._symmetry.link_orbit])
         costs = np.array([float(cost) for cost in self._costs(trees)]) * unit
         values = duals[self._symmetry.n_orbits :]
-        # shorter than what its group is paid: such a column raises F
+        # A column shorter than its group's dual value raises F.
         wanted = costs < values - _TOLERANCE * values.max() / max(1, len(values))
         return self._add(trees, wanted.tolist())
 
     def _costs(self, trees: PathTrees) -> list[int]:
-        """Length of the cheapest column of each group, in the unit of the lengths."""
+        """Return the length of the cheapest column of each group, in the unit of the lengths."""
         cost = self._demand * trees.distance[self._source, self._target]
-        # in halves, whose sums fit 64 bits
+        # Sums of halves fit 64 bits.
         high, low = (sums_of(self._n_groups, self._group, half) for half in (cost >> 32, cost & 0xFFFFFFFF))
         totals = [(int(one) << 32) + int(other) for one, other in zip(high, low, strict=True)]
         times = self._symmetry.multiplicities[self._group_source].tolist()
         return [total * count for total, count in zip(totals, times, strict=True)]
 
     def _add(self, trees: PathTrees, wanted: Sequence[bool] | None = None) -> int:
-        """Add the columns of some trees that are not there yet; how many."""
+        """Add the new ones among the columns of these trees; return their number."""
         if self._by_pair:
             group, link = self._finder.hops(trees, (self._source, self._target))
             amounts = self._demand[group]
@@ -194,28 +181,27 @@ class RateMaster:
         order = np.lexsort((link, group))
         group, link, amounts = group[order], link[order], amounts[order]
         starts = np.searchsorted(group, np.arange(self._n_groups + 1)).tolist()
-        new = 0
-        for number in range(self._n_groups):
-            if wanted is None or wanted[number]:
-                part = slice(starts[number], starts[number + 1])
-                new += self._add_column(_Column(number, link[part], amounts[part]))
-        return new
+        return sum(
+            self._add_column(number, link[low:high], amounts[low:high])
+            for number, (low, high) in enumerate(pairwise(starts))
+            if wanted is None or wanted[number]
+        )
 
-    def _add_column(self, column: _Column) -> bool:
+    def _add_column(self, group: int, links: Int64Array, amounts: Int64Array) -> bool:
+        """Add a path or tree, unless another of its group loads the orbits equally."""
         symmetry = self._symmetry
-        loads = sums_of(symmetry.n_orbits, symmetry.link_orbit[column.links], column.amounts)
-        if not self._lp.is_new((column.group, loads.tobytes())):
+        loads = sums_of(symmetry.n_orbits, symmetry.link_orbit[links], amounts)
+        if not self._lp.is_new((group, loads.tobytes())):
             return False
-        times = int(symmetry.multiplicities[self._group_source[column.group]])
+        times = int(symmetry.multiplicities[self._group_source[group]])
         used = np.flatnonzero(loads).tolist()
         coefficients = {k: times // int(self._divisors[k]) * int(loads[k]) for k in used}
-        coefficients[symmetry.n_orbits + column.group] = -1
-        self._lp.add_column(0, coefficients)
-        self._columns.append(column)
+        self._lp.add_column(0, coefficients | {symmetry.n_orbits + group: -1})
+        self._columns.append((group, links, amounts))
         return True
 
-    def _exactly(self) -> tuple[ColumnOptimum | None, int]:
-        """Return the optimum if exact lengths prove it, else the number of columns that they add."""
+    def _exactly(self) -> tuple[ExactRate | None, int]:
+        """Return the optimum if exact lengths prove it, else the number of columns added by them."""
         vertex = self._lp.exact_optimum()
         if vertex is None:
             return None, 0
@@ -236,10 +222,10 @@ class RateMaster:
         costs = self._costs(trees)
         needed = sum(costs)
         volume = sum(
-            part * room * length
-            for part, room, length in zip(self._divisors.tolist(), self._room, whole, strict=True)
+            part * capacity * length
+            for part, capacity, length in zip(self._divisors.tolist(), self._capacity, whole, strict=True)
         )
-        # the lengths prove F <= volume / needed; if that is above F, some column is still missing
+        # The lengths prove F <= volume / needed. If that is above F, some column is still missing.
         if volume > needed * vertex.primal[0]:
             values = vertex.dual[orbits:]
             unit = Fraction(divisor, scale)
@@ -247,21 +233,29 @@ class RateMaster:
         assert volume == needed * vertex.primal[0]  # weak duality of the whole problem
         return self._optimum(vertex.primal, own), 0
 
-    def _optimum(self, primal: Sequence[Fraction], lengths: Int64Array) -> ColumnOptimum:
-        """Flows at one unit of rate: the columns by their shares of F, each group's adding up to 1."""
-        rate = primal[0]
-        shares = [value / rate for value in primal[1:]]
+    def _optimum(self, primal: Sequence[Fraction], lengths: Int64Array) -> ExactRate:
+        """Return flows at one unit of rate, in which the shares of each group's columns add up to 1."""
+        rate, symmetry = primal[0], self._symmetry
         totals = [Fraction(0)] * self._n_groups
-        for column, share in zip(self._columns, shares, strict=True):
-            totals[column.group] += share
-        # a group may get more than F, which rows of at least F allow: cut down to just F
-        shares = [share / totals[column.group] for column, share in zip(self._columns, shares, strict=True)]
+        for (group, _, _), value in zip(self._columns, primal[1:], strict=True):
+            totals[group] += value
+        # A group may get more than F, since its row says "at least": scale it to F.
+        shares = [
+            value / totals[group] for (group, _, _), value in zip(self._columns, primal[1:], strict=True)
+        ]
         denominator = lcm(*(share.denominator for share in shares))
-        units: tuple[dict[int, int], ...] = tuple({} for _ in range(self._symmetry.n_sources))
-        for column, share in zip(self._columns, shares, strict=True):
-            if share:
-                times = int(share * denominator)
-                flow = units[self._group_source[column.group]]
-                for link, amount in zip(column.links.tolist(), column.amounts.tolist(), strict=True):
-                    flow[link] = flow.get(link, 0) + times * amount
-        return ColumnOptimum(rate * self._common, lengths, units, denominator)
+        units: tuple[dict[int, int], ...] = tuple({} for _ in range(symmetry.n_sources))
+        for (group, links, amounts), share in zip(self._columns, shares, strict=True):
+            times, flow = int(share * denominator), units[self._group_source[group]]
+            for link, amount in zip(links.tolist(), amounts.tolist(), strict=True) if times else ():
+                flow[link] = flow.get(link, 0) + times * amount
+        numbers = self._instance.links.tolist()
+        by_link = np.zeros(self._instance.topology.n_links, dtype=np.int64)
+        by_link[numbers] = lengths[symmetry.link_orbit]
+        return ExactRate(
+            rate * self._common,
+            FlowDualCertificate(by_link),
+            symmetry,
+            tuple({numbers[link]: amount for link, amount in sorted(flow.items())} for flow in units),
+            denominator,
+        )

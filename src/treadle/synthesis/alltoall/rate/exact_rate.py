@@ -7,15 +7,13 @@ et al. under symmetry; docs/algorithms/alltoall-exact.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from treadle.context import TimeLimitError
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
-from treadle.synthesis.alltoall.rate.exact_columns import RateMaster
+from treadle.synthesis.alltoall.rate.exact_columns import ExactRate, RateMaster
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, check_reachable
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, find_symmetry, known_symmetry
 from treadle.topologies.distances import distance_distribution
@@ -33,35 +31,10 @@ _SEARCH_NODES = 1_024
 _MANY = 64
 
 
-@dataclass(frozen=True, eq=False)
-class ExactRate:
-    """An exact optimum with both of its certificates.
-
-    Parameters
-    ----------
-    rate : Fraction
-        F, bytes/s per unit of demand.
-    witness : FlowDualCertificate
-        Lengths, equal on all links of an orbit, that bound F by exactly this rate.
-    symmetry : FlowSymmetry
-        The senders that stand for all, and the orbits of links.
-    units : tuple of mappings, length R
-        Per representative, link -> what crosses it at one unit of rate, over `denominator`. Each source's
-        flow delivers its demands; the loads of all, spread over the orbits of links, are at most 1 / F.
-    denominator : int
-    """
-
-    rate: Fraction
-    witness: FlowDualCertificate
-    symmetry: FlowSymmetry
-    units: tuple[dict[int, int], ...]
-    denominator: int
-
-
 def suitable_symmetry(instance: FlowInstance) -> FlowSymmetry:
-    """Known symmetry, and more by a search where what is known leaves several sources.
+    """Return known symmetry, extended by a search if it leaves several sources.
 
-    There is none to speak of, and no search, where most of many nodes differ in how many are how far away.
+    No search is made if most of many nodes differ in their numbers of nodes at each distance.
     """
     symmetry = known_symmetry(instance)
     if symmetry.n_sources == 1 or instance.topology.n_nodes > _SEARCH_NODES:
@@ -70,7 +43,7 @@ def suitable_symmetry(instance: FlowInstance) -> FlowSymmetry:
 
 
 def _has_many_kinds(instance: FlowInstance) -> bool:
-    """Whether most ranks, if there are many, have distances of their own; an automorphism would keep them."""
+    """Whether most of many ranks differ in their distances, which an automorphism would keep."""
     if instance.n_sources <= _MANY:
         return False
     try:
@@ -81,19 +54,19 @@ def _has_many_kinds(instance: FlowInstance) -> bool:
 
 
 def solve_exactly(instance: FlowInstance, symmetry: FlowSymmetry) -> ExactRate | None:
-    """F of an all-to-all exactly, where it is small or symmetric enough.
+    """Compute F exactly, where the instance is small or symmetric enough.
 
     Parameters
     ----------
     instance : FlowInstance
         Any fabric; every node forwards. Injection caps are left out (`with_host_bottleneck` models them).
     symmetry : FlowSymmetry
-        What is known of it: `suitable_symmetry`.
+        From `suitable_symmetry`.
 
     Returns
     -------
     ExactRate or None
-        None if the instance is too large, time is up, or the numbers get too long.
+        None if the instance is too large, the deadline passes, or the numbers get too long.
 
     Raises
     ------
@@ -125,31 +98,22 @@ def solve_exactly(instance: FlowInstance, symmetry: FlowSymmetry) -> ExactRate |
     if symmetry.n_orbits > MAX_ROWS or symmetry.n_sources > MAX_ROWS:
         return None
     by_pair = pairs <= min(_MAX_PAIR_ROWS, _PAIRS_PER_ORBIT * symmetry.n_orbits) and symmetry.n_sources > 1
-    program = RateMaster(instance, symmetry, by_pair=by_pair)
     try:
-        optimum = program.solve(max_columns=_MAX_COLUMNS)
+        exact = RateMaster(instance, symmetry, by_pair=by_pair).solve(max_columns=_MAX_COLUMNS)
     except (TimeLimitError, InfeasibleError):
         return None
-    if optimum is None:
-        return None
-    lengths = np.zeros(instance.topology.n_links, dtype=np.int64)
-    lengths[instance.links] = optimum.lengths[symmetry.link_orbit]
-    numbers = instance.links.tolist()
-    units = tuple(
-        {numbers[place]: amount for place, amount in sorted(flow.items())} for flow in optimum.units
-    )
-    exact = ExactRate(optimum.rate, FlowDualCertificate(lengths), symmetry, units, optimum.denominator)
-    check_exact_flow(instance, exact)
+    if exact is not None:
+        check_exact_flow(instance, exact)
     return exact
 
 
 def check_exact_flow(instance: FlowInstance, exact: ExactRate) -> None:
-    """Check in integers that the flows deliver every demand and that some orbit is just full at the rate.
+    """Check in integers that the flows deliver every demand and that some orbit is exactly full at the rate.
 
     Raises
     ------
     ScheduleError
-        If a node gets or loses anything else, or the loads do not allow the rate.
+        If a node does not balance, or the loads do not allow the rate.
     """
     topology, symmetry = instance.topology, exact.symmetry
     tails, heads = topology.tails.tolist(), topology.heads.tolist()
@@ -161,7 +125,7 @@ def check_exact_flow(instance: FlowInstance, exact: ExactRate) -> None:
         kept = [0] * topology.n_nodes
         for link, amount in flow.items():
             if amount < 0:
-                raise ScheduleError(f"exact flow: link {topology.link_name(link)} carries less than nothing")
+                raise ScheduleError(f"exact flow: link {topology.link_name(link)} has a negative load")
             kept[tails[link]] -= amount
             kept[heads[link]] += amount
             loads[orbit_of[link]] = loads.get(orbit_of[link], 0) + count * amount
@@ -170,7 +134,7 @@ def check_exact_flow(instance: FlowInstance, exact: ExactRate) -> None:
         for node, (got, due) in enumerate(zip(kept, wanted, strict=True)):
             if got != due * exact.denominator:
                 raise ScheduleError(f"exact flow: node {topology.node_names[node]!r} does not balance")
-    room = (symmetry.orbit_sizes * symmetry.orbit_bandwidths.astype(object)).tolist()
-    slowest = max(Fraction(load, exact.denominator * int(room[orbit])) for orbit, load in loads.items())
+    capacity = (symmetry.orbit_sizes * symmetry.orbit_bandwidths.astype(object)).tolist()
+    slowest = max(Fraction(load, exact.denominator * int(capacity[orbit])) for orbit, load in loads.items())
     if slowest * exact.rate != 1:
         raise ScheduleError(f"exact flow: the loads allow {1 / slowest}, found the rate {exact.rate}")

@@ -8,15 +8,18 @@ avoid it; the average is a flow, the lengths bound it. Source: Garg and Koeneman
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
+from treadle.arrays import Float64Array
 from treadle.errors import ScheduleError
 from treadle.math.graphs import shortest_tree
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.certificate import RateResult, certified, rounded_certificate
-from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow, FloatArray, check_flow
+from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow, check_flow
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, check_reachable, flow_instance
+from treadle.synthesis.alltoall.routes.path_sets import out_links
 from treadle.topologies.topology import Topology
 
 _FIRST_STEP = 0.5
@@ -26,7 +29,7 @@ _SMALLEST = 1e-3
 def fleischer_rate(
     topology: Topology, collective: Collective, *, epsilon: float = 0.05, time_limit_s: float | None = None
 ) -> RateResult:
-    """F to within a share `epsilon`, by routing on shortest paths under lengths that grow with the load.
+    """Approximate F by routing on shortest paths under lengths that grow with the load.
 
     Parameters
     ----------
@@ -35,14 +38,14 @@ def fleischer_rate(
     collective : Collective
         An all-to-all.
     epsilon : float
-        Gap between the two certified sides at which to stop, from 0.001 to below 1.
+        Optimality gap at which to stop, from 0.001 to below 1.
     time_limit_s : float, optional
-        Wall-clock seconds after which to stop with the gap that is left (`is_late`).
+        Wall-clock seconds after which to stop with a larger gap (`is_late`).
 
     Returns
     -------
     RateResult
-        Of method "fleischer".
+        With the method "fleischer".
 
     Raises
     ------
@@ -58,9 +61,9 @@ def fleischer_rate(
     the phases is a flow that delivers everything; the lengths bound F. Sources: Garg and Koenemann (FOCS
     1998); Fleischer, Approximating fractional multicommodity flow independent of the number of commodities
     (SIAM J. Discrete Math. 13, 2000); Karakostas, Faster approximation schemes for fractional multicommodity
-    flow problems (ACM TALG 4, 2008): all demands of a source together. Departures: the scheme ends when both
-    sides are near instead of after the proved number of phases, log(m) / step^2, and steps are halved each
-    time that number has passed, lengths kept, averages restarted.
+    flow problems (ACM TALG 4, 2008): all demands of a source together. Departures: the scheme ends when the
+    sides are close, not after the proved number of phases, log(m) / step^2; after that many phases the step
+    is halved, the lengths are kept, and the average starts again.
 
     Examples
     --------
@@ -73,97 +76,66 @@ def fleischer_rate(
     """
     if not _SMALLEST <= epsilon < 1:
         raise ScheduleError(f"fleischer: epsilon {epsilon}, expected from {_SMALLEST} to below 1")
-    began, cpu = time.monotonic(), time.process_time()
-    scheme = _Scheme(flow_instance(topology, collective))
+    began = time.monotonic()
+    instance = flow_instance(topology, collective)
+    check_reachable(instance)
+    out = out_links(topology, range(topology.n_links))
+    witness = rounded_certificate(np.ones(topology.n_links))
+    upper = float(witness.pair_rate_bound(topology, collective))
+    capacity = topology.bandwidths / upper  # so that all demands fill about one unit of time
+    length = np.where(topology.tails == topology.heads, 0.0, 1 / capacity)
+    rate, best = 0.0, np.zeros((instance.n_sources, topology.n_links))
     step, is_late = max(_FIRST_STEP, epsilon), False
-    while scheme.gap > epsilon and not is_late:
-        scheme.restart()
-        most = int(np.ceil(np.log(topology.n_links + 1) / step**2))
-        for _ in range(most):
-            scheme.phase(step)
-            if scheme.measure() <= epsilon:
-                break
-            if time_limit_s is not None and time.monotonic() - began > time_limit_s:
-                is_late = True
+    while 1 - rate / upper > epsilon and not is_late:
+        flow = np.zeros_like(best)
+        for phase in range(1, int(np.ceil(np.log(topology.n_links + 1) / step**2)) + 1):
+            length = _route_demands(instance, out, length, capacity.tolist(), step, flow)
+            reached = phase / float((flow.sum(axis=0) / topology.bandwidths).max())
+            if reached > rate:
+                rate, best = reached, flow / phase
+            certificate = rounded_certificate(length)
+            proved = float(certificate.pair_rate_bound(topology, collective))
+            if proved < upper:
+                upper, witness = proved, certificate
+            is_late = time_limit_s is not None and time.monotonic() - began > time_limit_s
+            if 1 - rate / upper <= epsilon or is_late:
                 break
         step /= 2
-        is_late = is_late or (scheme.gap > epsilon and step < epsilon / 16)  # never seen; proved for a third
-    return scheme.result(is_late, time.process_time() - cpu)
+        is_late = is_late or step < epsilon / 16  # never seen; proved for a third
+    is_late = is_late and 1 - rate / upper > epsilon
+    by_source = np.zeros((collective.n_ranks, topology.n_links))
+    by_source[instance.senders] = best
+    checked = ConcurrentFlow(by_source)
+    rate = check_flow(topology, collective, checked)
+    return certified(topology, collective, rate, witness, checked, "fleischer", is_late=is_late)
 
 
-class _Scheme:
-    """Lengths, the flow of the phases since the last restart, and the best of both sides so far."""
-
-    def __init__(self, instance: FlowInstance) -> None:
-        self._instance = instance
-        self._ends = list(zip(instance.tails.tolist(), instance.heads.tolist(), strict=True))
-        self._out: list[list[tuple[int, int]]] = [[] for _ in range(instance.topology.n_nodes)]
-        for link, (tail, head) in enumerate(self._ends):
-            self._out[tail].append((link, head))
-        check_reachable(instance)
-        self._witness = rounded_certificate(np.ones(instance.topology.n_links))
-        self._upper = float(self._witness.pair_rate_bound(instance.topology, instance.collective))
-        # demands that fill about one unit of time
-        self._capacity = instance.bandwidths / self._upper
-        self._length = 1 / self._capacity
-        self._flow = np.zeros((instance.n_sources, len(instance.links)))
-        self._phases = 0
-        self._rate, self._best = 0.0, self._flow
-
-    @property
-    def gap(self) -> float:
-        """Between the best flow and the best lengths, as far as measured."""
-        return 1 - self._rate / self._upper
-
-    def restart(self) -> None:
-        """Forget the flow, keep the lengths."""
-        self._flow = np.zeros_like(self._flow)
-        self._phases = 0
-
-    def phase(self, step: float) -> None:
-        """Route all demands once."""
-        length = self._length.tolist()
-        capacity = self._capacity.tolist()
-        for row, source in enumerate(self._instance.sources.tolist()):
-            left = self._instance.demands[row].astype(np.float64)
-            while left.any():
-                into, order = shortest_tree(self._out, length, source)
-                carried: dict[int, float] = {}
-                through = left.tolist()
-                for node in reversed(order[1:]):
-                    if through[node]:
-                        link = into[node]
-                        carried[link] = through[node]
-                        through[self._ends[link][0]] += through[node]
-                part = min(1.0, *(capacity[link] / load for link, load in carried.items()))
-                for link, load in carried.items():
-                    self._flow[row, link] += part * load
-                    length[link] *= 1 + step * part * load / capacity[link]
-                left = left * (1 - part) if part < 1 else np.zeros_like(left)
-        self._length = np.array(length)
-        self._length /= self._length.max()
-        self._phases += 1
-
-    def measure(self) -> float:
-        """The gap after this phase's flow and lengths."""
-        topology = self._instance.topology
-        rate = self._phases / float((self._flow.sum(axis=0) / self._instance.bandwidths).max())
-        if rate > self._rate:
-            self._rate, self._best = rate, self._flow / self._phases
-        lengths = np.zeros(topology.n_links)
-        lengths[self._instance.links] = self._length
-        witness = rounded_certificate(lengths)
-        upper = float(witness.pair_rate_bound(topology, self._instance.collective))
-        if upper < self._upper:
-            self._upper, self._witness = upper, witness
-        return self.gap
-
-    def result(self, is_late: bool, seconds: float) -> RateResult:
-        """Return both sides, checked again."""
-        instance = self._instance
-        topology, collective = instance.topology, instance.collective
-        by_source: FloatArray = np.zeros((collective.n_ranks, topology.n_links))
-        by_source[np.ix_(instance.senders, instance.links)] = self._best
-        flow = ConcurrentFlow(by_source)
-        sides = check_flow(topology, collective, flow), self._witness
-        return certified(topology, collective, sides, flow, "fleischer", seconds, is_late=is_late)
+def _route_demands(
+    instance: FlowInstance,
+    out: Sequence[Sequence[tuple[int, int]]],
+    lengths: Float64Array,
+    capacity: Sequence[float],
+    step: float,
+    flow: Float64Array,
+) -> Float64Array:
+    """Route all demands once, add them to `flow`, and return the new lengths of the links, at most 1."""
+    length, tails = lengths.tolist(), instance.topology.tails.tolist()
+    for row, source in enumerate(instance.sources.tolist()):
+        left = instance.demands[row].astype(np.float64)
+        while left.any():
+            into, order = shortest_tree(out, length, source)
+            carried: dict[int, float] = {}
+            through = left.tolist()
+            for node in reversed(order[1:]):
+                if through[node]:
+                    link = into[node]
+                    carried[link] = through[node]
+                    through[tails[link]] += through[node]
+            part = min(1.0, *(capacity[link] / load for link, load in carried.items()))
+            for link, load in carried.items():
+                flow[row, link] += part * load
+                length[link] *= 1 + step * part * load / capacity[link]
+            left = left * (1 - part) if part < 1 else np.zeros_like(left)
+    found: Float64Array = np.array(length)
+    found /= found.max()
+    return found

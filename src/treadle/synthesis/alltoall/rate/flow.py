@@ -8,12 +8,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import frozen
+from treadle.arrays import Float64Array, frozen
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
-
-FloatArray = NDArray[np.float64]
 
 TOLERANCE = 1e-9
 """Fraction of a source's total demand that rounding may create or lose at a node."""
@@ -34,7 +32,7 @@ class ConcurrentFlow:
         If it is not a matrix of finite numbers of at least 0.
     """
 
-    by_source: FloatArray
+    by_source: Float64Array
 
     def __post_init__(self) -> None:
         flow = np.asarray(self.by_source)
@@ -46,7 +44,7 @@ class ConcurrentFlow:
         object.__setattr__(self, "by_source", kept)
 
     @cached_property
-    def loads(self) -> FloatArray:
+    def loads(self) -> Float64Array:
         """Load of each link, shape (m,)."""
         return frozen(self.by_source.sum(axis=0), np.float64)
 
@@ -100,7 +98,7 @@ def delivered_fraction(
     topology: Topology,
     collective: Collective,
     senders: NDArray[np.integer],
-    by_source: FloatArray,
+    by_source: Float64Array,
     *,
     tolerance: float = TOLERANCE,
 ) -> float:
@@ -137,7 +135,7 @@ def delivered_fraction(
     return min(1.0, float((stays[wanted > 0] / wanted[wanted > 0]).min(initial=1.0)))
 
 
-def _sums(by_source: FloatArray, ends: NDArray[np.int32], n_nodes: int) -> FloatArray:
+def _sums(by_source: Float64Array, ends: NDArray[np.int32], n_nodes: int) -> Float64Array:
     """Row sums over the links of each node, shape (N, n)."""
     total = np.zeros((len(by_source), n_nodes))
     order = np.argsort(ends, kind="stable")

@@ -14,8 +14,6 @@ from treadle.math.graphs import reached
 from treadle.schedules.collective import Collective, check_membership
 from treadle.topologies.topology import Topology
 
-FloatArray = NDArray[np.float64]
-
 
 @dataclass(frozen=True, eq=False)
 class FlowInstance:

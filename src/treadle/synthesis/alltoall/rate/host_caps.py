@@ -8,11 +8,11 @@ from functools import partial
 
 import numpy as np
 
-from treadle.arrays import Int64Array, frozen
+from treadle.arrays import Float64Array, Int64Array, frozen
 from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.certificate import RateResult
-from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow, FloatArray
+from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.host_bottleneck import with_host_bottleneck
 
@@ -39,7 +39,7 @@ def folded(found: RateResult, topology: Topology) -> RateResult:
     )
 
 
-def _flow_on_links(found: RateResult, n_links: int) -> FloatArray:
+def _flow_on_links(found: RateResult, n_links: int) -> Float64Array:
     return frozen(found.flow.by_source[:, :n_links], np.float64)
 
 

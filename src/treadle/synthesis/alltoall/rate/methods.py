@@ -1,6 +1,6 @@
-"""The published ways to an all-to-all's rate, each with a flow and link lengths that certify both sides.
+"""Published methods for an all-to-all's rate, each with a flow and link lengths that certify both sides.
 
-`rate.optimal_rate` is quicker and closer than all of them; they are here to be compared with. Sources: link
+`rate.optimal_rate` is faster and closer than all of them; they are here for comparison. Sources: link
 MCF (1)-(5) and decomposed MCF (6)-(9) of the all-to-all paper; Fleischer's approximation scheme; cuts as
 published bounds on all-to-alls have them.
 """
@@ -8,17 +8,17 @@ published bounds on all-to-alls have them.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from enum import StrEnum
 
 from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.bisection import best_cut
 from treadle.synthesis.alltoall.rate.certificate import RateResult, certified, rounded_certificate
-from treadle.synthesis.alltoall.rate.decomposed import master_mcf
 from treadle.synthesis.alltoall.rate.fleischer import fleischer_rate
 from treadle.synthesis.alltoall.rate.flow import check_flow
 from treadle.synthesis.alltoall.rate.host_caps import folded
-from treadle.synthesis.alltoall.rate.link_mcf import link_mcf
+from treadle.synthesis.alltoall.rate.mcf_programs import link_mcf, master_mcf
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.host_bottleneck import with_host_bottleneck
 
@@ -46,7 +46,7 @@ def rate_by(
     gap: float,
     time_limit_s: float | None = None,
 ) -> RateResult:
-    """Both sides of the optimum by a method that is not a cut.
+    """Compute both sides of the optimum by a method that is not a cut.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def rate_by(
         An all-to-all.
     method : RateMethod
     gap : float
-        Where Fleischer's scheme stops; linear programs are solved to 1e-9.
+        At which Fleischer's scheme stops; linear programs are solved to 1e-9.
     time_limit_s : float, optional
 
     Raises
@@ -66,30 +66,28 @@ def rate_by(
     InfeasibleError
         If a rank has data for one that it cannot reach.
     TimeLimitError
-        If time is up before a linear program is solved.
+        If the time limit is reached before a linear program is solved.
     """
     if topology.injection_bytes_per_s.any():
         whole = rate_by(
             with_host_bottleneck(topology), collective, method, gap=gap, time_limit_s=time_limit_s
         )
         return folded(whole, topology)
-    if method is RateMethod.FLEISCHER:
-        return fleischer_rate(topology, collective, epsilon=gap, time_limit_s=time_limit_s)
     began = time.process_time()
-    if method is RateMethod.LINK_MCF:
-        pairs = link_mcf(topology, collective, time_limit_s=time_limit_s)
-        flow, lengths = pairs.by_source(collective), pairs.lengths
+    if method is RateMethod.FLEISCHER:
+        found = fleischer_rate(topology, collective, epsilon=gap, time_limit_s=time_limit_s)
     else:
-        master = master_mcf(topology, collective, time_limit_s=time_limit_s)
-        flow, lengths = master.flow, master.lengths
-    sides = check_flow(topology, collective, flow), rounded_certificate(lengths)
-    return certified(topology, collective, sides, flow, method.value, time.process_time() - began)
+        solve = link_mcf if method is RateMethod.LINK_MCF else master_mcf
+        flows = solve(topology, collective, time_limit_s=time_limit_s)
+        rate, witness = check_flow(topology, collective, flows.flow), rounded_certificate(flows.lengths)
+        found = certified(topology, collective, rate, witness, flows.flow, method.value)
+    return replace(found, seconds=time.process_time() - began)
 
 
 def cut_certificate(
     topology: Topology, collective: Collective, method: RateMethod, *, seed: int
 ) -> FlowDualCertificate:
-    """The lengths of the best cut, or bisection, that is found.
+    """Return the lengths of the best cut, or bisection, that is found.
 
     Raises
     ------

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.math.graphs import shortest_lengths
+from treadle.math.graphs import InArcs, shortest_lengths
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance
 
 _FAR = 2**62
@@ -49,52 +49,45 @@ class PathTreeFinder:
     def __init__(self, instance: FlowInstance, rows: Int64Array) -> None:
         self._n = instance.topology.n_nodes
         self._sources = instance.sources[rows].astype(np.int64)
-        self._order = np.argsort(instance.heads, kind="stable")
-        self._tails = instance.tails[self._order].astype(np.int64)
+        self._arcs = InArcs.of(instance.tails, instance.heads)
         self.tails = instance.tails.astype(np.int64)
-        self._heads, self._starts = np.unique(instance.heads[self._order], return_index=True)
-        self._widths = np.diff(np.append(self._starts, len(self._order)))
 
     @property
     def longest(self) -> int:
-        """Length of links up to which distances can be distinguished in 64 bits."""
+        """Largest length of links for which distances fit 64 bits."""
         return (MAX_TOTAL - 1) // (self._n + 1) ** 2
 
     def trees(self, lengths: Int64Array) -> PathTrees:
-        """Trees under lengths of at least 0; among equally short paths those of the fewest hops.
+        """Return trees under lengths of at least 0, with the fewest hops among equally short paths.
 
         Parameters
         ----------
         lengths : array of int64, shape (k,)
-            Of the instance's links.
+            Lengths of the instance's links.
         """
-        scale = self._n + 1
-        # one more for each hop, which n hops cannot make up for a length: ties go to the fewest hops
-        own = lengths[self._order] * scale + 1
-        heads = np.repeat(self._heads, self._widths)
-        distance = shortest_lengths(self._n, (self._tails, heads, own), self._sources, far=_FAR)
+        arcs, scale = self._arcs, self._n + 1
+        # One more for each hop: n hops add less than a unit of length, so ties go to the fewest hops.
+        own = lengths[arcs.order] * scale + 1
+        heads = arcs.at_arcs(np.arange(self._n))
+        distance = shortest_lengths(self._n, (arcs.tails, heads, own), self._sources, far=_FAR)
         into = np.full(distance.shape, -1, dtype=np.int64)
         if len(own):
-            # only now the last links, the first of those that fit: trees do not depend on the order of rounds
-            tight = distance[:, self._tails] + own == np.repeat(
-                distance[:, self._heads], self._widths, axis=1
-            )
-            place = np.where(tight, np.arange(len(own)), len(own))
-            first = np.minimum.reduceat(place, self._starts, axis=1)
-            found = (first < len(own)) & (distance[:, self._heads] > 0)
-            into[:, self._heads] = np.where(found, self._order[np.minimum(first, len(own) - 1)], -1)
+            # The first tight link, chosen after the distances: trees do not depend on the order of rounds.
+            first = arcs.first(distance[:, arcs.tails] + own == arcs.at_arcs(distance))
+            found = (first < len(own)) & (distance[:, arcs.heads] > 0)
+            into[:, arcs.heads] = np.where(found, arcs.order[np.minimum(first, len(own) - 1)], -1)
         is_far = distance >= _FAR
         into[is_far] = -1
         return PathTrees(np.where(is_far, -1, distance // scale), into, np.where(is_far, 0, distance % scale))
 
     def amounts(self, trees: PathTrees, demands: Int64Array) -> Int64Array:
-        """Loads of the last link into each node, for the node and those beyond it, shape (R, n).
+        """Return the load of the tree link into each node: demands of it and its descendants, shape (R, n).
 
         Parameters
         ----------
         trees : PathTrees
         demands : array of int64, shape (R, n)
-            Of each source for each node; 0 out of reach.
+            From each source to each node; 0 out of reach.
         """
         through = demands.copy()
         hops = trees.hops.ravel()
@@ -106,7 +99,7 @@ class PathTreeFinder:
         return through
 
     def hops(self, trees: PathTrees, targets: tuple[Int64Array, Int64Array]) -> tuple[Int64Array, Int64Array]:
-        """Every hop of the paths to some targets, as pairs (number of the path, link).
+        """Return every hop of the paths to some targets: number of the path, and link.
 
         Parameters
         ----------

@@ -8,17 +8,16 @@ docs/algorithms/alltoall.md, "The primal-dual method".
 
 from __future__ import annotations
 
-import time
 from functools import partial
 
 import numpy as np
 
-from treadle.arrays import Int32Array, frozen
+from treadle.arrays import Float64Array, Int32Array, frozen
 from treadle.engine import core, run_core
 from treadle.errors import ScheduleError
-from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_certificate
+from treadle.synthesis.alltoall.rate.certificate import RateResult, certified_orbits
 from treadle.synthesis.alltoall.rate.flow import delivered_fraction
-from treadle.synthesis.alltoall.rate.flow_instance import FloatArray, FlowInstance
+from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, symmetry_of
 from treadle.synthesis.alltoall.rate.spreading import even_loads, spread_flow
 from treadle.synthesis.alltoall.resolution import Resolution, resolution
@@ -82,7 +81,6 @@ def pdhg_rate(
     and space are O(S m). Begins with the even split over shortest paths, which is optimal already on tori and
     hypercubes. Results do not depend on the number of threads.
     """
-    began = time.process_time()
     topology, collective = instance.topology, instance.collective
     if symmetry is None:
         symmetry = symmetry_of(instance)
@@ -124,29 +122,17 @@ def pdhg_rate(
     found = FlowResult(*result)
     flows = np.zeros((len(rows), topology.n_links))
     flows[:, links] = unit * found.flow.reshape(len(rows), len(links))
-    by_link = np.zeros(topology.n_links)
-    by_link[links] = _useful(instance, found.length, resolved) if resolved.is_wide else found.length
-    # both judged anew: loads and deliveries in double precision, distances in integers
-    served = delivered_fraction(topology, collective, instance.senders[rows], flows)
+    lengths = _useful(instance, found.length, resolved) if resolved.is_wide else found.length
+    # Recompute both sides: loads and deliveries in double precision, distances in integers.
+    delivered = delivered_fraction(topology, collective, instance.senders[rows], flows)
     loads = even_loads(instance, symmetry, flows)
-    witness = rounded_certificate(by_link)
-    upper = witness.pair_rate_bound(topology, collective, automorphisms=symmetry.node_maps)
-    return RateResult(
-        topology=topology,
-        collective=collective,
-        rate=min(served / float((loads / topology.bandwidths).max()), float(upper)),
-        upper=upper,
-        exact=None,
-        loads=loads,
-        stored_flow=partial(spread_flow, instance, symmetry, flows),
-        witness=witness,
-        method="pdhg",
-        seconds=time.process_time() - began,
-        is_late=status == _STUCK,
+    stored_flow = partial(spread_flow, instance, symmetry, flows)
+    return certified_orbits(
+        instance, symmetry, loads, delivered, lengths, stored_flow, "pdhg", is_late=status == _STUCK
     )
 
 
-def _useful(instance: FlowInstance, length: FloatArray, resolved: Resolution) -> FloatArray:
+def _useful(instance: FlowInstance, length: Float64Array, resolved: Resolution) -> Float64Array:
     """Lengths that prove as much, and round well: none on links never full, none beyond all distances."""
     free = np.where(instance.bandwidths > resolved.most * resolved.unit, 0.0, length)
     by_link = np.zeros(instance.topology.n_links)
@@ -157,7 +143,7 @@ def _useful(instance: FlowInstance, length: FloatArray, resolved: Resolution) ->
     return np.minimum(free, farthest) if 0 < farthest < np.inf else length
 
 
-def _transferred(instance: FlowInstance, start: RateResult) -> tuple[FloatArray, FloatArray]:
+def _transferred(instance: FlowInstance, start: RateResult) -> tuple[Float64Array, Float64Array]:
     """Flow and lengths of `start` on the links and ranks that this fabric has as well.
 
     Links are the same if their ends have the same names; the k-th parallel link is the k-th.

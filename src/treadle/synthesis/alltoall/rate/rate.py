@@ -15,14 +15,15 @@ from functools import partial
 
 import numpy as np
 
-from treadle.arrays import Int32Array
+from treadle.arrays import Float64Array, Int32Array
 from treadle.context import Context, context, under
 from treadle.errors import ScheduleError
 from treadle.math.graphs import components
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_certificate
-from treadle.synthesis.alltoall.rate.exact_rate import ExactRate, solve_exactly, suitable_symmetry
-from treadle.synthesis.alltoall.rate.flow_instance import FloatArray, FlowInstance, flow_instance
+from treadle.synthesis.alltoall.rate.exact_columns import ExactRate
+from treadle.synthesis.alltoall.rate.exact_rate import solve_exactly, suitable_symmetry
+from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, flow_instance
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, known_symmetry
 from treadle.synthesis.alltoall.rate.host_caps import folded, limited_by_hosts, unfolded, without_caps
 from treadle.synthesis.alltoall.rate.pdhg import MOST_CELLS, pdhg_rate
@@ -50,7 +51,7 @@ def optimal_rate(
     start: RateResult | None = None,
     cards_forward: bool = False,
 ) -> RateResult:
-    """F, the largest rate at which every pair's data can flow concurrently, between two certified sides.
+    """Compute F, the largest rate at which all pairs' data flow concurrently, with two certificates.
 
     Parameters
     ----------
@@ -59,15 +60,14 @@ def optimal_rate(
     collective : Collective
         An all-to-all.
     gap : float
-        Stop when the sides are as close as this share of the upper one; from 0 to below 1.
+        Optimality gap at which to stop, from 0 to below 1.
     time_limit_s : float, optional
         Seconds after which to stop with the gap that is left (`is_late`).
     start : RateResult, optional
         A previous result on a similar fabric, such as one that has since lost links.
     cards_forward : bool
-        What hosts with injection caps are like: by default all that a node sends, gets and passes on counts
-        against its cap, as where data is stored and forwarded; if network cards forward by themselves, only
-        its own data does.
+        Whether network cards forward by themselves, so that only a host's own data counts against its
+        injection cap. By default all data that it sends, receives and forwards counts.
 
     Raises
     ------
@@ -88,15 +88,14 @@ def optimal_rate(
         raise ScheduleError(f"gap {gap}: expected a number from 0 to below 1, such as 0.001")
     began = time.process_time()
     if not topology.injection_bytes_per_s.any():
-        return _rate_of_links(topology, collective, gap, time_limit_s, start)
-    if cards_forward:
-        free = without_caps(topology)
-        found = _rate_of_links(free, collective, gap, time_limit_s, start)
-        found = limited_by_hosts(found, topology)
+        found = _rate_of_links(topology, collective, gap, time_limit_s, start)
+    elif cards_forward:
+        free = _rate_of_links(without_caps(topology), collective, gap, time_limit_s, start)
+        found = limited_by_hosts(free, topology)
     else:
         earlier = None if start is None else unfolded(start)
-        whole = with_host_bottleneck(topology)
-        found = folded(_rate_of_links(whole, collective, gap, time_limit_s, earlier), topology)
+        whole = _rate_of_links(with_host_bottleneck(topology), collective, gap, time_limit_s, earlier)
+        found = folded(whole, topology)
     return replace(found, seconds=time.process_time() - began)
 
 
@@ -107,37 +106,35 @@ def _rate_of_links(
     time_limit_s: float | None,
     start: RateResult | None,
 ) -> RateResult:
-    """The rate of a fabric without injection caps."""
-    began, clock = time.process_time(), time.monotonic()
+    """Compute the rate of a fabric without injection caps."""
+    clock = time.monotonic()
     instance = flow_instance(topology, collective)
     symmetry = known_symmetry(instance)
-    # a search takes a third of a second at a thousand nodes; where something is known, it finds little more,
-    # but for boxes, of which names tell no more than rotations
+    # A search takes a third of a second on a thousand nodes. It adds little to automorphisms that the name
+    # suggests, except on fabrics of boxes, whose names suggest rotations only.
     has_boxes = not topology.is_compute.all()
     if symmetry.n_sources > 1 and (symmetry.is_trivial or has_boxes or _is_small(instance, symmetry)):
         symmetry = suitable_symmetry(instance)
     if _is_small(instance, symmetry):
-        # exact arithmetic may take long where it fails; some of the time must be left for the other method
+        # Exact arithmetic may take long before it fails; the first-order method needs time as well.
         half = Context(context().progress, None if time_limit_s is None else clock + time_limit_s / 2)
         with under(half):
             found = solve_exactly(instance, symmetry)
         if found is not None:
-            return _exact_result(instance, found, began)
+            return _exact_result(instance, found)
     left = None if time_limit_s is None else time_limit_s - (time.monotonic() - clock)
-    start = start if symmetry.is_trivial else None  # one sender's flow alone is not as even as that of all
+    start = start if symmetry.is_trivial else None  # one sender's flow loads links less evenly than all do
     if symmetry.n_sources * len(instance.links) > MOST_CELLS:
         result = priced_rate(instance, symmetry, gap=gap, time_limit_s=left)
     else:
         result = pdhg_rate(instance, symmetry, gap=gap, time_limit_s=left, start=start)
-    if result.gap:
-        result = _bounded_by_cut(instance, result)
-    return replace(result, seconds=time.process_time() - began)
+    return _bounded_by_cut(instance, result) if result.gap else result
 
 
 def _bounded_by_cut(instance: FlowInstance, result: RateResult) -> RateResult:
-    """Take the cut around a node, or around nodes that hardly any length keeps apart, where it proves more.
+    """Tighten the bound by cuts around single nodes, and around nodes that only short links separate.
 
-    First-order methods come near the lengths of such a cut, but hardly ever reach them.
+    First-order methods approach the lengths of such a cut, but rarely reach them.
     """
     n = instance.topology.n_nodes
     lengths = result.witness.lengths[instance.links]
@@ -162,28 +159,27 @@ def _bounded_by_cut(instance: FlowInstance, result: RateResult) -> RateResult:
     return replace(result, upper=upper, witness=witness, rate=min(result.rate, float(upper)))
 
 
-def _demands_of_parts(instance: FlowInstance, part: Int32Array) -> tuple[FloatArray, FloatArray]:
-    """Demands of the nodes of each part, named by a node, for those of others, and the reverse."""
+def _demands_of_parts(instance: FlowInstance, part: Int32Array) -> tuple[Float64Array, Float64Array]:
+    """Return the demands out of and into each part; a part is named by one of its nodes."""
     n, demands = instance.topology.n_nodes, instance.collective.pair_demands
     if demands.is_uniform:
         count = np.bincount(part[instance.sources], minlength=n)
         each = demands.matrix[0, 0] * count * (instance.n_sources - count)
         return each.astype(np.float64), each.astype(np.float64)
-    between: FloatArray = np.zeros((n, n))
+    between: Float64Array = np.zeros((n, n))
     np.add.at(between, (part[instance.sources][:, None], part[None, :]), instance.demands)
     np.fill_diagonal(between, 0)
     return between.sum(axis=1), between.sum(axis=0)
 
 
 def _is_small(instance: FlowInstance, symmetry: FlowSymmetry) -> bool:
-    """Whether exact arithmetic is a matter of a second."""
-    if symmetry.n_sources == 1:
-        return True
-    return instance.collective.pair_demands.n_pairs <= EXACT_PAIRS and len(instance.links) <= EXACT_LINKS
+    """Whether exact arithmetic takes about a second."""
+    pairs, links = instance.collective.pair_demands.n_pairs, len(instance.links)
+    return symmetry.n_sources == 1 or (pairs <= EXACT_PAIRS and links <= EXACT_LINKS)
 
 
-def _exact_result(instance: FlowInstance, found: ExactRate, began: float) -> RateResult:
-    """Both sides meet: the flows are checked in integers, and the lengths prove as much again."""
+def _exact_result(instance: FlowInstance, found: ExactRate) -> RateResult:
+    """Convert an exact optimum, whose flows are checked in integers, after checking its lengths."""
     topology = instance.topology
     proved = found.witness.pair_rate_bound(
         topology, instance.collective, automorphisms=found.symmetry.node_maps
@@ -203,5 +199,4 @@ def _exact_result(instance: FlowInstance, found: ExactRate, began: float) -> Rat
         stored_flow=partial(spread_flow, instance, found.symmetry, flows),
         witness=found.witness,
         method="exact columns",
-        seconds=time.process_time() - began,
     )

@@ -28,7 +28,7 @@ _MOST_CELLS = 2**24
 
 
 def rate_with_routes(topology: Topology, collective: Collective, routes: RouteSchedule) -> RateResult:
-    """Both sides of the optimum where cards forward, from routes that are near it if no symmetry helps more.
+    """Compute the optimal rate with forwarding cards, from routes near it unless symmetry helps more.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def rate_with_routes(topology: Topology, collective: Collective, routes: RouteSc
 
 
 def flow_of_routes(topology: Topology, collective: Collective, routes: RouteSchedule) -> RateResult:
-    """Routes as a flow, and lengths that are the same for all equal links.
+    """Convert routes to a flow, certified by lengths that are equal for equal links.
 
     Parameters
     ----------
@@ -80,5 +80,5 @@ def flow_of_routes(topology: Topology, collective: Collective, routes: RouteSche
     shares = np.repeat(routes.units / routes.n_chunks, routes.hops)
     by_source = np.bincount(place, weights=shares, minlength=n * m).reshape(n, m)
     flow = ConcurrentFlow(frozen(by_source, np.float64))
-    sides = flow.rate(topology), rounded_certificate(1 / topology.bandwidths)
-    return certified(topology, collective, sides, flow, "routes", 0.0)
+    witness = rounded_certificate(1 / topology.bandwidths)
+    return certified(topology, collective, flow.rate(topology), witness, flow, "routes")

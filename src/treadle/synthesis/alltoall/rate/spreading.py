@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array, positions_of
+from treadle.arrays import Float64Array, Int64Array, positions_of
 from treadle.errors import ScheduleError
 from treadle.math.symmetry import join_orbits
-from treadle.synthesis.alltoall.rate.flow_instance import FloatArray, FlowInstance
+from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, sender_images
 
 _BATCH = 32
@@ -20,7 +20,7 @@ _MAX_ENTRIES = 2**27
 _EVEN = 1e-12
 
 
-def spread_flow(instance: FlowInstance, symmetry: FlowSymmetry, flows: FloatArray) -> FloatArray:
+def spread_flow(instance: FlowInstance, symmetry: FlowSymmetry, flows: Float64Array) -> Float64Array:
     """Each rank's flow over each link, with equal loads over the orbits of links.
 
     Parameters
@@ -60,7 +60,7 @@ def spread_flow(instance: FlowInstance, symmetry: FlowSymmetry, flows: FloatArra
     return by_source
 
 
-def even_loads(instance: FlowInstance, symmetry: FlowSymmetry, flows: FloatArray) -> FloatArray:
+def even_loads(instance: FlowInstance, symmetry: FlowSymmetry, flows: Float64Array) -> Float64Array:
     """Loads of all senders together, made even over the orbits of links, shape (m,).
 
     Parameters
@@ -73,7 +73,7 @@ def even_loads(instance: FlowInstance, symmetry: FlowSymmetry, flows: FloatArray
     return even_in_orbits(instance, symmetry, symmetry.multiplicities @ flows)
 
 
-def even_in_orbits(instance: FlowInstance, symmetry: FlowSymmetry, loads: FloatArray) -> FloatArray:
+def even_in_orbits(instance: FlowInstance, symmetry: FlowSymmetry, loads: Float64Array) -> Float64Array:
     """The same loads by link of the fabric, each link of an orbit with the mean of them; shape (m,)."""
     loads = loads[instance.links]
     totals = np.bincount(symmetry.link_orbit, weights=loads, minlength=symmetry.n_orbits)
@@ -82,9 +82,9 @@ def even_in_orbits(instance: FlowInstance, symmetry: FlowSymmetry, loads: FloatA
     return even
 
 
-def _averaged(flow: FloatArray, label: Int64Array) -> FloatArray:
+def _averaged(flow: Float64Array, label: Int64Array) -> Float64Array:
     """The flow with equal amounts on all links that bear one label."""
-    mean: FloatArray = np.bincount(label, weights=flow) / np.maximum(np.bincount(label), 1)
+    mean: Float64Array = np.bincount(label, weights=flow) / np.maximum(np.bincount(label), 1)
     return mean[label]
 
 

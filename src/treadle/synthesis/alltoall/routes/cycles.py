@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.synthesis.alltoall.routes.path_sets import Float64Array
+from treadle.arrays import Float64Array
 from treadle.topologies.topology import Topology
 
 DUST = 1e-12

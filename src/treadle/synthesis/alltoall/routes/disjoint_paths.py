@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import numpy as np
 from numpy.typing import NDArray
 
+from treadle.arrays import Float64Array
 from treadle.errors import ScheduleError
+from treadle.math.graphs import InArcs
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.path_sets import (
-    Float64Array,
     PathSet,
     ShortestPaths,
     check_reachable,
@@ -19,20 +22,20 @@ from treadle.synthesis.alltoall.routes.path_sets import (
 from treadle.synthesis.parallel import map_blocks, spans
 from treadle.topologies.topology import Topology
 
-_Found = list[tuple[int, int, list[int]]]
-"""Paths as (source, target, links)."""
+_Path = tuple[int, int, list[int]]
+"""Source, target and links."""
 
 _BLOCK = 2**16
-"""Pairs times links per batch: fits the cache; dask's workers pay for every large array once more."""
+"""Pairs times links per batch: fits the cache, and large arrays cost dask's workers extra time."""
 
 _FAR = 2**20
 
 _LEAST_PAIRS, _LEAST_SOURCES = 256, 4
-"""Pairs of a task."""
+"""Least pairs, or sources, of a task."""
 
 
 def disjoint_paths(topology: Topology, collective: Collective) -> PathSet:
-    """For every pair a largest set of paths of which no two share a link, with the fewest hops in all.
+    """Find a largest set of link-disjoint paths for every pair, with the fewest hops in all.
 
     Parameters
     ----------
@@ -48,9 +51,8 @@ def disjoint_paths(topology: Topology, collective: Collective) -> PathSet:
 
     Notes
     -----
-    Successive shortest augmenting paths (Suurballe, 1974) in unit capacities; many pairs per batch, each with
-    rounds of Bellman and Ford over its residual links. Source of the set: section 3.1.4 of the all-to-all
-    paper.
+    Successive shortest augmenting paths (Suurballe, 1974) in unit capacities, by Bellman-Ford rounds over the
+    residual links of many pairs per batch. Source of the set: section 3.1.4 of the all-to-all paper.
     """
     check_reachable(topology, collective)
     source, target, _ = demanded_pairs(collective)
@@ -59,8 +61,7 @@ def disjoint_paths(topology: Topology, collective: Collective) -> PathSet:
         (topology, source[own], target[own], ranks[source[own]], ranks[target[own]])
         for own in spans(len(source), least=_LEAST_PAIRS)
     ]
-    found = map_blocks("disjoint paths", _disjoint, blocks)
-    return from_lists([path for paths in found for path in paths])
+    return from_lists(chain(*map_blocks("disjoint paths", _disjoint, blocks)))
 
 
 def _disjoint(
@@ -69,63 +70,53 @@ def _disjoint(
     target: NDArray[np.int32],
     starts: NDArray[np.int64],
     ends: NDArray[np.int64],
-) -> _Found:
-    """The paths of some pairs of ranks, which are at these nodes."""
-    rows = max(1, _BLOCK // (2 * topology.n_links))
-    used = np.concatenate(
-        [
-            _largest_flows(topology, starts[first : first + rows], ends[first : first + rows])
-            for first in range(0, len(starts), rows)
-        ]
-    )
-    pairs = zip(source.tolist(), target.tolist(), starts.tolist(), ends.tolist(), used, strict=True)
-    return [
-        (one, other, path)
-        for one, other, start, end, taken in pairs
-        for path in _walks(topology, np.flatnonzero(taken), start, end)
-    ]
+) -> list[_Path]:
+    """Find the paths of some pairs of ranks, which are at these nodes."""
+    rows, found = max(1, _BLOCK // (2 * topology.n_links)), list[_Path]()
+    for first in range(0, len(starts), rows):
+        part = slice(first, first + rows)
+        used = _largest_flows(topology, starts[part], ends[part])
+        columns = (column[part].tolist() for column in (source, target, starts, ends))
+        for one, other, start, end, taken in zip(*columns, used, strict=True):
+            found += [(one, other, path) for path in _walks(topology, np.flatnonzero(taken), start, end)]
+    return found
 
 
 def _largest_flows(
     topology: Topology, source: NDArray[np.int64], target: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Links of a maximum flow of least cost for each pair of nodes, shape (pairs, m)."""
+    """Return the links of a maximum flow of least cost for each pair of nodes, shape (pairs, m)."""
     carries = np.flatnonzero(topology.tails != topology.heads)
     m, n = len(carries), topology.n_nodes
     tails, heads = topology.tails[carries], topology.heads[carries]
-    ends = np.concatenate([heads, tails])
-    order = np.argsort(ends, kind="stable")
-    begins = np.concatenate([tails, heads])[order].astype(np.int64)
-    reached, starts = np.unique(ends[order], return_index=True)
-    widths = np.diff(np.append(starts, 2 * m))
+    arcs = InArcs.of(np.concatenate([tails, heads]), np.concatenate([heads, tails]))  # of the residual graph
     used = np.zeros((len(source), m), dtype=np.bool_)
     active = np.arange(len(source))
     while active.size:
         cost = np.concatenate([np.where(used[active], _FAR, 1), np.where(used[active], -1, _FAR)], axis=1)
-        cost = cost[:, order].astype(np.int32)
+        cost = cost[:, arcs.order].astype(np.int32)
         distance = np.full((len(active), n), _FAR, dtype=np.int32)
         distance[np.arange(len(active)), source[active]] = 0
         into = np.full((len(active), n), -1, dtype=np.int64)
         while True:
-            through = distance[:, begins] + cost
+            through = distance[:, arcs.tails] + cost
             through[through > _FAR // 2] = _FAR
-            nearest = np.minimum.reduceat(through, starts, axis=1)
-            better = nearest < distance[:, reached]
+            nearest = np.minimum.reduceat(through, arcs.starts, axis=1)
+            better = nearest < distance[:, arcs.heads]
             if not better.any():
                 break
-            hit = through == np.repeat(nearest, widths, axis=1)
-            place = np.minimum.reduceat(np.where(hit, np.arange(2 * m), 2 * m), starts, axis=1)
-            into[:, reached] = np.where(better, place, into[:, reached])
-            distance[:, reached] = np.where(better, nearest, distance[:, reached])
+            last = arcs.first(through == np.repeat(nearest, arcs.widths, axis=1))
+            into[:, arcs.heads] = np.where(better, last, into[:, arcs.heads])
+            distance[:, arcs.heads] = np.where(better, nearest, distance[:, arcs.heads])
         keep = distance[np.arange(len(active)), target[active]] < _FAR // 2
         active, into = active[keep], into[keep]
-        # turn over the residual arcs of each active pair's augmenting path
+        # Reverse the residual arcs of each active pair's augmenting path.
         at, row = target[active], np.arange(len(active))
         while row.size:
-            place = into[row, at]
-            arc = order[place]
+            last = into[row, at]
+            arc = arcs.order[last]
             used[active[row], arc % m] = arc < m
-            at = begins[place]
+            at = arcs.tails[last]
             going = at != source[active[row]]
             at, row = at[going], row[going]
     result = np.zeros((len(source), topology.n_links), dtype=np.bool_)
@@ -152,16 +143,16 @@ def _walks(topology: Topology, links: NDArray[np.int64], source: int, target: in
 def bounded_paths(
     topology: Topology, collective: Collective, *, slack: int = 0, most: int = 64, seed: int = 0
 ) -> PathSet:
-    """For every pair its simple paths of up to distance + `slack` hops, at most `most` of them.
+    """Find the simple paths of up to distance + `slack` hops of every pair, at most `most` of them.
 
     Parameters
     ----------
     topology : Topology
     collective : Collective
     slack : int
-        Hops beyond the distance.
+        Hops beyond the distance of a pair.
     most : int
-        Paths a pair; the shorter ones first, among equally long ones a choice by `seed`.
+        Paths per pair; the shorter ones first, and a random choice by `seed` among equally long ones.
     seed : int
 
     Raises
@@ -183,8 +174,7 @@ def bounded_paths(
         (topology, collective.ranks, own.start, demand[own] > 0, order, back, slack, most)
         for own in spans(len(demand), least=_LEAST_SOURCES, native=False)
     ]
-    found = map_blocks("bounded paths", _bounded, blocks)
-    return from_lists([path for paths in found for path in paths])
+    return from_lists(chain(*map_blocks("bounded paths", _bounded, blocks)))
 
 
 def _bounded(
@@ -196,10 +186,10 @@ def _bounded(
     back: Float64Array,
     slack: int,
     most: int,
-) -> _Found:
-    """The paths of some sources, those of the ranks from `first` on; `back`: distances to every rank."""
+) -> list[_Path]:
+    """Find the paths of the ranks from `first` on; `back` has the distances to every rank."""
     out = out_links(topology, order.tolist())
-    found: _Found = []
+    found: list[_Path] = []
     for one, other in np.argwhere(wanted).tolist():
         left = most
         remaining = back[other].tolist()
@@ -215,10 +205,7 @@ def _bounded(
 def _of_length(
     out: list[list[tuple[int, int]]], remaining: list[float], start: int, end: int, hops: int, most: int
 ) -> list[list[int]]:
-    """Up to `most` simple paths of exactly `hops` links; depth first, never too far from the end.
-
-    Turns are taken by rotating each node's links by its depth, so that cut-off sets are not all equal.
-    """
+    """Return up to `most` simple paths of exactly `hops` links, depth first, never too far from the end."""
     found: list[list[int]] = []
     path: list[int] = []
     nodes = [start]

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Float64Array, Int64Array
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.path_sets import WeightedPaths, routes_of
 from treadle.synthesis.runs import positions_in_runs
-
-Float64Array = NDArray[np.float64]
 
 DEFAULT_CHUNKS = 64
 """Chunks where no smaller number makes every share whole."""

@@ -8,11 +8,11 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array, positions_of
+from treadle.arrays import Float64Array, Int32Array, Int64Array, positions_of
 from treadle.engine import core, run_core
 from treadle.math.graphs import hops
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.routes.path_sets import Float64Array, PathSet, turned
+from treadle.synthesis.alltoall.routes.path_sets import PathSet, turned
 from treadle.synthesis.core_values.flow_values import Annealing, ClimbProblem, ClimbTable
 from treadle.topologies.topology import Topology
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import Int32Array
+from treadle.arrays import Float64Array, Int32Array
 from treadle.context import context
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.link_orders import LayeredPaths
-from treadle.synthesis.alltoall.routes.path_sets import Float64Array
 from treadle.topologies.topology import Topology
 
 _VIEWS = 8

@@ -7,16 +7,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Float64Array, Int64Array
 from treadle.math.exact import LinearProgram, optimality_gap, vertex_of
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.routes.path_sets import (
-    Float64Array,
-    PathSet,
-    WeightedPaths,
-    check_paths,
-    demanded_pairs,
-)
+from treadle.synthesis.alltoall.routes.path_sets import PathSet, WeightedPaths, check_paths, demanded_pairs
 from treadle.synthesis.alltoall.routes.restricted_master import PathRestrictedMaster, weighted
 from treadle.topologies.topology import Topology
 

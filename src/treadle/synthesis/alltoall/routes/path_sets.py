@@ -1,4 +1,4 @@
-"""Paths of the pairs of an all-to-all as arrays, and the usual sets to choose from."""
+"""Paths of an all-to-all's pairs as arrays, and shortest paths under changing link lengths."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, offsets_of
+from treadle.arrays import BoolArray, Float64Array, Int32Array, Int64Array, mask_of, offsets_of, ranges_of
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.math.graphs import InArcs
 from treadle.math.symmetry import scramble
 from treadle.schedules.alltoall.routes import MAX_UNITS, RouteSchedule
 from treadle.schedules.collective import Collective
+from treadle.synthesis.runs import within
 from treadle.topologies.topology import Topology
-
-Float64Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,12 +53,11 @@ class PathSet:
         return np.repeat(np.arange(self.n_paths), self.hops)
 
     def take(self, chosen: NDArray[np.integer] | NDArray[np.bool_]) -> PathSet:
-        """The chosen paths; numbers must rise."""
+        """Return the chosen paths; numbers must rise."""
         keep = np.arange(self.n_paths)[chosen]
         hops = self.hops[keep]
-        offset = offsets_of(hops)
-        places = np.repeat(self.offset[keep] - offset[:-1], hops) + np.arange(offset[-1])
-        return PathSet(self.source[keep], self.target[keep], offset, self.links[places])
+        _, places = ranges_of(self.offset[keep], hops)
+        return PathSet(self.source[keep], self.target[keep], offsets_of(hops), self.links[places])
 
     def links_of(self, path: int) -> Int32Array:
         """Links of one path."""
@@ -67,7 +66,7 @@ class PathSet:
 
 @dataclass(frozen=True, eq=False)
 class WeightedPaths:
-    """A fractional routing: how much of its pair's demand each path carries.
+    """Fractional routing: the part of its pair's demand that each path carries.
 
     Parameters
     ----------
@@ -80,18 +79,18 @@ class WeightedPaths:
     weights: Float64Array
 
     def loads(self, n_links: int) -> Float64Array:
-        """Units of demand over each link, shape (m,)."""
+        """Return the units of demand over each link, shape (m,)."""
         return np.bincount(
             self.paths.links, weights=self.weights[self.paths.owner], minlength=n_links
         ).astype(np.float64)
 
     def rate(self, topology: Topology) -> float:
-        """F, bytes/s per unit of demand, that the links allow."""
+        """Return F, bytes/s per unit of demand, that the links allow."""
         return float(1 / np.max(self.loads(topology.n_links) / topology.bandwidths))
 
 
 def demanded_pairs(collective: Collective) -> tuple[Int32Array, Int32Array, Int64Array]:
-    """Source, target and demand of every pair that has something to send, in the order of a PathSet."""
+    """Return source, target and demand of every pair with demand, in the order of a PathSet."""
     between = collective.pair_demands.between
     source, target = np.nonzero(between)
     return source.astype(np.int32), target.astype(np.int32), between[source, target]
@@ -111,13 +110,8 @@ def path_set(source: NDArray[np.integer], target: NDArray[np.integer], rows: NDA
     table = table[np.sort(first)]
     table = table[np.lexsort((table[:, 1], table[:, 0]))]
     used = table[:, 2:] >= 0
-    offset = offsets_of(used.sum(axis=1))
-    return PathSet(
-        table[:, 0].astype(np.int32),
-        table[:, 1].astype(np.int32),
-        offset,
-        table[:, 2:][used].astype(np.int32),
-    )
+    source, target, links = (part.astype(np.int32) for part in (table[:, 0], table[:, 1], table[:, 2:][used]))
+    return PathSet(source, target, offsets_of(used.sum(axis=1)), links)
 
 
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
@@ -138,12 +132,23 @@ def fingerprints(
 def path_rows(paths: PathSet) -> Int32Array:
     """Links of each path in a table padded by -1, shape (k, longest)."""
     rows = np.full((paths.n_paths, int(paths.hops.max(initial=0))), -1, dtype=np.int32)
-    rows[paths.owner, np.arange(len(paths.links)) - np.repeat(paths.offset[:-1], paths.hops)] = paths.links
+    rows[paths.owner, within(paths.hops)] = paths.links
     return rows
 
 
+def weighted_path_set(
+    source: NDArray[np.integer], target: NDArray[np.integer], rows: NDArray[np.integer], weights: Float64Array
+) -> WeightedPaths:
+    """Return each path once, as `path_set` does, with the sum of its weights."""
+    paths = path_set(source, target, rows)
+    known, number = np.unique(fingerprints(source, target, rows), return_inverse=True)
+    total: Float64Array = np.bincount(number.reshape(-1), weights=weights).astype(np.float64)
+    own = fingerprints(paths.source, paths.target, path_rows(paths))
+    return WeightedPaths(paths, total[np.searchsorted(known, own)])
+
+
 def from_lists(paths: Iterable[tuple[int, int, Sequence[int]]]) -> PathSet:
-    """A path set from (source, target, links) in any order."""
+    """Make a path set from (source, target, links) in any order."""
     given = list(paths)
     longest = max((len(links) for _, _, links in given), default=0)
     rows = np.full((len(given), longest), -1, dtype=np.int64)
@@ -174,7 +179,7 @@ def routes_of(
 
 
 def single_routes(collective: Collective, paths: PathSet) -> RouteSchedule:
-    """The schedule in which the one path of each pair carries all of its demand."""
+    """Return the schedule in which the one path of each pair carries all of its demand."""
     demand = collective.pair_demands.between
     return routes_of(collective, paths, demand[paths.source, paths.target], 1)
 
@@ -188,7 +193,7 @@ def check_limits(chunks: int | None, max_routes: int | None) -> None:
 
 
 def out_links(topology: Topology, order: Iterable[int]) -> list[list[tuple[int, int]]]:
-    """(link, head) out of every node, the links in this order; no self-loops."""
+    """Return (link, head) out of every node, the links in this order; no self-loops."""
     out: list[list[tuple[int, int]]] = [[] for _ in range(topology.n_nodes)]
     for link in order:
         tail, head = int(topology.tails[link]), int(topology.heads[link])
@@ -198,7 +203,7 @@ def out_links(topology: Topology, order: Iterable[int]) -> list[list[tuple[int, 
 
 
 def merge(*sets: PathSet) -> PathSet:
-    """All paths of several sets, each once; of equal ones the first."""
+    """Return all paths of several sets, each once; of equal ones the first."""
     longest = max(int(paths.hops.max(initial=0)) for paths in sets)
     rows = [
         np.pad(row, ((0, 0), (0, longest - row.shape[1])), constant_values=-1) for row in map(path_rows, sets)
@@ -214,26 +219,26 @@ class PathSearch(Protocol):
     """From every rank to every node, shape (N, n); inf where no path is permitted."""
 
     def paths(self, source: NDArray[np.integer], target: NDArray[np.integer]) -> Int64Array:
-        """A shortest path for each (source, target) of ranks, as rows of links padded by -1."""
+        """Return a shortest path for each (source, target) of ranks, as rows of links padded by -1."""
         ...
 
 
 class PathFinder(Protocol):
-    """Finds the shortest paths that it permits."""
+    """Finder of shortest paths among those that it permits."""
 
     ranks: Int64Array
 
     def search(self, lengths: Float64Array) -> PathSearch:
-        """Shortest paths from all ranks; lengths must be positive."""
+        """Find shortest paths from all ranks; lengths must be positive."""
         ...
 
 
 _LOST = 1e-14
-"""A length of less than this share of a distance may vanish in their sum."""
+"""A length below this fraction of a distance may vanish in their sum."""
 
 
 class ShortestPaths:
-    """Shortest paths from every rank under changing link lengths; self-loops are left out.
+    """Finder of shortest paths from every rank under changing link lengths, without self-loops.
 
     Parameters
     ----------
@@ -243,63 +248,55 @@ class ShortestPaths:
 
     def __init__(self, topology: Topology, collective: Collective) -> None:
         carries = np.flatnonzero(topology.tails != topology.heads)
-        self._order = carries[np.argsort(topology.heads[carries], kind="stable")]
-        self._tails = topology.tails[self._order].astype(np.int64)
-        self._heads, self._starts = np.unique(topology.heads[self._order], return_index=True)
-        self._widths = np.diff(np.append(self._starts, len(self._order)))
+        self._arcs = InArcs.of(topology.tails, topology.heads, carries)
         self._all_tails = topology.tails.astype(np.int64)
         self.ranks: Int64Array = np.array(collective.ranks, dtype=np.int64)
         self._n = topology.n_nodes
-        self._name = topology.name
 
     def distances(self, lengths: Float64Array) -> Float64Array:
-        """From every rank to every node, shape (N, n); inf if unreachable."""
+        """Return the distance from every rank to every node, shape (N, n); inf if unreachable."""
+        arcs, own = self._arcs, lengths[self._arcs.order]
         distance = np.full((len(self.ranks), self._n), np.inf)
         distance[np.arange(len(self.ranks)), self.ranks] = 0
-        own = lengths[self._order]
-        while len(self._order):
-            reached = np.minimum.reduceat(distance[:, self._tails] + own, self._starts, axis=1)
-            nearer = np.minimum(distance[:, self._heads], reached)
-            if np.array_equal(nearer, distance[:, self._heads]):
+        while len(own):
+            reached = np.minimum.reduceat(distance[:, arcs.tails] + own, arcs.starts, axis=1)
+            nearer = np.minimum(distance[:, arcs.heads], reached)
+            if np.array_equal(nearer, distance[:, arcs.heads]):
                 break
-            distance[:, self._heads] = nearer
+            distance[:, arcs.heads] = nearer
         return distance
 
     def search(self, lengths: Float64Array) -> ShortestSearch:
-        """Shortest paths from all ranks; lengths must be positive, so that going back ends at the source."""
-        distance = self.distances(lengths)
-        into = np.full((len(self.ranks), self._n), -1, dtype=np.int64)
-        slack = distance[:, self._tails] + lengths[self._order]
-        at_head = np.repeat(distance[:, self._heads], self._widths, axis=1)
+        """Find shortest paths from all ranks; positive lengths ensure that walks back end at the source."""
+        arcs, own, distance = self._arcs, lengths[self._arcs.order], self.distances(lengths)
+        into = np.full(distance.shape, -1, dtype=np.int64)
+        slack, at_head = distance[:, arcs.tails] + own, arcs.at_arcs(distance)
         np.subtract(slack, at_head, out=slack, where=at_head < np.inf)  # elsewhere both are infinite
-        best = np.minimum.reduceat(slack, self._starts, axis=1)
-        tight = slack == np.repeat(best, self._widths, axis=1)
-        place = np.where(tight, np.arange(len(self._order)), len(self._order) - 1)
-        last = self._order[np.minimum.reduceat(place, self._starts, axis=1)]
-        into[:, self._heads] = np.where(best < np.inf, last, -1)
+        best = np.minimum.reduceat(slack, arcs.starts, axis=1)
+        tight = slack == np.repeat(best, arcs.widths, axis=1)
+        last = arcs.order[np.minimum(arcs.first(tight), len(own) - 1)]
+        into[:, arcs.heads] = np.where(best < np.inf, last, -1)
         farthest = distance[np.isfinite(distance)].max(initial=0.0)
-        if len(self._order) and lengths[self._order].min() <= _LOST * farthest:
+        if len(own) and own.min() <= _LOST * farthest:
             into = self._outwards(distance, tight)
         return ShortestSearch(distance, into, self._all_tails, self.ranks)
 
     def _outwards(self, distance: Float64Array, tight: BoolArray) -> Int64Array:
-        """The last links of shortest paths, chosen from the sources on.
+        """Return the last links of shortest paths, chosen from the sources outwards.
 
-        Where a length is lost next to a distance, tight links may form cycles, which going back would never
-        leave; but some path of tight links leads from the source to every node within reach.
+        Where rounding loses a length next to a distance, tight links may form cycles, which walks back would
+        never leave. But some path of tight links leads from the source to every reachable node.
         """
-        into = np.full(distance.shape, -1, dtype=np.int64)
+        arcs, into = self._arcs, np.full(distance.shape, -1, dtype=np.int64)
         seen = mask_of(distance.shape, (np.arange(len(self.ranks)), self.ranks))
-        usable = tight & np.isfinite(distance[:, self._tails])
+        usable = tight & np.isfinite(distance[:, arcs.tails])
         while True:
-            fresh = usable & seen[:, self._tails] & ~np.repeat(seen[:, self._heads], self._widths, axis=1)
-            place = np.where(fresh, np.arange(len(self._order)), len(self._order))
-            first = np.minimum.reduceat(place, self._starts, axis=1)
-            row, node = np.nonzero(first < len(self._order))
+            first = arcs.first(usable & seen[:, arcs.tails] & ~arcs.at_arcs(seen))
+            row, column = np.nonzero(first < len(arcs.order))
             if not len(row):
                 return into
-            into[row, self._heads[node]] = self._order[first[row, node]]
-            seen[row, self._heads[node]] = True
+            into[row, arcs.heads[column]] = arcs.order[first[row, column]]
+            seen[row, arcs.heads[column]] = True
 
 
 @dataclass(eq=False)
@@ -312,7 +309,7 @@ class ShortestSearch:
     ranks: Int64Array
 
     def paths(self, source: NDArray[np.integer], target: NDArray[np.integer]) -> Int64Array:
-        """A shortest path for each (source, target) of ranks, as rows of links padded by -1."""
+        """Return a shortest path for each (source, target) of ranks, as rows of links padded by -1."""
         return walk_back(self.into, self.tails, source, self.ranks[source], self.ranks[target])
 
 
@@ -323,12 +320,12 @@ def walk_back(
     start: NDArray[np.integer],
     end: NDArray[np.integer],
 ) -> NDArray[np.int64]:
-    """Paths from `start` to `end` nodes along the links into[row, node], as rows padded by -1.
+    """Return paths from `start` to `end` nodes along the links into[row, node], as rows padded by -1.
 
     Raises
     ------
     InfeasibleError
-        If some walk does not come to its start within as many hops as there are nodes.
+        If some walk does not reach its start within as many hops as there are nodes.
     """
     at = np.array(end, dtype=np.int64)
     columns: list[NDArray[np.int64]] = []
@@ -346,7 +343,7 @@ def walk_back(
 
 
 def turned(back: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Rows of links that were found from their ends, padded by -1, in the order of the walk."""
+    """Reverse rows of links that were found from their ends, padded by -1."""
     hops = (back >= 0).sum(axis=1)
     place = hops[:, None] - 1 - np.arange(back.shape[1])
     forward: NDArray[np.int64] = np.where(
@@ -356,7 +353,7 @@ def turned(back: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def shortest_path_set(topology: Topology, collective: Collective) -> PathSet:
-    """One path of fewest hops for every demanded pair.
+    """Return a path of fewest hops for every demanded pair.
 
     Raises
     ------
@@ -371,7 +368,7 @@ def shortest_path_set(topology: Topology, collective: Collective) -> PathSet:
 
 
 def check_reachable(topology: Topology, collective: Collective, distance: Float64Array | None = None) -> None:
-    """InfeasibleError, naming a pair, if a demanded one is at infinite distance, or at any without paths."""
+    """Raise InfeasibleError, naming a pair, if a demanded one is at infinite distance; default: by hops."""
     if distance is None:
         distance = ShortestPaths(topology, collective).distances(np.ones(topology.n_links))
     source, target, _ = demanded_pairs(collective)
@@ -381,7 +378,7 @@ def check_reachable(topology: Topology, collective: Collective, distance: Float6
 
 
 def no_path(topology: Topology, node: int, other: int) -> InfeasibleError:
-    """The error for two nodes without a path."""
+    """Return the error for two nodes without a path."""
     names = topology.node_names
     return InfeasibleError(
         f"{topology.name}: no path leads from {names[node]!r} to {names[other]!r}; connect the fabric"
@@ -389,21 +386,21 @@ def no_path(topology: Topology, node: int, other: int) -> InfeasibleError:
 
 
 def check_linked(topology: Topology, collective: Collective) -> None:
-    """InfeasibleError, naming a pair, on a fabric without any link; others are checked by their distances."""
+    """Raise InfeasibleError, naming a pair, on a fabric without any link; others fail by their distances."""
     if not topology.n_links:
         unlinked = np.full((collective.n_ranks, topology.n_nodes), np.inf)
         check_reachable(topology, collective, unlinked)
 
 
 def check_paths(collective: Collective, paths: PathSet) -> Int64Array:
-    """Number of each path's pair among the demanded ones; ScheduleError if a pair has none, or too many."""
+    """Return the number of each path's pair among the demanded ones, each of which needs a path."""
     source, target, _ = demanded_pairs(collective)
     n = collective.n_ranks
     wanted = source.astype(np.int64) * n + target
     given = paths.source.astype(np.int64) * n + paths.target
     place = np.minimum(np.searchsorted(wanted, given), len(wanted) - 1)
     if np.any(wanted[place] != given):
-        raise ScheduleError("paths: some join ranks that have nothing to exchange; drop them")
+        raise ScheduleError("paths: some join ranks without demand; drop them")
     missing = np.flatnonzero(np.bincount(place, minlength=len(wanted)) == 0)
     for i in missing[:1]:
         raise InfeasibleError(f"paths: rank {source[i]} has none to rank {target[i]}, expected at least one")

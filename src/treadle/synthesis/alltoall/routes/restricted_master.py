@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.arrays import BoolArray, Float64Array, Int32Array, Int64Array
 from treadle.engine import core, run_core
 from treadle.math.lp import PRIMAL, Program
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.resolution import resolution
-from treadle.synthesis.alltoall.routes.path_sets import Float64Array, PathSet, WeightedPaths, demanded_pairs
+from treadle.synthesis.alltoall.routes.path_sets import PathSet, WeightedPaths, demanded_pairs
 from treadle.synthesis.core_values.flow_values import PathBasis, PathProgram
 from treadle.topologies.topology import Topology
 

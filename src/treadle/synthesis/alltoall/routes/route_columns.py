@@ -1,7 +1,7 @@
-"""Column generation over all paths: a basic routing at the optimal rate, hardly more than a path a pair.
+"""Column generation over all paths: a basic routing at the optimal rate, with few paths per pair.
 
-A basic solution of the path program has at most as many positive columns as rows, pairs and links: so few
-pairs are split. Source: Ford and Fulkerson (1958); smoothed duals as in Pessoa et al. (2018);
+A basic solution of the path program has at most as many positive columns as rows, which are pairs and links,
+so few pairs are split. Source: Ford and Fulkerson (1958); smoothed duals as in Pessoa et al. (2018);
 docs/algorithms/alltoall-routes.md.
 """
 
@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array, sums_of
+from treadle.arrays import Float64Array, Int64Array, sums_of
 from treadle.context import TimeLimitError, context
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.path_sets import (
-    Float64Array,
     PathFinder,
     PathSet,
     ShortestPaths,
@@ -30,15 +29,18 @@ from treadle.synthesis.alltoall.routes.path_sets import (
     path_set,
 )
 from treadle.synthesis.alltoall.routes.restricted_master import MasterSolution, PathRestrictedMaster, weighted
-from treadle.synthesis.runs import positions_in_runs
+from treadle.synthesis.runs import first_in_runs
 from treadle.topologies.topology import Topology
 
 _POWERS = (4.0, 12.0, 30.0)
 """Exponents of the load in the cost that successive rounds lower."""
 _MOST = 1e9
-"""Loads, relative to the largest so far, that cost the same from there on: their powers stay finite."""
+"""Loads, relative to the largest so far, above which costs stay equal, so that powers are finite."""
 _BEAT_PAIRS = 2**10
-"""Pairs between two looks at the clock."""
+"""Pairs between two checks of the deadline."""
+
+_MAX_ROUNDS = 200
+"""Linear programs after which the best routing so far is returned."""
 
 _SPREADS = 40
 """Rounds of spreading before the first linear program."""
@@ -47,10 +49,10 @@ _STEEPNESS = 20.0
 """Exponent of a link's length in its relative load while spreading."""
 
 _SPREAD_PATHS = 2
-"""Paths a pair that the first linear program gets from there."""
+"""Paths per pair that the first linear program gets from spreading."""
 
 _AVERAGING = (1.0, 0.5, 0.15)
-"""Shares of the newest lengths among those at which paths are priced: the rest is the average so far."""
+"""Weights of the newest lengths in those at which paths are priced; the rest is the average so far."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +64,7 @@ class RoutingResult:
     rate : float
         F, bytes/s per unit of demand, by the loads in float64.
     bound : float
-        What the link lengths prove no routing can exceed, likewise.
+        Upper bound on F that the link lengths prove.
     routing : WeightedPaths
         Basic: the number of paths is at most the pairs plus the links.
     lengths : array of float64, shape (m,)
@@ -70,7 +72,7 @@ class RoutingResult:
     rounds : int
         Linear programs solved.
     is_late : bool
-        Time ran out; this is the best routing so far.
+        Whether the deadline passed; this is the best routing so far.
     """
 
     rate: float
@@ -91,9 +93,7 @@ def generate_routes(
     collective: Collective,
     *,
     gap: float = 1e-6,
-    start: PathSet | None = None,
     lengths: Float64Array | None = None,
-    max_rounds: int = 200,
     finder: PathFinder | None = None,
     cutoff: float = 0.0,
 ) -> RoutingResult:
@@ -105,16 +105,12 @@ def generate_routes(
     collective : Collective
     gap : float
         Stop when the bound is within this of the rate.
-    start : PathSet, optional
-        Paths to begin with, in addition to shortest ones: those of another solution, for example.
     lengths : array of float64, shape (m,), optional
-        Good link lengths to begin with, as the solver of the rate finds them.
-    max_rounds : int
-        Most linear programs; the best routing so far is returned after these.
+        Good initial link lengths, such as the solver of the rate finds.
     finder : PathFinder, optional
-        Permits some paths only (see `layered_routes`), and the bound is then about these. Default: all.
+        Permits only some paths (see `layered_routes`); the bound is then on these. Default: all paths.
     cutoff : float
-        Give up when the bound falls to this rate.
+        Stop when the bound falls to this rate.
 
     Raises
     ------
@@ -126,10 +122,10 @@ def generate_routes(
 
     Notes
     -----
-    The path LP over the paths so far; then shortest paths at the duals of its links, at mixtures of these
-    with their average so far (duals of a vertex swing wildly), join it. Any lengths prove F <=
-    sum(b l) / sum(w dist). Source: column generation of Ford and Fulkerson (1958) for multi-commodity flow,
-    smoothing as in Pessoa et al. (2018).
+    After each path LP, shortest paths at the duals of its links are added, and at mixtures of these with
+    their average so far, since duals of a vertex oscillate. Any lengths prove F <= sum(b l) / sum(w dist).
+    Source: column generation of Ford and Fulkerson (1958) for multi-commodity flow, smoothing as in Pessoa et
+    al. (2018).
     """
     check_linked(topology, collective)
     columns = _PathColumns(topology, collective, finder or ShortestPaths(topology, collective))
@@ -137,10 +133,8 @@ def generate_routes(
     if lengths is not None:
         columns.add_at(np.ones(topology.n_links))
     if columns.master.resolution.is_wide:
-        columns.add_at(1 / columns.master.bandwidth)  # paths without the links that carry nothing
+        columns.add_at(1 / columns.master.bandwidth)  # avoids links too narrow to matter
     average = columns.add_spread(_SPREADS)
-    if start is not None:
-        columns.add(start)
     if lengths is not None:
         average = columns.in_bytes(lengths)
     bound, _ = columns.price(average)
@@ -158,10 +152,10 @@ def generate_routes(
             if proved < bound:
                 bound, best_lengths = proved, mixed
         rate = columns.rate(solution)
-        if bound <= max(rate * (1 + gap), cutoff) or not added or rounds >= max_rounds:
+        if bound <= max(rate * (1 + gap), cutoff) or not added or rounds >= _MAX_ROUNDS:
             break
         try:
-            context().report("routes", rounds, max_rounds)
+            context().report("routes", rounds, _MAX_ROUNDS)
             solution = columns.master.solve()
         except TimeLimitError:
             is_late = True
@@ -172,7 +166,7 @@ def generate_routes(
 
 
 class _PathColumns:
-    """The growing set of paths and its linear program."""
+    """The paths so far and their restricted master."""
 
     def __init__(self, topology: Topology, collective: Collective, finder: PathFinder) -> None:
         self.topology, self.collective, self.finder = topology, collective, finder
@@ -183,7 +177,7 @@ class _PathColumns:
         self.known: NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
 
     def add(self, paths: PathSet) -> int:
-        """Columns for the paths that are new; how many."""
+        """Add columns for the new ones of these paths; return their number."""
         prints = fingerprints(paths.source, paths.target, path_rows(paths))
         fresh = ~np.isin(prints, self.known)
         if not fresh.any():
@@ -198,22 +192,22 @@ class _PathColumns:
         return paths.n_paths
 
     def _positive(self, lengths: Float64Array) -> Float64Array:
-        """The lengths with a little more for every hop, so that ties go to fewer hops."""
-        if self.master.resolution.is_wide:  # the same for all would be a lot on the widest
+        """Return the lengths with a little more for every hop, so that ties go to fewer hops."""
+        if self.master.resolution.is_wide:  # equal additions would be large on the widest links
             bandwidths = self.topology.bandwidths
             return lengths + 1e-7 * float((lengths * bandwidths).mean()) / bandwidths
         return lengths + 1e-7 * float(lengths.mean())
 
     def add_at(self, lengths: Float64Array) -> None:
-        """A shortest path for every pair; InfeasibleError if there is none."""
+        """Add a shortest path for every pair; InfeasibleError if there is none."""
         found = self.finder.search(self._positive(lengths))
         check_reachable(self.topology, self.collective, found.distance)
         self.add(path_set(self.source, self.target, found.paths(self.source, self.target)))
 
     def add_spread(self, rounds: int) -> Float64Array:
-        """Shortest paths at lengths that grow steeply with the load of the mixture of those so far.
+        """Add shortest paths at lengths that grow steeply with the load of their mixture so far.
 
-        Returns the last lengths, averaged over the later half of the rounds: near the best ones.
+        Returns the mean lengths of the later half of the rounds, which are near the best ones.
         """
         bandwidth = self.master.bandwidth
         load, lengths, average = np.zeros(len(bandwidth)), 1 / bandwidth, np.zeros(len(bandwidth))
@@ -233,11 +227,11 @@ class _PathColumns:
         return self.in_bytes(average)
 
     def in_bytes(self, lengths: Float64Array) -> Float64Array:
-        """The master's lengths, scaled so that bandwidths times lengths add up to 1."""
+        """Scale the master's lengths so that bandwidths times lengths add up to 1."""
         return lengths / float(self.topology.bandwidths @ lengths)
 
     def price(self, lengths: Float64Array) -> tuple[float, int]:
-        """The bound that the lengths prove, and how many new shortest paths joined."""
+        """Return the bound that the lengths prove, and the number of new shortest paths."""
         positive = self._positive(lengths)
         found = self.finder.search(positive)
         needed = float(self.demand @ found.distance[self.source, self.target_node])
@@ -245,7 +239,7 @@ class _PathColumns:
         return proved, self.add(path_set(self.source, self.target, found.paths(self.source, self.target)))
 
     def solve_first(self, *, simplex: bool) -> MasterSolution:
-        """Return the first optimum, from one path per pair at a low load; or only that load."""
+        """Return the first optimum, from one path per pair at a low load; without simplex only that load."""
         paths, place = self._all()
         pair = self.master.pair[place]
         chosen = place[single_paths(paths, pair, self.master.demand, self.master.bandwidth)]
@@ -263,7 +257,7 @@ class _PathColumns:
         return self.master.solve()
 
     def _all(self) -> tuple[PathSet, Int64Array]:
-        """All columns as one set, and the column of each of its paths."""
+        """Return all columns as one set, and the column of each of its paths."""
         merged = merge(*self.sets)
         order = np.argsort(self.known)
         own = fingerprints(merged.source, merged.target, path_rows(merged))
@@ -274,7 +268,7 @@ class _PathColumns:
         return float(self.master.resolution.unit / self.demand.max() / solution.time)
 
     def routing(self, solution: MasterSolution) -> WeightedPaths:
-        """The paths that carry something."""
+        """Return the paths that carry data."""
         paths, place = self._all()
         weights = np.zeros(self.master.n_columns)
         weights[: len(solution.weights)] = solution.weights  # newer columns carry nothing
@@ -285,14 +279,13 @@ def _shortest_few(paths: PathSet, lengths: Float64Array, most: int) -> PathSet:
     """Return a limited number of shortest paths of every pair."""
     length = np.bincount(paths.owner, weights=lengths[paths.links], minlength=paths.n_paths)
     pair = paths.source.astype(np.int64) << 32 | paths.target
-    order = np.lexsort((length, pair))
-    return paths.take(np.sort(order[positions_in_runs(pair[order]) < most]))
+    return paths.take(first_in_runs(pair, length, most))
 
 
 def single_paths(
     paths: PathSet, pair: Int64Array, demand: Float64Array, bandwidth: Float64Array
 ) -> Int64Array:
-    """Choose a path for every pair, shown as its number among `paths`; shape (pairs,).
+    """Choose a path for every pair by local search; return its number among `paths`, shape (pairs,).
 
     Parameters
     ----------
@@ -309,8 +302,8 @@ def single_paths(
 
     Notes
     -----
-    Each pair in turn moves to the path that adds least to the sum of the loads to a power that grows round
-    by round: local search for the least largest load.
+    Each pair in turn moves to the path that adds least to the sum of powers of the loads. The exponent grows
+    from round to round, which approaches the largest load.
     """
     m = len(bandwidth)
     rows = np.where(path_rows(paths) >= 0, path_rows(paths), m)

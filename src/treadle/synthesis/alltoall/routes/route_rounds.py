@@ -1,5 +1,4 @@
-"""Rounds for the chunks of a route schedule: no link carries two in a round, hosts have few flows at a
-time."""
+"""Rounds for the chunks of a route schedule: at most one per link and round, and few flows per host."""
 
 from __future__ import annotations
 
@@ -10,17 +9,18 @@ from treadle.context import context
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
+from treadle.synthesis.runs import within
 from treadle.topologies.topology import Topology
 
 _MOST_CHUNKS = 2**22
 """Most chunks that are placed."""
 
 _LIKE_ROUNDS = 256
-"""Number of rounds' chunks left from which a round is repeated."""
+"""A round is repeated while its paths have at least this many times its chunks left."""
 
 
 def timed_routes(topology: Topology, schedule: RouteSchedule, *, max_flows: int) -> TimedRoutes:
-    """Let chunks set out in rounds, at most `max_flows` out of and into a host at a time.
+    """Send chunks in rounds, at most `max_flows` at a time out of and into a host.
 
     Parameters
     ----------
@@ -41,9 +41,9 @@ def timed_routes(topology: Topology, schedule: RouteSchedule, *, max_flows: int)
     Notes
     -----
     Greedy list scheduling (Graham, 1966): in each round, chunks in the order of the work left on the fullest
-    link (or host) of their path, long paths first, join if nothing that they need is taken; a round whose
-    paths have very many chunks left is repeated. Injection
-    control is named as ongoing work in section 5.5 of the all-to-all paper.
+    link (or host) of their path, long paths first, are added if all that they need is free. A round whose
+    paths have very many chunks left is repeated. Section 5.5 of the all-to-all paper names injection control
+    as ongoing work.
     """
     if max_flows < 1:
         raise ScheduleError(f"rounds: at most {max_flows} flows per host, expected at least 1")
@@ -76,31 +76,27 @@ def timed_routes(topology: Topology, schedule: RouteSchedule, *, max_flows: int)
 def _needs(topology: Topology, schedule: RouteSchedule, max_flows: int) -> tuple[Int64Array, Int64Array]:
     """Resources of a chunk of each path (links, slots at both hosts, padding), and capacities."""
     m, n = topology.n_links, schedule.n_ranks
-    nothing = m + 2 * n
-    hops = schedule.hops
-    needs: Int64Array = np.full((schedule.n_paths, int(hops.max(initial=0)) + 2), nothing, dtype=np.int64)
-    owner = np.repeat(np.arange(schedule.n_paths), hops)
-    place = np.arange(len(schedule.path_links)) - np.repeat(schedule.path_offset[:-1], hops)
-    needs[owner, place] = schedule.path_links
-    needs[:, -2] = m + schedule.source
-    needs[:, -1] = m + n + schedule.target
+    hops, longest = schedule.hops, int(schedule.hops.max(initial=0))
+    needs: Int64Array = np.full((schedule.n_paths, longest + 2), m + 2 * n, dtype=np.int64)
+    needs[np.repeat(np.arange(schedule.n_paths), hops), within(hops)] = schedule.path_links
+    needs[:, -2:] = np.column_stack([m + schedule.source, m + n + schedule.target])
     capacity = np.concatenate([np.ones(m), np.full(2 * n, max_flows), [2**40]]).astype(np.int64)
     return needs, capacity
 
 
 def _fill_round(needs: Int64Array, capacity: Int64Array) -> Int64Array:
     """Choose compatible rows in order: entire blocks are tested together, then row by row."""
-    room = capacity.tolist()
+    free = capacity.tolist()
     taken = []
     blocked = np.zeros(len(capacity), dtype=np.bool_)
     for first in range(0, len(needs), 256):
         block = needs[first : first + 256]
         for row in np.flatnonzero(~blocked[block].any(axis=1)).tolist():
             wanted = block[row].tolist()
-            if all(room[need] > 0 for need in wanted):
+            if all(free[need] > 0 for need in wanted):
                 for need in wanted:
-                    room[need] -= 1
-                    if not room[need]:
+                    free[need] -= 1
+                    if not free[need]:
                         blocked[need] = True
                 taken.append(first + row)
     return np.array(taken, dtype=np.int64)

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Float64Array, Int32Array
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.route_cost import route_algbw
 from treadle.schedules.alltoall.routes import RouteSchedule
@@ -17,7 +17,6 @@ from treadle.synthesis.alltoall.rate.host_caps import tightest_host
 from treadle.synthesis.alltoall.routes.chunk_moves import move_chunks
 from treadle.synthesis.alltoall.routes.integral_units import least_integral, rounded_units
 from treadle.synthesis.alltoall.routes.path_sets import (
-    Float64Array,
     PathSet,
     WeightedPaths,
     check_limits,
@@ -25,22 +24,22 @@ from treadle.synthesis.alltoall.routes.path_sets import (
     demanded_pairs,
     routes_of,
 )
-from treadle.synthesis.runs import positions_in_runs
+from treadle.synthesis.runs import first_in_runs
 from treadle.topologies.topology import Topology
 
 
 @dataclass(frozen=True)
 class ChunkedRoutes:
-    """A route schedule and what rounding to whole chunks cost.
+    """A route schedule, and the loss by rounding to whole chunks.
 
     Parameters
     ----------
     schedule : RouteSchedule
     algbw : Fraction
-        Bytes/s by the exact loads; hosts' injection caps hold for what they send and get themselves.
+        Bytes/s by the exact loads; hosts' injection caps limit their own data.
     loss : float
-        Part of the fractional routing's rate that is lost; at times below 0, as moving chunks also repairs
-        a routing that was not the best.
+        Lost fraction of the fractional routing's rate; at times below 0, since moving chunks also improves
+        a routing that is not optimal.
     """
 
     schedule: RouteSchedule
@@ -58,7 +57,7 @@ def route_schedule(
     max_routes: int | None = None,
     layer: NDArray[np.integer] | None = None,
 ) -> ChunkedRoutes:
-    """Steer whole chunks to paths in proportion to the weights.
+    """Assign whole chunks to paths in proportion to the weights.
 
     Parameters
     ----------
@@ -68,9 +67,9 @@ def route_schedule(
     weights : array of float64, shape (k,)
         Not negative; only a pair's proportions count. Each demanded pair needs a positive one.
     chunks : int, optional
-        P per unit of demand; default the least that makes every weight whole, or 64.
+        P per unit of demand; default the least that makes every weight an integer, or 64.
     max_routes : int, optional
-        Most paths a pair; the heaviest stay.
+        Most paths per pair; the heaviest are kept.
     layer : array of int, shape (k,), optional
         Of each path; default all 0 (see `layers`).
 
@@ -101,7 +100,7 @@ def route_schedule(
     whole = weights * (demand / np.bincount(pair, weights=weights))[pair]
     at_hosts, _ = tightest_host(topology, collective)
     ideal = min(WeightedPaths(paths, whole).rate(topology), float("inf" if at_hosts is None else at_hosts))
-    kept = _heaviest(pair, weights, max_routes)
+    kept = np.arange(len(pair)) if max_routes is None else first_in_runs(pair, -weights, max_routes)
     paths, pair, weights, number = paths.take(kept), pair[kept], weights[kept], number[kept]
     shares = weights / np.bincount(pair, weights=weights)[pair]
     if chunks is None:
@@ -109,21 +108,8 @@ def route_schedule(
     units = rounded_units(pair, shares * demand[pair] * chunks, demand * chunks)
     units = move_chunks(paths, pair, units, topology.bandwidths)
     used = units > 0
-    schedule = routes_of(collective, paths.take(used), units[used], chunks, _renumbered(number[used]))
+    layers: Int32Array = np.unique(number[used], return_inverse=True)[1].astype(np.int32)  # without gaps
+    schedule = routes_of(collective, paths.take(used), units[used], chunks, layers)
     algbw = route_algbw(topology, collective, schedule)
     rate = float(algbw / collective.pair_demands.buffer_units)
     return ChunkedRoutes(schedule, algbw, 1 - rate / ideal)
-
-
-def _renumbered(layer: NDArray[np.integer]) -> Int32Array:
-    """Layers without gaps."""
-    number: Int32Array = np.unique(layer, return_inverse=True)[1].astype(np.int32)
-    return number
-
-
-def _heaviest(pair: Int64Array, weights: Float64Array, most: int | None) -> NDArray[np.int64]:
-    """Paths that stay, rising."""
-    if most is None:
-        return np.arange(len(pair))
-    order = np.lexsort((-weights, pair))
-    return np.sort(order[positions_in_runs(pair[order]) < most])

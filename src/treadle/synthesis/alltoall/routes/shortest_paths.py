@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import Int64Array, offsets_of, positions_of
-from treadle.errors import InfeasibleError, ScheduleError
+from treadle.arrays import Int64Array, offsets_of, positions_of, ranges_of
+from treadle.errors import ScheduleError
 from treadle.math.graphs import hops
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.routes.path_sets import PathSet, routes_of
+from treadle.synthesis.alltoall.routes.path_sets import PathSet, no_path, routes_of
 from treadle.synthesis.runs import within
 from treadle.topologies.topology import Topology
 
@@ -22,7 +22,7 @@ _MAX_HOPS = 2**26  # of all paths together
 def split_over_shortest_paths(
     topology: Topology, collective: Collective, *, max_chunks: int = MAX_CHUNKS
 ) -> RouteSchedule:
-    """At each node on its way, data is split evenly over the links that lead nearer to its target.
+    """Split data at each node evenly over the links that lead nearer to its target.
 
     Parameters
     ----------
@@ -31,8 +31,8 @@ def split_over_shortest_paths(
     collective : Collective
         An all-to-all.
     max_chunks : int
-        Limit of chunks per unit of demand. Where even splits need no more, they are exact; otherwise a unit
-        has this many chunks, and remainders are assigned in turn.
+        Limit of chunks per unit of demand. Even splits that need no more are exact; otherwise a unit has
+        this many chunks, and remainders are assigned in turn.
 
     Returns
     -------
@@ -49,7 +49,7 @@ def split_over_shortest_paths(
     Notes
     -----
     Optimal on hypercubes, complete bipartite graphs and tori (by their symmetry), 1.2 to 1.4 times the
-    optimum on generalized Kautz graphs. At most as many paths a pair as it has chunks.
+    optimum on generalized Kautz graphs. A pair has at most as many paths as chunks.
 
     Examples
     --------
@@ -67,8 +67,7 @@ def split_over_shortest_paths(
     source, target = np.nonzero(demands)
     far = np.flatnonzero(distance[target, ranks[source]] < 0)
     for pair in far[:1]:
-        names = [topology.node_names[ranks[rank]] for rank in (target[pair], source[pair])]
-        raise InfeasibleError(f"{topology.name}: {names[0]} cannot be reached from {names[1]}")
+        raise no_path(topology, int(ranks[source[pair]]), int(ranks[target[pair]]))
     walk = _Walk(topology, distance)
     chunks = _even_chunks(walk, ranks, source, target, max_chunks)
     units = demands[source, target] * chunks
@@ -78,7 +77,7 @@ def split_over_shortest_paths(
 
 
 class _Walk:
-    """All pairs' data concurrently, a link at a time.
+    """Walks of all pairs' data, a link at a time.
 
     Parameters
     ----------
@@ -96,11 +95,9 @@ class _Walk:
         self._start = offsets_of(counts)
 
     def next_links(self, node: Int64Array, target: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Links that lead nearer: how many each row has, and all of them in the order of the rows."""
-        counts = self._start[node + 1] - self._start[node]
-        row = np.repeat(np.arange(len(node)), counts)
-        link = self._order[self._start[node[row]] + within(counts)]
-        goal = target[row]
+        """Return the number of links of each row that lead nearer, and these links, row by row."""
+        row, place = ranges_of(self._start[node], self._start[node + 1] - self._start[node])
+        link, goal = self._order[place], target[row]
         nearer = self.distance[goal, self.heads[link]] == self.distance[goal, node[row]] - 1
         nearer &= self.distance[goal, self.heads[link]] >= 0
         return np.bincount(row[nearer], minlength=len(node)), link[nearer]
@@ -108,7 +105,7 @@ class _Walk:
     def paths(
         self, ranks: Int64Array, source: Int64Array, target: Int64Array, units: Int64Array
     ) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
-        """Offsets and links of all paths, and the pair and units of each; sorted by pair."""
+        """Return offsets and links of all paths, and the pair and units of each; sorted by pair."""
         pair, node = np.arange(len(source)), ranks[source]
         walked = np.zeros((len(pair), 0), dtype=np.int32)
         done: list[tuple[Int64Array, Int64Array, Int64Array]] = []
@@ -116,7 +113,7 @@ class _Walk:
             counts, link = self.next_links(node, target[pair])
             row = np.repeat(np.arange(len(pair)), counts)
             share, rest = np.divmod(units, counts)
-            # remainders go round, so that no link gets them all
+            # Remainders rotate, so that no link gets them all.
             turn = (within(counts) + source[pair[row]] + 3 * target[pair[row]]) % counts[row]
             part = share[row] + (turn < rest[row])
             kept = part > 0
@@ -137,7 +134,7 @@ class _Walk:
 def _joined(
     groups: list[tuple[Int64Array, Int64Array, Int64Array]],
 ) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
-    """Groups of paths of one length each, as one list sorted by pair."""
+    """Join groups of paths of one length each to one list, sorted by pair."""
     pair = np.concatenate([group[1] for group in groups])
     units = np.concatenate([group[2] for group in groups])
     lengths = np.concatenate([np.full(len(walked), walked.shape[1]) for walked, _, _ in groups])
@@ -154,8 +151,8 @@ def _joined(
 
 
 def _even_chunks(walk: _Walk, ranks: Int64Array, source: Int64Array, target: Int64Array, limit: int) -> int:
-    """The fewest chunks that every even split divides, or `limit`."""
-    # need[v, t]: chunks that data at node v for target t must have
+    """Return the fewest chunks that every even split divides, or `limit`."""
+    # need[v, t]: the data at node v for target t must have a multiple of this many chunks.
     distance = walk.distance
     need = np.ones(distance.shape[::-1], dtype=np.int64)
     for step in range(1, int(distance.max()) + 1):

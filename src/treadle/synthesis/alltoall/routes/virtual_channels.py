@@ -1,42 +1,34 @@
 """Layers (virtual channels) for given paths, so that no set of packets can block each other for ever.
 
 A layer is free of deadlock if and only if the waits between its links have no cycle (Dally and Seitz 1987).
-Paths are put into the first layer that stays free (LASH), which took as few layers as DF-SSSP or fewer on all
-fabrics tried; that puts all into one layer, and takes out what closes its cycles.
+LASH puts each path into the first layer that stays free. On all fabrics tried it took at most as many layers
+as DF-SSSP, which puts all paths into one layer and removes those that close its cycles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from enum import StrEnum
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
 import numpy as np
 
 from treadle.arrays import Int32Array
-from treadle.context import context
+from treadle.context import context, under
 from treadle.errors import InfeasibleError
+from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.path_sets import PathSet
 from treadle.topologies.topology import Topology
 
 _MOST_WORK = 2**30
-"""Waits times links times ranks up to which the proof is tried."""
+"""Waits times links times ranks up to which `shared_waits_cycle` is tried."""
 
 _BEAT_PATHS = 2**10
-"""Paths between two looks at the clock."""
+"""Paths between two checks of the deadline."""
 
 Waits = list[tuple[int, int]]
 """(link, next link) along a path: the first is held while the second is waited for."""
-
-
-class LashOrder(StrEnum):
-    """In which order LASH takes the paths."""
-
-    LONG = "long"
-    NATURAL = "natural"
-    SHORT = "short"
 
 
 class ChannelDependencies:
@@ -55,15 +47,11 @@ class ChannelDependencies:
         self.place = list(range(n_links))
         self._after: list[set[int]] = [set() for _ in range(n_links)]
         self._before: list[set[int]] = [set() for _ in range(n_links)]
-        self._refused: set[tuple[int, int]] = set()
-
-    def holds(self, waits: Waits) -> bool:
-        """Whether all of these are there already."""
-        return all(b in self._after[a] for a, b in waits)
+        self._rejected: set[tuple[int, int]] = set()
 
     def add(self, waits: Waits) -> bool:
-        """Add all, or none if they would close a cycle; whether they are in."""
-        if any(wait in self._refused for wait in waits):
+        """Add all, or none if they would close a cycle; return whether they were added."""
+        if any(wait in self._rejected for wait in waits):
             return False
         added: Waits = []
         for a, b in waits:
@@ -71,7 +59,7 @@ class ChannelDependencies:
                 continue
             if not self._insert(a, b):
                 if not added:
-                    self._refused.add((a, b))  # the digraph only grows
+                    self._rejected.add((a, b))  # for good, since the digraph only grows
                 for held, wanted in added:
                     self._after[held].discard(wanted)
                     self._before[wanted].discard(held)
@@ -87,48 +75,47 @@ class ChannelDependencies:
         return a != b
 
     def _repair(self, a: int, b: int) -> bool:
-        """Order b behind a; False if a can be reached from b."""
-        low, high = self.place[b], self.place[a]
-        forward, stack = {b}, [b]
-        while stack:
-            for link in self._after[stack.pop()]:
-                if link == a:
-                    return False
-                if link not in forward and self.place[link] < high:
-                    forward.add(link)
-                    stack.append(link)
-        backward, stack = {a}, [a]
-        while stack:
-            for link in self._before[stack.pop()]:
-                if link not in backward and self.place[link] > low:
-                    backward.add(link)
-                    stack.append(link)
+        """Order b behind a; return False if b leads to a."""
+        forward = self._between(b, a, self._after)
+        if forward is None:
+            return False
+        backward = self._between(a, b, self._before)
+        assert backward is not None, "a leads to b, not back"
         moved = sorted(backward, key=self.place.__getitem__) + sorted(forward, key=self.place.__getitem__)
         for link, place in zip(moved, sorted(self.place[link] for link in moved), strict=True):
             self.place[link] = place
         return True
 
+    def _between(self, start: int, end: int, neighbours: list[set[int]]) -> set[int] | None:
+        """Return the links reached from one in the order's range up to another; None if that is reached."""
+        low, high = sorted((self.place[start], self.place[end]))
+        found, stack = {start}, [start]
+        while stack:
+            for link in neighbours[stack.pop()]:
+                if link == end:
+                    return None
+                if link not in found and low < self.place[link] < high:
+                    found.add(link)
+                    stack.append(link)
+        return found
+
 
 def waits_of(paths: PathSet) -> list[Waits]:
-    """The waits along every path."""
+    """Return the waits along every path."""
     links, offset = paths.links.tolist(), paths.offset.tolist()
     return [
         list(zip(links[low : high - 1], links[low + 1 : high], strict=True)) for low, high in pairwise(offset)
     ]
 
 
-def lash_layers(
-    paths: PathSet, n_links: int, *, order: LashOrder = LashOrder.LONG, max_layers: int | None = None
-) -> Int32Array:
-    """Put every path into the first layer that stays free of cycles.
+def lash_layers(paths: PathSet, n_links: int, *, max_layers: int | None = None) -> Int32Array:
+    """Put every path into the first layer that stays free of cycles, long paths first.
 
     Parameters
     ----------
     paths : PathSet
     n_links : int
         m of the fabric.
-    order : LashOrder
-        Long paths first need fewest layers, as a rule.
     max_layers : int, optional
         Most layers to open.
 
@@ -140,7 +127,7 @@ def lash_layers(
     Raises
     ------
     InfeasibleError
-        If `max_layers` do not do.
+        If `max_layers` do not suffice.
     TimeLimitError
         If the deadline passes.
 
@@ -148,10 +135,7 @@ def lash_layers(
     -----
     LASH (Skeie, Lysne and Theiss, 2002) one path after another, as the all-to-all paper's LASH-sequential.
     """
-    hops = paths.hops
-    key = {LashOrder.LONG: -hops, LashOrder.NATURAL: 0 * hops, LashOrder.SHORT: hops}[order]
-    sequence = np.argsort(key, kind="stable").tolist()
-    layer, _ = fill_layers(waits_of(paths), sequence, n_links, max_layers)
+    layer, _ = fill_layers(paths, n_links, max_layers)
     left = int((layer < 0).sum())
     if left:
         raise InfeasibleError(
@@ -161,13 +145,21 @@ def lash_layers(
     return layer
 
 
+def with_layers(topology: Topology, schedule: RouteSchedule) -> RouteSchedule:
+    """Return the same routes in layers without cyclic waits, by LASH, long paths first."""
+    paths = PathSet(schedule.source, schedule.target, schedule.path_offset, schedule.path_links)
+    with under(context().unlimited):  # without layers the paths would be of no use
+        layer = lash_layers(paths, topology.n_links)
+    return replace(schedule, layer=layer)
+
+
 def fill_layers(
-    waits: list[Waits], sequence: Iterable[int], n_links: int, max_layers: int | None
+    paths: PathSet, n_links: int, max_layers: int | None
 ) -> tuple[Int32Array, list[ChannelDependencies]]:
-    """First fit in the given sequence; -1 for paths that fit no layer; the layers' waits."""
-    layers: list[ChannelDependencies] = []
+    """Return the layer of each path by first fit, long ones first, -1 if none fits; and the layers' waits."""
+    layers, waits = list[ChannelDependencies](), waits_of(paths)
     chosen = np.full(len(waits), -1, dtype=np.int32)
-    for done, path in enumerate(sequence):
+    for done, path in enumerate(np.argsort(-paths.hops, kind="stable").tolist()):
         if done % _BEAT_PATHS == 0:
             context().report("layers", done, len(waits))
         for number, layer in enumerate(layers):
@@ -193,7 +185,7 @@ def shared_waits_cycle(topology: Topology, collective: Collective) -> bool:
     Returns
     -------
     bool
-        False proves nothing, and is the answer for fabrics that are too large to try.
+        False proves nothing; it is also returned for fabrics too large to try.
 
     Notes
     -----

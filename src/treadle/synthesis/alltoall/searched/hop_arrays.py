@@ -21,11 +21,11 @@ def looked_up(table: Int32Array, row: Int32Array, column: Int32Array) -> Int32Ar
     return found
 
 
-def busiest(pieces: Subflows, offset: Int64Array, links: Int32Array) -> float:
+def busiest(subflows: Subflows, offset: Int64Array, links: Int32Array) -> float:
     """Largest load over width, of subflow i on links[offset[i]:offset[i + 1]]."""
-    table = pieces.table
+    table = subflows.table
     load: NDArray[np.float64] = np.zeros(len(table.tail))
-    for part in _blocks(pieces.n_subflows):
+    for part in _blocks(subflows.n_subflows):
         ends = offset[part.start : part.stop + 1]
         amount = np.repeat(table.amount[part], np.diff(ends))
         load += np.bincount(links[ends[0] : ends[-1]], weights=amount, minlength=len(load))

@@ -57,7 +57,7 @@ class LayeredSubflows:
 
 
 def first_fit(
-    pieces: Subflows,
+    subflows: Subflows,
     paths: ColumnPaths,
     *,
     max_layers: int = 0,
@@ -68,7 +68,7 @@ def first_fit(
 
     Parameters
     ----------
-    pieces : Subflows
+    subflows : Subflows
     paths : ColumnPaths
         Free ones.
     max_layers : int
@@ -83,7 +83,7 @@ def first_fit(
     TimeLimitError
         If the deadline passes.
     """
-    table, hops = pieces.table, np.diff(paths.offset)
+    table, hops = subflows.table, np.diff(paths.offset)
     given = DependencyPaths(
         table.n_nodes,
         table.tail,
@@ -102,7 +102,7 @@ def first_fit(
 
 
 def improved_layers(
-    pieces: Subflows, paths: ColumnPaths, orders: Int32Array, *, seed: int = 0
+    subflows: Subflows, paths: ColumnPaths, orders: Int32Array, *, seed: int = 0
 ) -> LayeredSubflows:
     """Improve the layers' orders so that more subflows have short paths.
 
@@ -111,18 +111,18 @@ def improved_layers(
 
     Parameters
     ----------
-    pieces : Subflows
+    subflows : Subflows
     paths : ColumnPaths
         Free ones; those that climb no order in the end are lost.
     orders : array of int32, shape (L, m)
         To start from.
     seed : int
     """
-    pace = OrderPace(pieces.most_hops, _PASSES, seed)
+    pace = OrderPace(subflows.most_hops, _PASSES, seed)
     _, layer, order = run_until(
         "orders of layers",
         lambda control: core.improve_layer_orders(
-            pieces.table, paths, pieces.distance, orders, pace, control
+            subflows.table, paths, subflows.distance, orders, pace, control
         ),
     )
     core.release_memory()
@@ -138,7 +138,7 @@ def _kept(paths: ColumnPaths, layer: Int32Array, order: Int32Array) -> LayeredSu
 
 
 def layered_search(
-    pieces: Subflows,
+    subflows: Subflows,
     paths: ColumnPaths,
     max_layers: int,
     *,
@@ -152,7 +152,7 @@ def layered_search(
 
     Parameters
     ----------
-    pieces : Subflows
+    subflows : Subflows
     paths : ColumnPaths
         Free ones, to start from.
     max_layers : int
@@ -170,37 +170,37 @@ def layered_search(
     if orders is None:
         with under(context().unlimited):
             filled = first_fit(
-                pieces, paths, max_layers=max_layers, may_rise=may_rise, short_first=not may_rise
+                subflows, paths, max_layers=max_layers, may_rise=may_rise, short_first=not may_rise
             )
         if not may_rise:
-            filled = improved_layers(pieces, paths, filled.order, seed=seed)
+            filled = improved_layers(subflows, paths, filled.order, seed=seed)
             sweeps = _SWEEPS if sweeps is None else sweeps
     else:
         none = np.zeros(0, dtype=np.int32)
         filled = LayeredSubflows(
-            np.zeros(pieces.n_subflows + 1, np.int64), none, none, orders, np.arange(pieces.n_subflows)
+            np.zeros(subflows.n_subflows + 1, np.int64), none, none, orders, np.arange(subflows.n_subflows)
         )
     for number in range(tries + 1):
-        order, given = filled.order, _in_lanes(pieces, filled, may_rise)
+        order, given = filled.order, _in_lanes(subflows, filled, may_rise)
         del filled  # some bytes a hop, which the search has need of
         with under(context().unlimited):
-            filled = _searched(pieces, order, given, may_rise, 0, seed + number)
+            filled = _searched(subflows, order, given, may_rise, 0, seed + number)
         if not filled.lost.size or number == tries or context().is_late:
             break
-        filled = _bent(pieces, paths, filled)
+        filled = _bent(subflows, paths, filled)
     if filled.lost.size or sweeps == 0:
         return filled
-    order, given = filled.order, _in_lanes(pieces, filled, may_rise)
+    order, given = filled.order, _in_lanes(subflows, filled, may_rise)
     del filled
-    return _searched(pieces, order, given, may_rise, sweeps, seed)
+    return _searched(subflows, order, given, may_rise, sweeps, seed)
 
 
-def _in_lanes(pieces: Subflows, start: LayeredSubflows, may_rise: bool) -> ColumnPaths:
+def _in_lanes(subflows: Subflows, start: LayeredSubflows, may_rise: bool) -> ColumnPaths:
     """Return the paths as positions in columns of the orders: one column per layer, or one of all if paths
     may rise."""
     m = start.order.shape[1]
     at = looked_up(_places(start.order), start.layer, start.links)
-    lane = np.zeros(pieces.n_subflows, dtype=np.int32)
+    lane = np.zeros(subflows.n_subflows, dtype=np.int32)
     if may_rise:
         at += start.layer * np.int32(m)
     else:
@@ -210,12 +210,12 @@ def _in_lanes(pieces: Subflows, start: LayeredSubflows, may_rise: bool) -> Colum
 
 
 def _searched(
-    pieces: Subflows, order: Int32Array, given: ColumnPaths, may_rise: bool, sweeps: int | None, seed: int
+    subflows: Subflows, order: Int32Array, given: ColumnPaths, may_rise: bool, sweeps: int | None, seed: int
 ) -> LayeredSubflows:
     """Search in the columns of these orders, from these paths."""
     n_layers, m = order.shape
     lanes = order.reshape(1, -1) if may_rise else order
-    found, _ = search_paths(pieces, lanes=lanes, start=given, sweeps=sweeps, seed=seed)
+    found, _ = search_paths(subflows, lanes=lanes, start=given, sweeps=sweeps, seed=seed)
     hops = np.diff(found.offset)
     of_hop = found.place // np.int32(m) if may_rise else np.repeat(found.lane, hops)
     links = looked_up(lanes, np.repeat(found.lane, hops), found.place)
@@ -229,7 +229,7 @@ def _places(order: Int32Array) -> Int32Array:
     return place
 
 
-def _bent(pieces: Subflows, paths: ColumnPaths, filled: LayeredSubflows) -> LayeredSubflows:
+def _bent(subflows: Subflows, paths: ColumnPaths, filled: LayeredSubflows) -> LayeredSubflows:
     """Change orders so that the lost subflows' free paths climb; subflows that no longer climb are lost
     instead."""
     order, place = filled.order.copy(), _places(filled.order)
@@ -242,8 +242,8 @@ def _bent(pieces: Subflows, paths: ColumnPaths, filled: LayeredSubflows) -> Laye
     inner = ~mask_of(len(at), filled.offset[:-1][np.diff(filled.offset) > 0])
     falls_back: BoolArray = np.zeros(len(at), dtype=np.bool_)
     falls_back[1:] = inner[1:] & (at[1:] < at[:-1])
-    owner = np.repeat(np.arange(pieces.n_subflows), np.diff(filled.offset))
-    broken = mask_of(pieces.n_subflows, owner[falls_back])
+    owner = np.repeat(np.arange(subflows.n_subflows), np.diff(filled.offset))
+    broken = mask_of(subflows.n_subflows, owner[falls_back])
     hops = np.where(broken, 0, np.diff(filled.offset))
     kept = ~broken[owner]
     return LayeredSubflows(

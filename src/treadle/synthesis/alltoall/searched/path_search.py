@@ -35,7 +35,7 @@ _STUCK = 3
 
 
 def search_paths(
-    pieces: Subflows,
+    subflows: Subflows,
     *,
     lanes: Int32Array | None = None,
     start: ColumnPaths | None = None,
@@ -46,31 +46,31 @@ def search_paths(
 
     Parameters
     ----------
-    pieces : Subflows
-    lanes : array of int32, shape (lanes, length), optional
-        Sequences of links that paths are to climb. Default: paths are free, and their places links.
+    subflows : Subflows
+    lanes : array of int32, shape (sequences, length), optional
+        Sequences of links whose order paths have to follow. Default: paths are free, and their places links.
     start : ColumnPaths, optional
         Initial paths in these columns, some of them empty.
     sweeps : int, optional
-        0: only the pieces without a path get one. Default: as many as gain anything.
+        0: only the subflows without a path get one. Default: as many as gain anything.
     seed : int
         The same seed gives the same paths.
 
     Returns
     -------
     paths : ColumnPaths
-        Simple paths of at most `pieces.most_hops` links; empty where no lane has one.
+        Simple paths of at most `subflows.most_hops` links; empty where no sequence has one.
     is_whole : bool
         No path is empty.
     """
     if sweeps is None:
-        few = _SWEEPS if np.ptp(pieces.table.amount) == 0 else _UNEQUAL_SWEEPS
-        sweeps = few if pieces.n_subflows < _MANY else _FEW_SWEEPS
-    pace = SearchPace(pieces.most_hops, sweeps, _FLAT, _STEEP, _SHARE, seed)
+        few = _SWEEPS if np.ptp(subflows.table.amount) == 0 else _UNEQUAL_SWEEPS
+        sweeps = few if subflows.n_subflows < _MANY else _FEW_SWEEPS
+    pace = SearchPace(subflows.most_hops, sweeps, _FLAT, _STEEP, _SHARE, seed)
     status, found = run_until(
         "searching routes",
         lambda control: core.search_lane_paths(
-            pieces.table, _FREE if lanes is None else lanes, start or _NONE, pace, control
+            subflows.table, _FREE if lanes is None else lanes, start or _NONE, pace, control
         ),
     )
     core.release_memory()  # of its paths source by source

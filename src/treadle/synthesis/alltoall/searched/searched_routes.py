@@ -42,7 +42,7 @@ LAYER_LOSS = Fraction(1, 100)
 """Share of the rate that fewer layers may cost by default."""
 
 _MANY = 500_000
-"""Pieces above which a trial takes longer than the paths did, so that hopeless ones are left out."""
+"""Subflows above which a trial takes longer than the paths did, so that hopeless ones are left out."""
 
 _MISFITS = 0.08
 """Fraction of many subflows that may be in later layers of first fit when a trial begins."""
@@ -115,52 +115,52 @@ def searched_routes(
     """
     if max_layers is not None and max_layers < 1:
         raise ScheduleError(f"layers: at most {max_layers}, expected at least 1")
-    pieces = cut_demands(topology, collective, chunks=chunks, max_routes=max_routes, max_hops=max_hops)
+    subflows = cut_demands(topology, collective, chunks=chunks, max_routes=max_routes, max_hops=max_hops)
     by_then, at_last = until(_PATHS_TIME), until(_LAYERS_TIME)
     with under(by_then):
-        free, is_whole = search_paths(pieces, seed=seed)
+        free, is_whole = search_paths(subflows, seed=seed)
     assert is_whole
     is_late = by_then.is_late
     flat = np.zeros(len(free.place), dtype=np.int32)
-    unlayered = route_algbw(topology, collective, subflow_routes(pieces, free.offset, free.place, flat))
+    unlayered = route_algbw(topology, collective, subflow_routes(subflows, free.offset, free.place, flat))
     layer_rates = dict[int, float]()
     if max_layers is None:
         with under(at_last):
-            found, layer_rates = _fewest_layers(pieces, free, layer_changes, seed)
+            found, layer_rates = _fewest_layers(subflows, free, layer_changes, seed)
     else:
         starts = _starts(topology, collective, max_layers, seed)
         with under(at_last):
-            found = _in_layers(topology, pieces, free, max_layers, starts, layer_changes)
+            found = _in_layers(topology, subflows, free, max_layers, starts, layer_changes)
         is_late = is_late or at_last.is_late
-    schedule = subflow_routes(pieces, found.offset, found.links, found.layer)
+    schedule = subflow_routes(subflows, found.offset, found.links, found.layer)
     layer_rates.pop(schedule.n_layers, None)
     return SearchedRoutes(schedule, unlayered, is_late, layer_rates)
 
 
 def _fewest_layers(
-    pieces: Subflows, free: ColumnPaths, may_rise: bool, seed: int
+    subflows: Subflows, free: ColumnPaths, may_rise: bool, seed: int
 ) -> tuple[LayeredSubflows, dict[int, float]]:
     """The fewest layers that cost little, and the share of the rate that each number tried keeps.
 
     First fit costs nothing, but may take many layers; a deadline leaves it as it is.
     """
     with under(context().unlimited):
-        whole = first_fit(pieces, free, may_rise=may_rise)
+        whole = first_fit(subflows, free, may_rise=may_rise)
     in_layer = np.bincount(whole.layer[whole.offset[:-1]])
     first = 1
-    if pieces.n_subflows > _MANY:
-        later = pieces.n_subflows - np.cumsum(in_layer)
-        first = int(np.argmax(later <= _MISFITS * pieces.n_subflows)) + 1
+    if subflows.n_subflows > _MANY:
+        later = subflows.n_subflows - np.cumsum(in_layer)
+        first = int(np.argmax(later <= _MISFITS * subflows.n_subflows)) + 1
     n_layers = int(whole.layer.max()) + 1
-    load = busiest(pieces, free.offset, free.place)
+    load = busiest(subflows, free.offset, free.place)
     rates = {n_layers: 1.0}
     for number in range(first, n_layers):
         if context().is_late:
             break
-        found = layered_search(pieces, free, number, may_rise=may_rise, tries=0, seed=seed)
+        found = layered_search(subflows, free, number, may_rise=may_rise, tries=0, seed=seed)
         if found.lost.size:
             continue
-        rates[number] = float(load / busiest(pieces, found.offset, found.links))
+        rates[number] = float(load / busiest(subflows, found.offset, found.links))
         if rates[number] >= 1 - LAYER_LOSS:
             return found, rates
     return whole, rates
@@ -174,7 +174,7 @@ def until(part: float) -> Context:
 
 def _in_layers(
     topology: Topology,
-    pieces: Subflows,
+    subflows: Subflows,
     free: ColumnPaths,
     max_layers: int,
     starts: Iterator[Int32Array | None],
@@ -182,20 +182,20 @@ def _in_layers(
 ) -> LayeredSubflows:
     """The free paths if they fit, else the best of what the orders to start from give."""
     with under(context().unlimited):
-        filled = first_fit(pieces, free, max_layers=max_layers, may_rise=may_rise)
+        filled = first_fit(subflows, free, max_layers=max_layers, may_rise=may_rise)
     if not filled.lost.size:
         return filled
     best, least = None, np.inf
-    goal = _CLOSE * busiest(pieces, free.offset, free.place)
+    goal = _CLOSE * busiest(subflows, free.offset, free.place)
     for orders in starts:
-        found = layered_search(pieces, free, max_layers, may_rise=may_rise, orders=orders)
-        load = busiest(pieces, found.offset, found.links)
+        found = layered_search(subflows, free, max_layers, may_rise=may_rise, orders=orders)
+        load = busiest(subflows, found.offset, found.links)
         if not found.lost.size and load < least:
             best, least = found, load
         if least <= goal or (best is not None and (context().is_late or orders is None)):
             break
     if best is None:
-        raise _refusal(topology, pieces, free, found, may_rise)
+        raise _refusal(topology, subflows, free, found, may_rise)
     return best
 
 
@@ -233,35 +233,35 @@ def _grid_start(
 
 
 def _refusal(
-    topology: Topology, pieces: Subflows, free: ColumnPaths, found: LayeredSubflows, may_rise: bool
+    topology: Topology, subflows: Subflows, free: ColumnPaths, found: LayeredSubflows, may_rise: bool
 ) -> InfeasibleError:
     """The error for too few layers: pairs without a way, and a number of layers that do."""
     pairs = dict.fromkeys(
-        zip(pieces.source[found.lost].tolist(), pieces.target[found.lost].tolist(), strict=True)
+        zip(subflows.source[found.lost].tolist(), subflows.target[found.lost].tolist(), strict=True)
     )
     named = ", ".join(f"{source} to {target}" for source, target in list(pairs)[:_NAMED])
     more = ", ..." if len(pairs) > _NAMED else ""
     max_layers = len(found.order)
-    enough = int(first_fit(pieces, free, may_rise=may_rise).layer.max()) + 1
+    enough = int(first_fit(subflows, free, may_rise=may_rise).layer.max()) + 1
     for number in range(max_layers + 1, min(enough, _MOST_TRIED)):
-        if not layered_search(pieces, free, number, may_rise=may_rise, sweeps=0).lost.size:
+        if not layered_search(subflows, free, number, may_rise=may_rise, sweeps=0).lost.size:
             enough = number
             break
     return InfeasibleError(
-        f"{topology.name}: {len(pairs)} of the pairs have no way of at most {pieces.most_hops} hops in "
+        f"{topology.name}: {len(pairs)} of the pairs have no way of at most {subflows.most_hops} hops in "
         f"{max_layers} layers (ranks {named}{more}); {enough} layers do: allow them (--layers {enough}), or "
         f"longer ways (--max-hops)"
     )
 
 
 def subflow_routes(
-    pieces: Subflows, offset: Int64Array, links: Int32Array, layer: Int32Array
+    subflows: Subflows, offset: Int64Array, links: Int32Array, layer: Int32Array
 ) -> RouteSchedule:
     """Convert the subflows' paths to routes; those of a pair on the same path in the same layers are one.
 
     Parameters
     ----------
-    pieces : Subflows
+    subflows : Subflows
     offset : array of int64, shape (k + 1,)
     links, layer : arrays of int32
         Subflow i takes links[offset[i]:offset[i + 1]], in these layers.
@@ -273,17 +273,17 @@ def subflow_routes(
     if not is_used.all():  # layers are numbered without gaps
         number = np.cumsum(is_used, dtype=np.int32)[None] - np.int32(1)
         layer = looked_up(number, np.zeros_like(layer), layer)
-    kept, units = _distinct(pieces, offset, links, layer)
-    if len(kept) < pieces.n_subflows:
+    kept, units = _distinct(subflows, offset, links, layer)
+    if len(kept) < subflows.n_subflows:
         place = np.repeat(offset[kept], hops[kept]) + within(hops[kept])
         offset, links, layer = offsets_of(hops[kept]), links[place], layer[place]
     for array in (offset, links):
         array.setflags(write=False)  # so that the schedule adopts them without a copy
     return RouteSchedule(
-        n_ranks=int(pieces.table.node.size),
-        n_chunks=pieces.n_chunks,
-        source=pieces.source[kept],
-        target=pieces.target[kept],
+        n_ranks=int(subflows.table.node.size),
+        n_chunks=subflows.n_chunks,
+        source=subflows.source[kept],
+        target=subflows.target[kept],
         units=units,
         layer=layer[offset[:-1]],
         path_offset=offset,
@@ -293,12 +293,12 @@ def subflow_routes(
 
 
 def _distinct(
-    pieces: Subflows, offset: Int64Array, links: Int32Array, layer: Int32Array
+    subflows: Subflows, offset: Int64Array, links: Int32Array, layer: Int32Array
 ) -> tuple[Int64Array, Int64Array]:
     """Return the first subflows of each pair and path, and the chunks of all of them."""
-    pair = pieces.source.astype(np.int64) * int(pieces.table.node.size) + pieces.target
+    pair = subflows.source.astype(np.int64) * int(subflows.table.node.size) + subflows.target
     if np.all(pair[1:] != pair[:-1]):
-        return np.arange(len(pair)), pieces.table.amount
+        return np.arange(len(pair)), subflows.table.amount
     key = (links.astype(np.int64) << 32) + (layer.astype(np.int64) << 20) + within(np.diff(offset))
     # one round of splitmix64 (Steele, Lea and Flood)
     mixed = key.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
@@ -306,4 +306,4 @@ def _distinct(
     mark = np.add.reduceat(mixed ^ mixed >> np.uint64(27), offset[:-1])
     order = np.lexsort((mark, pair))
     is_new = run_starts(pair[order], mark[order])
-    return order[is_new], np.add.reduceat(pieces.table.amount[order], np.flatnonzero(is_new))
+    return order[is_new], np.add.reduceat(subflows.table.amount[order], np.flatnonzero(is_new))

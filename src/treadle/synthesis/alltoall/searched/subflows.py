@@ -150,5 +150,5 @@ def _counts(
     count: Int64Array = np.minimum(least, 1 << (most.bit_length() - 1))
     if chunks is None:
         return count
-    whole: Int64Array = np.gcd(count, demand * chunks)  # only pieces of whole chunks
+    whole: Int64Array = np.gcd(count, demand * chunks)  # only subflows of whole chunks
     return whole

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import Int64Array, mask_of
+from treadle.arrays import Float64Array, Int64Array, mask_of
 from treadle.errors import ScheduleError
 from treadle.math.lp import Program
 from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
@@ -19,11 +19,11 @@ from treadle.synthesis.alltoall.rate.certificate import rounded_certificate
 from treadle.synthesis.alltoall.rate.flow_instance import flow_instance
 from treadle.synthesis.alltoall.rate.flow_symmetry import find_symmetry
 from treadle.synthesis.alltoall.routes.path_sets import (
-    Float64Array,
     PathSet,
+    WeightedPaths,
     check_linked,
-    fingerprints,
     path_rows,
+    weighted_path_set,
 )
 from treadle.synthesis.alltoall.routes.route_units import route_schedule
 from treadle.synthesis.alltoall.routes.virtual_channels import lash_layers
@@ -39,7 +39,7 @@ _CLOSED = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class HierarchicalRoutes:
-    """A hierarchical all-to-all, and how far from the best of all routings it is.
+    """A hierarchical all-to-all, with an upper bound on all routings.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class HierarchicalRoutes:
     boxes : tuple of tuples of int
         Ranks of each box, in order of position.
     relayed : float
-        Part of the data between boxes that passes a compute node on its way.
+        Fraction of the data between boxes that passes a compute node.
     """
 
     schedule: RouteSchedule
@@ -81,16 +81,16 @@ def hierarchical_routes(
     chunks: int | None = None,
     max_routes: int | None = None,
 ) -> HierarchicalRoutes:
-    """Split every pair's data over direct paths and relays of its boxes so that the fullest link is emptiest.
+    """Split every pair's data over direct paths and relays of its boxes to minimize the largest load.
 
     Parameters
     ----------
     topology : Topology
     collective : Collective
         An all-to-all; demands may be uneven.
-    ways : sequence of Way
-        Allowed paths; a pair without any of them goes direct. (Way.DIRECT,) makes the direct
-        schedule, (Way.RELAY_BEFORE,) PXN's two phases.
+    ways : sequence of RelayPath
+        Allowed types of paths; a pair with none of them goes direct. (RelayPath.DIRECT,) makes the direct
+        schedule, (RelayPath.RELAY_BEFORE,) PXN's two phases.
     boxes : sequence of sequences of int, optional
         Ranks of each box in order of position; default `find_boxes`.
     chunks, max_routes : int, optional
@@ -105,11 +105,11 @@ def hierarchical_routes(
 
     Notes
     -----
-    Phase 1 takes data inside the box to the GPU on the rail of the target, phase 2 along the rail: PXN of
-    NCCL 2.12; both proceed concurrently, chunk after chunk. Equivalent pairs (positions, box or not,
-    distance) first share one split, which loses nothing on boxes that can be swapped. Only where the duals of
-    that program do not prove the split the best of all routings is SPREAD tried too, then a split of its own
-    for each pair, up to MAX_PAIRS pairs. Among equally fast splits the one with the shortest paths is taken.
+    Phase 1 sends data inside the box to the GPU on the rail of the target, phase 2 along the rail: PXN of
+    NCCL 2.12. Both run concurrently, chunk by chunk. Equivalent pairs (same positions and distance) first
+    share one split, which loses nothing on interchangeable boxes. If the duals of that program do not prove
+    the split optimal, SPREAD is added, then a split for each pair, up to MAX_PAIRS pairs. Among equally fast
+    splits the one with the shortest paths is taken.
 
     Examples
     --------
@@ -120,15 +120,20 @@ def hierarchical_routes(
     0.0
     """
     if not ways:
-        raise ScheduleError("hierarchical: no way is allowed; expected at least one, such as direct")
+        raise ScheduleError("hierarchical: no type of path is allowed; allow at least one, such as direct")
     check_linked(topology, collective)
     layout = RelayPaths(topology, collective, find_boxes(topology, collective) if boxes is None else boxes)
     found, split, upper, witness = _closest(topology, collective, layout, ways)
-    weights = split.weights * layout.demand[found.pair]
-    paths, merged = _merged(found.paths, weights)
-    layer = lash_layers(paths, topology.n_links)
+    merged = _merged(found.paths, split.weights * layout.demand[found.pair])
+    layer = lash_layers(merged.paths, topology.n_links)
     chunked = route_schedule(
-        topology, collective, paths, merged, chunks=chunks, max_routes=max_routes, layer=layer
+        topology,
+        collective,
+        merged.paths,
+        merged.weights,
+        chunks=chunks,
+        max_routes=max_routes,
+        layer=layer,
     )
     return HierarchicalRoutes(
         chunked.schedule,
@@ -137,13 +142,13 @@ def hierarchical_routes(
         upper,
         witness,
         layout.boxes,
-        _relayed(topology, layout, paths, merged),
+        _relayed(topology, layout, merged.paths, merged.weights),
     )
 
 
 @dataclass(frozen=True, eq=False)
 class _Split:
-    """Solution of the program: share of its pair on each candidate path, time per unit, link lengths."""
+    """Solution of the program: share of its pair on each candidate path, time per unit of demand, lengths."""
 
     weights: Float64Array
     time_s: float
@@ -153,13 +158,13 @@ class _Split:
 def _closest(
     topology: Topology, collective: Collective, layout: RelayPaths, ways: Sequence[RelayPath]
 ) -> tuple[Candidates, _Split, Fraction, FlowDualCertificate]:
-    """The best split by the least work: go on to more ways and finer splits until a bound is met."""
+    """Find the best split: add types of paths, then finer splits, until a bound is attained."""
     instance, orbit = flow_instance(topology, collective), np.arange(topology.n_links)
     orbit[instance.links] = topology.n_links + find_symmetry(instance).link_orbit
     classes, pairs = _alike(layout), np.arange(len(layout.demand))
     simple: list[RelayPath] = [way for way in ways if way is not RelayPath.SPREAD]
     attempts = [(simple, classes), (list(ways), classes), (list(ways), pairs)]
-    # hops prove a bound even where bandwidths are so far apart that fast links have no length
+    # Hops prove a bound even where bandwidths are so far apart that fast links have no length.
     proofs = [np.ones(topology.n_links), layout.length]
     best: tuple[Candidates, _Split] | None = None
     for chosen, rows in attempts:
@@ -183,9 +188,8 @@ def _closest(
 
 
 def _averaged(lengths: Float64Array, orbit: Int64Array) -> Float64Array:
-    """The mean over each orbit: it proves no less, and a vertex of the dual program is often lopsided."""
-    total = np.bincount(orbit, weights=lengths)[orbit]
-    mean: Float64Array = total / np.bincount(orbit)[orbit]
+    """Average over each orbit: the mean proves no less, and dual vertices are often lopsided."""
+    mean: Float64Array = (np.bincount(orbit, weights=lengths) / np.maximum(np.bincount(orbit), 1))[orbit]
     return mean
 
 
@@ -193,16 +197,12 @@ def _tightest(
     topology: Topology, collective: Collective, lengths: Sequence[Float64Array]
 ) -> tuple[Fraction, FlowDualCertificate]:
     """Return the smallest bound on algbw that some of the lengths prove, with its certificate."""
-    best: tuple[Fraction, FlowDualCertificate] | None = None
-    for row in lengths:
-        witness = rounded_certificate(row)
-        # lengths of a split that lacks a way may leave all ranks at distance 0
+    found = []
+    for witness in map(rounded_certificate, lengths):
+        # Lengths of a split without some type of path may leave all ranks at distance 0.
         with suppress(ScheduleError):
-            bound = witness.bound(topology, collective)
-            if best is None or bound < best[0]:
-                best = bound, witness
-    assert best is not None
-    return best
+            found.append((witness.bound(topology, collective), witness))
+    return min(found, key=lambda one: one[0])
 
 
 def _alike(layout: RelayPaths) -> Int64Array:
@@ -211,8 +211,8 @@ def _alike(layout: RelayPaths) -> Int64Array:
     keys = np.column_stack(
         [
             layout.box[source] == layout.box[target],
-            layout.lane[source],
-            layout.lane[target],
+            layout.position[source],
+            layout.position[target],
             layout.distance[source, layout.ranks[target]],
         ]
     )
@@ -223,7 +223,7 @@ def _alike(layout: RelayPaths) -> Int64Array:
 def _best_split(
     topology: Topology, layout: RelayPaths, found: Candidates, rows: Int64Array, column: Int64Array
 ) -> _Split:
-    """Least largest load; `rows` numbers the split of each pair, `column` the variable of each path."""
+    """Minimize the largest load; `rows` numbers each pair's split, `column` each path's variable."""
     n_columns, m = int(column.max()) + 1, topology.n_links
     share = np.ones(len(column)) if n_columns == len(column) else found.share
     amount = (share * layout.demand[found.pair])[found.paths.owner]
@@ -232,7 +232,7 @@ def _best_split(
     load_s = np.bincount(place, weights=amount) / topology.bandwidths[link]
     row = np.empty(n_columns, dtype=np.int64)
     row[column] = rows[found.pair]
-    # so that the largest load is about 1: the solver's tolerances are absolute
+    # The largest load becomes about 1, since the solver's tolerances are absolute.
     scale = float(np.bincount(link, weights=load_s).max())
     values, time, lengths = _least_load(int(rows.max()) + 1, m, row, key // m, link, load_s / scale)
     return _Split(values[column] * share, time * scale, lengths / topology.bandwidths)
@@ -241,13 +241,13 @@ def _best_split(
 def _least_load(
     n_rows: int, n_links: int, row: Int64Array, column: Int64Array, link: Int64Array, load: Float64Array
 ) -> tuple[Float64Array, float, Float64Array]:
-    """Min T: the columns of each row add up to 1, and no link is loaded beyond T; then the least total load.
+    """Minimize T, the largest load, and then the total load; the columns of each row add up to 1.
 
     Loads are triples sorted by column. Returns values of the columns, T, and the links' duals at the first
     optimum.
     """
     count = len(row)
-    # of equally long ways the first
+    # The first of equally long paths.
     total = np.bincount(column, weights=load, minlength=count) * (1 + 1e-3 * np.arange(count) / count)
     lp = Program("hierarchical", tolerance=1e-9)
     lp.empty_rows(np.repeat([1.0, -np.inf], [n_rows, n_links]), np.repeat([1.0, 0.0], [n_rows, n_links]))
@@ -255,25 +255,21 @@ def _least_load(
     lp.columns(row, np.searchsorted(column, np.arange(count)), n_rows + link, load)
     values, duals = lp.solve()
     time = float(values[0])
-    # T stays what it is, as far as floats tell, while the total is made least
+    # Keep T up to rounding while the total is minimized.
     lp.solver.changeColBounds(0, 0.0, time * (1 + 1e-9))
     lp.solver.changeColsCost(count + 1, np.arange(count + 1, dtype=np.int32), np.concatenate([[0.0], total]))
     return np.maximum(lp.solve()[0][1:], 0.0), time, np.maximum(-duals[n_rows:], 0.0)
 
 
-def _merged(paths: PathSet, weights: Float64Array) -> tuple[PathSet, Float64Array]:
-    """Each path once, with the weight of all ways that take it; those without weight are left out."""
+def _merged(paths: PathSet, weights: Float64Array) -> WeightedPaths:
+    """Return each path with weight once, with the weight of all its types."""
     keep = weights > 1e-9
-    paths, weights = paths.take(keep), weights[keep]
-    prints = fingerprints(paths.source, paths.target, path_rows(paths))
-    _, first, number = np.unique(prints, return_index=True, return_inverse=True)
-    total: Float64Array = np.bincount(number.reshape(-1), weights=weights).astype(np.float64)
-    order = np.argsort(first)
-    return paths.take(first[order]), total[order]
+    paths = paths.take(keep)
+    return weighted_path_set(paths.source, paths.target, path_rows(paths), weights[keep])
 
 
 def _relayed(topology: Topology, layout: RelayPaths, paths: PathSet, weights: Float64Array) -> float:
-    """Part of the data between boxes that passes a compute node on its way."""
+    """Return the fraction of the data between boxes that passes a compute node."""
     between = layout.box[paths.source] != layout.box[paths.target]
     first = mask_of(len(paths.links), paths.offset[:-1])
     stop = topology.is_compute[topology.tails[paths.links]] & ~first

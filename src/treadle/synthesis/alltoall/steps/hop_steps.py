@@ -13,14 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array, frozen, offsets_of, positions_of
+from treadle.arrays import Int32Array, Int64Array, offsets_of, positions_of
 from treadle.engine import core, run_until
 from treadle.errors import InfeasibleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.schedules.steps.steps import steps_from_sends
-from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.alltoall.steps.route_runs import exchange_from_sends
 from treadle.synthesis.core_values.column_values import HopPaths, StepPace
 from treadle.synthesis.runs import within
 from treadle.topologies.topology import Topology
@@ -88,21 +87,9 @@ class Runs:
     links: Int32Array
 
 
-@dataclass(frozen=True, eq=False)
-class _Loads:
-    """Loads of the hops on the links.
-
-    Parameters
-    ----------
-    load : array of float64, shape (m,)
-        Amount over the bandwidth relative to the least.
-    from_start, to_end : arrays of float64, shape (longest, m)
-        The part of it by hops within a distance from the start of their path, or from its end.
-    """
-
-    load: NDArray[np.float64]
-    from_start: NDArray[np.float64]
-    to_end: NDArray[np.float64]
+_Loads = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+"""Amounts over the bandwidth relative to the least: of each link, shape (m,), and the part of it by hops
+within a distance from the start of their path, and from its end, shapes (longest, m)."""
 
 
 def routes_in_steps(
@@ -114,7 +101,6 @@ def routes_in_steps(
     max_chunks: int = MAX_CHUNKS,
     is_tight: bool = False,
     max_passes: int = _PASSES,
-    seed: int = 0,
 ) -> ExchangeSchedule:
     """The routes' chunks hop by hop, in steps that take hardly longer in all than the routes' fullest link.
 
@@ -133,7 +119,6 @@ def routes_in_steps(
         Nearly all links are full, or all that matter: loads are levelled first, small caps double.
     max_passes : int
         Over the hops that exceed caps.
-    seed : int
 
     Raises
     ------
@@ -147,14 +132,10 @@ def routes_in_steps(
     n_steps = each * longest if max_steps is None else max_steps
     width = topology.bandwidths / topology.bandwidths.min()
     runs = _runs(collective, routes, n_steps, width, max_chunks)
-    step = assigned_steps(
-        runs, width, n_steps, topology.name, is_tight=is_tight, max_passes=max_passes, seed=seed
-    )
+    step = assigned_steps(runs, width, n_steps, topology.name, is_tight=is_tight, max_passes=max_passes)
     path = np.repeat(np.arange(len(runs.amount), dtype=np.int32), np.diff(runs.offset))
     sends = [runs.shard[path], runs.links, step, runs.low[path], runs.high[path]]
-    source, target = np.nonzero(collective.pair_demands.between)
-    steps = steps_from_sends(Direction.BROADCAST, routes.n_ranks, runs.n_chunks, sends, homes=source.tolist())
-    return ExchangeSchedule(steps, frozen(target, np.int32))
+    return exchange_from_sends(collective, runs.n_chunks, sends)
 
 
 def assigned_steps(
@@ -165,9 +146,8 @@ def assigned_steps(
     *,
     is_tight: bool = False,
     max_passes: int = _PASSES,
-    seed: int = 0,
 ) -> Int32Array:
-    """The step of every hop of the runs; see `routes_in_steps`, whose error it raises."""
+    """Return the step of every hop of the runs; see `routes_in_steps`, whose error it raises."""
     longest = int(np.diff(runs.offset).max(initial=0))
     if longest > n_steps:
         raise InfeasibleError(
@@ -175,7 +155,7 @@ def assigned_steps(
         )
     caps = _caps(_loads(runs, width), n_steps, is_tight)
     sweeps = min(_SWEEPS, _MOST_WORK // max(1, len(runs.links) * n_steps)) if is_tight else 0
-    pace = StepPace(_TRIES, max_passes, max(1, int(caps.sum()) // _RISES), seed, sweeps)
+    pace = StepPace(_TRIES, max_passes, max(1, int(caps.sum()) // _RISES), 0, sweeps)
     given = HopPaths(runs.offset, runs.links, runs.amount, width)
     _, caps, step = run_until("steps", lambda control: core.assign_hop_steps(given, pace, caps, control))
     return step
@@ -248,6 +228,7 @@ def _uneven_runs(
 
 
 def _loads(runs: Runs, width: NDArray[np.float64]) -> _Loads:
+    """Return the links' loads: all, and by hops near the start and near the end of their paths."""
     hops, m = np.diff(runs.offset), len(width)
     longest = int(hops.max(initial=0))
     at = np.arange(len(runs.links)) - np.repeat(runs.offset[:-1], hops)
@@ -256,7 +237,7 @@ def _loads(runs: Runs, width: NDArray[np.float64]) -> _Loads:
     for place in (at, np.repeat(hops, hops) - 1 - at):
         table = np.bincount(place * m + runs.links, weights=amount, minlength=longest * m)
         tables.append(np.cumsum(table.reshape(longest, m), axis=0) / width)
-    return _Loads(tables[0][-1], tables[0], tables[1])
+    return tables[0][-1], tables[0], tables[1]
 
 
 def _caps(loads: _Loads, n_steps: int, is_tight: bool) -> Int64Array:
@@ -266,15 +247,15 @@ def _caps(loads: _Loads, n_steps: int, is_tight: bool) -> Int64Array:
     left must fit into the caps to come. So the caps up to t add up to no more than the largest load less what
     some link has left over; and the same from the end.
     """
-    most = int(np.ceil(loads.load.max()))
-    n_known = len(loads.from_start)
+    load, from_start, to_end = loads
+    most = int(np.ceil(load.max()))
     ramp = max(1, min(_DOUBLINGS if is_tight else _RAMP, n_steps // 4))
     from_end = np.minimum(np.arange(1, n_steps + 1), np.arange(n_steps, 0, -1))
     even = np.minimum(np.exp2(from_end - (ramp + 1)) if is_tight else from_end / (ramp + 1), 1.0)
     until = most * np.cumsum(even) / even.sum()  # caps up to each step
-    for t in range(min(n_known, n_steps)):
-        first = float((most - loads.load + loads.from_start[t]).min())
-        last = float((most - loads.load + loads.to_end[t]).min())
+    for t in range(min(len(from_start), n_steps)):
+        first = float((most - load + from_start[t]).min())
+        last = float((most - load + to_end[t]).min())
         until[t] = min(until[t], first)
         if t + 1 < n_steps:
             until[n_steps - 2 - t] = max(until[n_steps - 2 - t], most - last)

@@ -1,4 +1,4 @@
-"""Steps of an all-to-all from weighted routes: hop by hop, or pipelined at nearly the routes' steady rate."""
+"""Steps of an all-to-all from weighted routes: hop by hop, or pipelined at nearly the routes' rate."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array
+from treadle.arrays import Int64Array
 from treadle.context import context
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
@@ -21,16 +21,16 @@ MAX_CHUNKS = 2**16
 """Default limit of chunks per shard."""
 
 _PASSES = 8
-"""Turns in which hosts' caps and links are filled in a step."""
+"""Turns of filling hosts' caps and links in a step."""
 
 _CHUNKS_PER_STEP = 8
-"""Least chunks that the busiest link carries in a step, so that steps can be filled evenly."""
+"""Least chunks of the busiest link in a step, so that steps can be filled evenly."""
 
 
 def hop_synchronous(
     topology: Topology, collective: Collective, routes: RouteSchedule, *, max_chunks: int = MAX_CHUNKS
 ) -> ExchangeSchedule:
-    """Hop h of every route in step h: the fewest steps that the routes allow.
+    """Run hop h of every route in step h: the fewest steps that the routes allow.
 
     Parameters
     ----------
@@ -39,9 +39,9 @@ def hop_synchronous(
     collective : Collective
         An all-to-all.
     routes : RouteSchedule
-        That carries it.
+        Routes of it.
     max_chunks : int
-        Limit of chunks per shard. Where the routes' shares need more, they are rounded.
+        Limit of chunks per shard. Shares that need more are rounded.
 
     Returns
     -------
@@ -81,7 +81,7 @@ def pipelined(
     rounds: int,
     max_chunks: int = MAX_CHUNKS,
 ) -> ExchangeSchedule:
-    """Steps of one length each, in which every link carries what it can of what is waiting for it.
+    """Run the routes in steps of equal length, in which every link carries what it can of its queue.
 
     Parameters
     ----------
@@ -90,10 +90,10 @@ def pipelined(
     collective : Collective
         An all-to-all.
     routes : RouteSchedule
-        That carries it, for instance an optimal multi-commodity flow's.
+        Routes of it, for instance of an optimal multi-commodity flow.
     rounds : int
         K >= 1: a step lasts 1/K of the time for which the routes keep their busiest link (or capped host)
-        busy. More rounds come nearer to the routes' rate and take more steps.
+        busy. More rounds approach the routes' rate and take more steps.
     max_chunks : int
         Limit of chunks per shard. Where the routes' shares need more, they are rounded.
 
@@ -111,42 +111,53 @@ def pipelined(
 
     Notes
     -----
-    Where chunks wait for a link, those go first that have most links still before them (farthest to go
-    first, after Leighton, Maggs and Rao, Packet routing and job-shop scheduling, Combinatorica 14, 1994).
-    K rounds of the routes, one after another, take (K + D - 1)/K of their time, D the longest route: the
-    first and last steps leave links idle. Here these are busy as long as anything waits for them, and a
-    share of a route moves as one message where it fits into a step, so that there are few more sends than
-    hops. Where a step would hold less than 8 chunks, chunks are made smaller. Linear in the hops for
-    each step.
+    Of the chunks that wait for a link, those with the most links ahead go first (farthest to go first, after
+    Leighton, Maggs and Rao, Packet routing and job-shop scheduling, Combinatorica 14, 1994). K rounds of the
+    routes, one after another, take (K + D - 1)/K of their time for longest route D, since the first and last
+    steps leave links idle. Here links are busy while anything waits for them, and a share of a route that
+    fits into a step is one message, so there are few more sends than hops. If a step would hold fewer than 8
+    chunks, chunks are made smaller. Each step takes time linear in the hops.
     """
     if rounds < 1:
         raise ScheduleError(f"rounds: expected at least 1, found {rounds}")
     parts = route_runs(topology, collective, routes, max_chunks)
-    # smaller chunks where a step has room for few of them
+    # Smaller chunks, if a step holds few of them.
     busiest = int(np.bincount(parts.link, weights=(parts.high - parts.low)[parts.path]).max())
     times = min(-(-_CHUNKS_PER_STEP * rounds // busiest), max_chunks // parts.n_chunks)
     parts = parts.in_smaller_chunks(max(times, 1))
-    queue = _Queue(topology, parts, rounds)
-    start = parts.low[parts.path]
+    size, weight = (parts.high - parts.low)[parts.path], parts.weight[parts.shard[parts.path]]
+    turns = _turns(topology, parts, size * weight, weight, rounds)
+    start, is_first, left = parts.low[parts.path], parts.hop == 0, parts.total
+    sent = np.zeros_like(size)
     sends: list[tuple[Int64Array, ...]] = []
-    while queue.left:
-        context().report("steps", parts.total - queue.left, parts.total)
-        row, before, taken = queue.advance()
-        low = start[row] + before
-        sends.append((np.full(len(row), len(sends)), row, low, low + taken))
+    while left:
+        context().report("steps", parts.total - left, parts.total)
+        waiting = np.where(is_first, size, np.roll(sent, 1)) - sent
+        taken = np.zeros_like(waiting)
+        for turn in turns:
+            wanted = waiting - taken
+            for limits in turn:
+                limits.reduce(wanted, weight, taken)
+            taken += wanted
+        row = np.flatnonzero(taken)
+        assert row.size  # the first in each queue always fits
+        low = (start + sent)[row]
+        sends.append((np.full(len(row), len(sends)), row, low, low + taken[row]))
+        sent += taken
+        left -= int(taken.sum())
     return exchange_of(parts, *map(np.concatenate, zip(*sends, strict=True)))
 
 
 @dataclass(frozen=True, eq=False)
 class _HopLimits:
-    """Capacities of groups of hops (a link's, or those out of or into a capped host) in a step.
+    """Capacities in a step of groups of hops: those of a link, or out of or into a capped host.
 
     Parameters
     ----------
     order : array of int64
-        Hops of all groups, by group, and those first that go first.
+        Hops by group, in the order in which they are sent.
     starts : array of int64
-        Where groups begin in `order`.
+        Start of each group in `order`.
     capacity : array of int64, shape (groups,)
         In 1/P of a unit of demand.
     """
@@ -155,64 +166,21 @@ class _HopLimits:
     starts: Int64Array
     capacity: Int64Array
 
-    def cut(self, wanted: Int64Array, weight: Int64Array, taken: Int64Array) -> None:
+    def reduce(self, wanted: Int64Array, weight: Int64Array, taken: Int64Array) -> None:
         """Reduce the demand of each hop to what fits into the free capacity."""
         amount = (wanted * weight)[self.order]
         before = np.cumsum(amount) - amount
         sizes = np.diff(np.append(self.starts, len(self.order)))
         left = self.capacity - np.add.reduceat((taken * weight)[self.order], self.starts)
-        room = np.repeat(left + before[self.starts], sizes) - before
-        fits = np.maximum(room, 0) // weight[self.order]
+        free = np.repeat(left + before[self.starts], sizes) - before
+        fits = np.maximum(free, 0) // weight[self.order]
         wanted[self.order] = np.minimum(wanted[self.order], fits)
 
 
-class _Queue:
-    """Chunks on their way, by hop.
-
-    Parameters
-    ----------
-    topology : Topology
-    parts : RouteRuns
-    rounds : int
-    """
-
-    def __init__(self, topology: Topology, parts: RouteRuns, rounds: int) -> None:
-        self._size = (parts.high - parts.low)[parts.path]
-        self._weight = parts.weight[parts.shard[parts.path]]
-        self._is_first: BoolArray = parts.hop == 0
-        self._sent = np.zeros(len(parts.path), dtype=np.int64)
-        amount = self._size * self._weight
-        self._limits = _limits(topology, parts, amount, self._weight, rounds)
-        links = self._limits[0]
-        # a link's even share of a step: what it carries in all, over the rounds
-        shares = -(-np.add.reduceat(amount[links.order], links.starts) // rounds)
-        self._even = replace(links, capacity=np.maximum(shares, 1))
-        self.left = parts.total
-        """Chunks times hops still to go."""
-
-    def advance(self) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """One step: hops that carry something, chunks that each has carried before, and carries now."""
-        waiting = np.where(self._is_first, self._size, np.roll(self._sent, 1)) - self._sent
-        taken = np.zeros_like(waiting)
-        for turn in range(_PASSES if len(self._limits) > 1 else 1):
-            wanted = waiting - taken
-            # capped hosts first give each link the same part of all that it carries, then what is left over
-            first = [self._even] if len(self._limits) > 1 and turn == 0 else []
-            for limits in (*first, *self._limits):
-                limits.cut(wanted, self._weight, taken)
-            taken += wanted
-        row = np.flatnonzero(taken)
-        assert row.size  # the first in each queue always fits
-        before, now = self._sent[row], taken[row]
-        self._sent[row] += now
-        self.left -= int(now.sum())
-        return row, before, now
-
-
-def _limits(
+def _turns(
     topology: Topology, parts: RouteRuns, amount: Int64Array, weight: Int64Array, rounds: int
-) -> list[_HopLimits]:
-    """Limits of links, and of hosts with an injection cap out and in."""
+) -> list[list[_HopLimits]]:
+    """Return the limits of each turn of a step: of links, and of hosts' injection caps, out and in."""
     hosts = topology.injection_bytes_per_s
     groups = [(parts.link, topology.bandwidths)]
     if hosts.any():
@@ -223,25 +191,31 @@ def _limits(
         for load, (_, rates) in zip(loads, groups, strict=True)
         for rate in np.unique(rates[rates > 0])
     )
-    place = _places(parts)
-    result = []
+    place, share, result = _places(parts), slowest / rounds, []
     for load, (group, rates) in zip(loads, groups, strict=True):
         chosen = np.flatnonzero(rates[group] > 0)
         order = chosen[np.lexsort((place[chosen], group[chosen]))]
         members, starts = np.unique(group[order], return_index=True)
-        share = slowest / rounds
-        # rounded up to whole chunks, so that the last step is no scrap
+        # Rounded up to whole chunks, so that no small remainder needs a step.
         capacity = [
             min(-(-share.numerator * int(rates[member]) // share.denominator), int(load[member]))
             for member in members
         ]
         least = np.maximum.reduceat(weight[order], starts)
         result.append(_HopLimits(order, starts, np.maximum(np.array(capacity, dtype=np.int64), least)))
-    return result
+    if len(result) == 1:
+        return [result]
+    # Capped hosts first give each link an even part of its data over all rounds, then what is left.
+    links = result[0]
+    even = -(-np.add.reduceat(amount[links.order], links.starts) // rounds)
+    return [[replace(links, capacity=np.maximum(even, 1)), *result], *[result] * (_PASSES - 1)]
 
 
 def _places(parts: RouteRuns) -> Int64Array:
-    """Position of each hop in the queue of its link, farthest to go first; so hosts use all links equally."""
+    """Return the position of each hop in its link's queue, farthest to go first.
+
+    Hosts order the hops of all their links by it, so that they use the links equally.
+    """
     last = np.append(parts.path[1:] != parts.path[:-1], True)
     to_go = (parts.hop[last] + 1)[parts.path] - parts.hop
     turn = (parts.target - parts.source)[parts.shard[parts.path]] % parts.n_ranks

@@ -11,11 +11,10 @@ from itertools import islice, pairwise
 
 import numpy as np
 
-from treadle.arrays import Int64Array, offsets_of
+from treadle.arrays import Float64Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.path_sets import (
-    Float64Array,
     PathSet,
     ShortestPaths,
     check_reachable,
@@ -26,7 +25,7 @@ from treadle.topologies.topology import Topology
 MOST_PATHS = 16
 """Equally fast paths between two ranks that share the data; more spines than that are taken in turn."""
 
-MOST_LANES = 16
+MOST_POSITIONS = 16
 """Most positions over which a pair's data is spread."""
 
 _RESOLUTION = 2**20
@@ -59,7 +58,7 @@ class RelayPaths:
     topology : Topology
     collective : Collective
     boxes : sequence of sequences of int
-        Every rank in one of them; a rank's lane is its position in its box.
+        Every rank in one of them; a rank's position is its place in its box.
 
     Attributes
     ----------
@@ -67,7 +66,7 @@ class RelayPaths:
         Time of a byte on each link, as integers.
     distance : array of float64, shape (N, n)
         From each rank to each node by `length`.
-    box, lane, ranks : arrays of int64, shape (N,)
+    box, position, ranks : arrays of int64, shape (N,)
         Of each rank; `ranks` are its nodes.
 
     Raises
@@ -84,9 +83,9 @@ class RelayPaths:
             raise ScheduleError(f"boxes: expected each of {collective.n_ranks} ranks in one box, once")
         self.boxes = tuple(tuple(box) for box in boxes)
         self.box = np.empty(collective.n_ranks, dtype=np.int64)
-        self.lane = np.empty(collective.n_ranks, dtype=np.int64)
+        self.position = np.empty(collective.n_ranks, dtype=np.int64)
         for number, row in enumerate(self.boxes):
-            self.box[list(row)], self.lane[list(row)] = number, np.arange(len(row))
+            self.box[list(row)], self.position[list(row)] = number, np.arange(len(row))
         self._topology = topology
         self.ranks = np.array(collective.ranks)
         self.source, self.target, self.demand = demanded_pairs(collective)
@@ -144,7 +143,7 @@ class RelayPaths:
         return self._nearest(box, self.distance[source, self.ranks[box]], source)
 
     def _nearest(self, box: Int64Array, far: Float64Array, other: int) -> int:
-        return int(box[np.lexsort((self.lane[box] != self.lane[other], far))[0]])
+        return int(box[np.lexsort((self.position[box] != self.position[other], far))[0]])
 
     def _stops(self, way: RelayPath, source: int, target: int) -> list[tuple[int, ...]]:
         """Ranks at which data stops on each branch of a way; none where it makes no sense."""
@@ -153,7 +152,7 @@ class RelayPaths:
             return [(source, target)]
         if same and way is RelayPath.SPREAD:
             own = self.boxes[self.box[source]]
-            return [(source, own[lane], target) for lane in _lanes(len(own), source + target)]
+            return [(source, own[position], target) for position in _positions(len(own), source + target)]
         if same:
             return []
         if way is RelayPath.RELAY_BEFORE:
@@ -161,8 +160,8 @@ class RelayPaths:
         if way is RelayPath.RELAY_AFTER:
             return [(source, self.relay_after(source, target), target)]
         own, other = self.boxes[self.box[source]], self.boxes[self.box[target]]
-        lanes = _lanes(max(len(own), len(other)), source + target)
-        return [(source, own[lane % len(own)], other[lane % len(other)], target) for lane in lanes]
+        positions = _positions(max(len(own), len(other)), source + target)
+        return [(source, own[p % len(own)], other[p % len(other)], target) for p in positions]
 
     def paths(self, way: RelayPath, source: int, target: int) -> list[tuple[float, tuple[int, ...]]]:
         """(share, links) of each path of a way; shares add up to 1. Empty where the way makes no sense."""
@@ -178,7 +177,7 @@ class RelayPaths:
             for one, other in pairwise(stops):
                 if one == other:
                     continue
-                # the fastest way may shun the slow link of a lane, which is there to be used
+                # the fastest way may shun the slow link of a position, which is there to be used
                 between = self.box[one] != self.box[other]
                 ways = self._legs(one, other, bool(between) and way is RelayPath.SPREAD)
                 if len(partial) * len(ways) <= MOST_PATHS:
@@ -208,9 +207,9 @@ class RelayPaths:
         return tuple(kept)
 
 
-def _lanes(count: int, turn: int) -> list[int]:
-    """All positions, or MOST_LANES of many, others for another pair."""
-    return [(turn + lane) % count for lane in range(min(count, MOST_LANES))]
+def _positions(count: int, turn: int) -> list[int]:
+    """All positions, or MOST_POSITIONS of many, others for another pair."""
+    return [(turn + position) % count for position in range(min(count, MOST_POSITIONS))]
 
 
 @dataclass(frozen=True, eq=False)

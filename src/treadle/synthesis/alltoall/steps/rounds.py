@@ -16,13 +16,13 @@ from treadle.synthesis.alltoall.steps.staggered import staggered
 from treadle.topologies.topology import Topology
 
 ROUNDS = (8, 16, 32, 64, 128)
-"""Rounds that are tried; a schedule has about as many steps."""
+"""Numbers of rounds to try; a schedule has about as many steps."""
 
 _NEAR = Fraction(199, 200)
-"""Share of the routes' throughput that is near enough."""
+"""Sufficient fraction of the routes' throughput."""
 
 _MOST_SENDS = 2**21
-"""Sends, K for each hop, up to which routes are repeated where queues do not come near."""
+"""Sends, K for each hop, up to which routes are repeated where queues are too slow."""
 
 
 def fewest_rounds(
@@ -33,9 +33,9 @@ def fewest_rounds(
     *,
     max_chunks: int = MAX_CHUNKS,
 ) -> ExchangeSchedule:
-    """Hop by hop, or in as few rounds as come within half a percent of what the routes carry.
+    """Use hop-synchronous steps, or the fewest rounds that come within 0.5% of the routes' rate.
 
-    Queues first; where they stay below that, the routes repeated.
+    Queues (`pipelined`) are tried first, then repetition (`staggered`).
 
     Parameters
     ----------
@@ -43,14 +43,14 @@ def fewest_rounds(
     collective : Collective
     routes : RouteSchedule
     routes_algbw : Fraction
-        Bytes/s at which the routes keep their busiest link busy.
+        Rate of the routes, bytes/s.
     max_chunks : int
         Limit of chunks per shard.
 
     Returns
     -------
     ExchangeSchedule
-        The best that was met.
+        The best that was tried.
     """
     best = hop_synchronous(topology, collective, routes, max_chunks=max_chunks)
     reached = exchange_algbw(topology, collective, best)
@@ -75,7 +75,7 @@ def fastest_at_size(
     rounds: Sequence[int] = (2, 4, *ROUNDS),
     max_chunks: int = MAX_CHUNKS,
 ) -> ExchangeSchedule:
-    """The number of rounds that is fastest in the alpha-beta model.
+    """Choose the number of rounds that is fastest in the alpha-beta model.
 
     Parameters
     ----------
@@ -88,8 +88,8 @@ def fastest_at_size(
     alpha_s : float
         Added per step, seconds.
     rounds : sequence of int
-        To be tried, rising, besides one hop a step. More rounds save bandwidth time and cost latency; once
-        the latency of the steps alone takes longer than the best, no more are tried.
+        Numbers to try, rising, besides one hop per step. More rounds save bandwidth time and cost latency;
+        none are tried once the latency of the steps alone exceeds the best time.
     max_chunks : int
         Limit of chunks per shard.
 

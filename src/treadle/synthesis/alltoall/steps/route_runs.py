@@ -1,18 +1,20 @@
-"""Shares of routes as runs of chunks that move hop by hop, and step schedules from them."""
+"""Parts of routes as runs of chunks that move hop by hop, and step schedules from them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import lcm
 
 import numpy as np
+from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array, frozen
+from treadle.arrays import Int64Array, frozen, ranges_of
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.schedules.steps.steps import steps_from_sends
+from treadle.schedules.steps.steps import Send, steps_from_sends
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.runs import joined, run_starts, within
 from treadle.topologies.topology import Topology
@@ -57,7 +59,7 @@ class RouteRuns:
 def route_runs(
     topology: Topology, collective: Collective, routes: RouteSchedule, max_chunks: int
 ) -> RouteRuns:
-    """The routes' shares as runs of chunks."""
+    """Cut the routes' data into runs of chunks."""
     if max_chunks < 1:
         raise ScheduleError(f"chunks: expected at least 1 per shard, found {max_chunks}")
     demands = collective.pair_demands.between
@@ -70,13 +72,13 @@ def route_runs(
         or not np.array_equal(pairs, source * routes.n_ranks + target)
         or not np.array_equal(carried, weight * routes.n_chunks)
     ):
-        raise ScheduleError("the routes carry another all-to-all; expected exactly the demands of this one")
+        raise ScheduleError("routes: they carry another all-to-all; expected exactly these demands")
     _check_links(topology, routes)
     n_chunks, ends = _chunk_ends(routes, shard, weight, max_chunks)
     low = np.where(run_starts(shard), 0, np.append(0, ends[:-1]))
     kept = np.flatnonzero(ends > low)
     hops = routes.hops[kept]
-    hop = within(hops)
+    path, place = ranges_of(routes.path_offset[kept], hops)
     return RouteRuns(
         n_ranks=routes.n_ranks,
         n_chunks=n_chunks,
@@ -86,9 +88,9 @@ def route_runs(
         shard=shard[kept],
         low=low[kept],
         high=ends[kept],
-        path=np.repeat(np.arange(len(kept)), hops),
-        hop=hop,
-        link=routes.path_links[np.repeat(routes.path_offset[kept], hops) + hop].astype(np.int64),
+        path=path,
+        hop=within(hops),
+        link=routes.path_links[place].astype(np.int64),
     )
 
 
@@ -98,34 +100,34 @@ def _check_links(topology: Topology, routes: RouteSchedule) -> None:
         raise ScheduleError(
             f"routes: link {links[-1]}, {topology.name} has links 0 to {topology.n_links - 1}"
         )
-    holds = topology.is_compute[topology.tails[links]] & topology.is_compute[topology.heads[links]]
-    for link in links[~holds][:1]:
+    is_direct = topology.is_compute[topology.tails[links]] & topology.is_compute[topology.heads[links]]
+    for link in links[~is_direct][:1]:
         raise ScheduleError(
-            f"the routes use link {topology.link_name(int(link))}: steps store and forward, and a switch "
-            f"cannot store; expected a fabric of compute nodes, or use routes as they are"
+            f"routes: link {topology.link_name(int(link))} ends at a switch, which cannot store and forward "
+            f"in steps; use a fabric of compute nodes, or the routes as they are"
         )
 
 
 def _chunk_ends(
     routes: RouteSchedule, shard: Int64Array, weight: Int64Array, max_chunks: int
 ) -> tuple[int, Int64Array]:
-    """Chunks per shard, and where each path's run of them ends."""
+    """Return the chunks per shard, and the end of each path's run of them."""
     units = np.cumsum(routes.units)
     starts = np.searchsorted(shard, np.arange(len(weight)))
     until = units - (units - routes.units)[starts][shard]
     whole = (weight * routes.n_chunks)[shard]
-    n_chunks = 1
-    for part in np.unique(whole // np.gcd(until, whole)).tolist():
+    divisor, n_chunks = np.gcd(until, whole), 1
+    for part in np.unique(whole // divisor).tolist():
         n_chunks = min(lcm(n_chunks, part), max_chunks + 1)
     if n_chunks <= max_chunks:
-        return n_chunks, until // np.gcd(until, whole) * (n_chunks // (whole // np.gcd(until, whole)))
+        return n_chunks, until // divisor * (n_chunks // (whole // divisor))
     return max_chunks, np.rint(until * (max_chunks / whole)).astype(np.int64)
 
 
 def exchange_of(
     parts: RouteRuns, step: Int64Array, row: Int64Array, low: Int64Array, high: Int64Array
 ) -> ExchangeSchedule:
-    """Sends of chunks [low, high) at hops `row`; adjacent runs that go the same way together are one send."""
+    """Make the sends of chunks [low, high) at hops `row`, one for adjacent runs on a link in a step."""
     keys = step, parts.shard[parts.path[row]], parts.link[row]
     step, shard, link, low, high = joined(keys, low, high)
     sends = steps_from_sends(
@@ -136,3 +138,17 @@ def exchange_of(
         homes=parts.source.tolist(),
     )
     return ExchangeSchedule(sends, frozen(parts.target, np.int32))
+
+
+def exchange_from_sends(
+    collective: Collective,
+    n_chunks: int,
+    sends: Iterable[Send] | Sequence[NDArray[np.integer]],
+    n_steps: int | None = None,
+) -> ExchangeSchedule:
+    """Return the schedule of these sends, as `steps_from_sends`; shards are the demanded pairs in order."""
+    source, target = np.nonzero(collective.pair_demands.between)
+    steps = steps_from_sends(
+        Direction.BROADCAST, collective.n_ranks, n_chunks, sends, homes=source.tolist(), n_steps=n_steps
+    )
+    return ExchangeSchedule(steps, frozen(target, np.int32))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, sums_of
 from treadle.context import context
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
@@ -12,6 +12,7 @@ from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.steps.pipelined import MAX_CHUNKS
 from treadle.synthesis.alltoall.steps.route_runs import exchange_of, route_runs
+from treadle.synthesis.runs import within
 from treadle.topologies.topology import Topology
 
 _SPREAD = 40503
@@ -27,16 +28,16 @@ def staggered(
     max_chunks: int = MAX_CHUNKS,
     max_sends: int | None = None,
 ) -> ExchangeSchedule:
-    """The routes K times over, a K-th of their data each time, each hop a step behind the one before.
+    """Repeat the routes K times with a K-th of their data each, each hop a step behind the one before.
 
     Parameters
     ----------
-    topology, collective, routes, max_chunks, watch
+    topology, collective, routes, max_chunks
         As in `pipelined`.
     rounds : int
         K >= 1.
     max_sends : int, optional
-        About; routes that carry little then move all that they carry in fewer rounds.
+        Approximate limit; routes with little data then move it in fewer rounds.
 
     Returns
     -------
@@ -52,10 +53,10 @@ def staggered(
 
     Notes
     -----
-    No step takes longer than a K-th of the routes' time, so all take (K + D - 1)/K of it; somewhat more where
+    No step takes longer than a K-th of the routes' time, so all take (K + D - 1)/K of it; slightly more where
     the limit of chunks does not allow K for every share. Queues (`pipelined`) mostly take less, with fewer
-    sends, but nothing bounds what they lose: where links have unlike bandwidths some may idle while what they
-    are to carry waits elsewhere.
+    sends, but their loss is not bounded: with unequal bandwidths, links may idle while their data wait
+    elsewhere.
 
     Examples
     --------
@@ -75,12 +76,12 @@ def staggered(
     turns = np.minimum(size, rounds)
     if max_sends is not None:
         turns = np.minimum(turns, _turns(size * parts.weight[parts.shard[parts.path]], rounds, max_sends))
-    # routes of few turns start in different rounds
+    # Routes of few turns start in different rounds.
     shift = parts.path * _SPREAD % rounds
     sends: list[tuple[Int64Array, ...]] = []
     for number in range(rounds):
         context().report("steps", number, rounds)
-        # the same rule says where each round ends and the next begins, so nothing is lost to rounding
+        # A round begins where the one before ends, by the same rule, so rounding loses nothing.
         low, high = (size * ((turns * turn + shift) // rounds) // turns for turn in (number, number + 1))
         row = np.flatnonzero(high > low)
         start = parts.low[parts.path[row]]
@@ -89,43 +90,43 @@ def staggered(
 
 
 def _turns(amount: Int64Array, rounds: int, max_sends: int) -> Int64Array:
-    """Rounds in which each hop carries something: all, or as its amount is to that of those, at least one."""
+    """Return the rounds in which each hop carries data: all, or in proportion to its amount, at least one."""
     if len(amount) * rounds <= max_sends:
         return np.full(len(amount), rounds)
     rising = np.sort(amount).astype(np.float64)
     below, above = np.cumsum(rising), np.arange(len(rising) - 1, -1, -1)
-    sends = rounds * (below / rising + above)  # if all of at most that amount have turns in proportion
+    sends = rounds * (below / rising + above)  # if hops up to that amount have turns in proportion
     place = min(int(np.count_nonzero(sends > max_sends)), len(rising) - 1)
     turns: Int64Array = np.clip(np.ceil(amount * (rounds / rising[place])), 1, rounds).astype(np.int64)
     return turns
 
 
 def rounds_within(topology: Topology, routes: RouteSchedule, loss: float) -> int:
-    """The least K for which the routes, repeated, lose no more than so much of what they carry.
+    """Return the least K for which the repeated routes lose at most this fraction of their throughput.
 
     Parameters
     ----------
     topology : Topology
     routes : RouteSchedule
     loss : float
-        Of their throughput, above 0.
+        Above 0.
 
     Notes
     -----
-    All K + D - 1 steps but the first and last D - 1 take a K-th of the time of the fullest link, these as
-    long as the hops that have begun, or are left, require; chunks are taken to be as small as need be.
+    All K + D - 1 steps take a K-th of the time of the fullest link, except the first and last D - 1, which
+    take as long as the hops that have begun, or are left, require. Chunks are assumed to be small enough.
     """
     hops = routes.hops
     longest, m = int(hops.max(initial=1)), topology.n_links
-    at = np.arange(len(routes.path_links)) - np.repeat(routes.path_offset[:-1], hops)
     amount = np.repeat(routes.units, hops)
-    table = np.bincount(at * m + routes.path_links, weights=amount, minlength=longest * m).reshape(longest, m)
+    table = np.bincount(within(hops) * m + routes.path_links, weights=amount, minlength=longest * m).reshape(
+        longest, m
+    )
     groups = [table / topology.bandwidths]
     caps = topology.injection_bytes_per_s
     if caps.any():
         for ends in (topology.tails, topology.heads):
-            through = np.zeros((longest, topology.n_nodes))
-            np.add.at(through.T, ends, table.T)
+            through = sums_of((topology.n_nodes, longest), ends, table.T, dtype=float).T
             groups.append(through[:, caps > 0] / caps[caps > 0])
     times = np.concatenate(groups, axis=1)
     full = float(times.sum(axis=0).max())

@@ -1,8 +1,8 @@
 """Time-stepped multi-commodity flow, (15)-(20): an all-to-all in a given number of steps, in minimum time.
 
-The fabric is laid out over time: a node of a step waits in the next, or sends to its neighbours. Each step
-lasts as long as its fullest link. All that comes from one source is one commodity. Source: Basu et al.,
-section 3.1.3 (programs (15) to (20)); docs/algorithms/alltoall-steps.md.
+The fabric is expanded over time: data at a node wait there in a step or move to a neighbour. Each step lasts
+as long as its fullest link. All data of one source are one commodity. Source: Basu et al., section 3.1.3
+(programs (15) to (20)); docs/algorithms/alltoall-steps.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, Int64Array, mask_of, positions_of
+from treadle.arrays import BoolArray, Float64Array, Int64Array, mask_of, positions_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.math.graphs import hops
 from treadle.math.lp import Entries, Program
@@ -21,12 +21,10 @@ from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.resolution import Resolution, resolution
 from treadle.topologies.topology import Topology
 
-Float64Array = NDArray[np.float64]
-
 MAX_VARIABLES = 2**23
 
 EXACT_VARIABLES = 2**14
-"""Size up to which an interior point and crossover are fast, and basic solutions have few paths."""
+"""Variables up to which an interior point with crossover is fast; basic solutions have few paths."""
 
 _ACCURACY = 1e-6  # of the first-order method, as a share
 
@@ -38,7 +36,7 @@ class TimeSteppedFlow:
     Parameters
     ----------
     by_step : array of float64, shape (T, N, m)
-        Units of demand that come from source rank s and cross link e in step t.
+        Units of demand of source rank s that cross link e in step t.
     step_times : array of float64, shape (T,)
         U_t: seconds per unit of demand that each step takes.
     is_exact : bool
@@ -67,7 +65,7 @@ def time_stepped_flow(topology: Topology, collective: Collective, n_steps: int) 
     collective : Collective
         An all-to-all.
     n_steps : int
-        T, at least the largest distance between ranks that have something for one another.
+        T, at least the largest distance between ranks with demand.
 
     Returns
     -------
@@ -84,12 +82,11 @@ def time_stepped_flow(topology: Topology, collective: Collective, n_steps: int) 
 
     Notes
     -----
-    As published but for two changes that leave the optimum as it is: all that comes from one source is one
-    commodity (its data fans out over the time-expanded graph without cycles, so that it can be decomposed
-    by targets afterwards), and (16) weighs links by their bandwidths. Source s needs variables only for
-    links that it can reach before step t. HiGHS: interior point with crossover up to 2**14 variables, beyond
-    those its first-order method. CPU time: torus 3x3x3 in 3 steps 0.3 s, generalized Kautz of degree 4 with
-    64 nodes in 4 steps 1 s.
+    As published, with two changes that keep the optimum: all data of one source are one commodity (the
+    time-expanded graph has no cycles, so its flow can be decomposed by targets afterwards), and (16) weighs
+    links by their bandwidths. Source s needs variables only for links that it can reach before step t. HiGHS:
+    interior point with crossover up to 2**14 variables, else its first-order method. CPU time: torus 3x3x3 in
+    3 steps 0.3 s, generalized Kautz of degree 4 with 64 nodes in 4 steps 1 s.
 
     Examples
     --------
@@ -101,7 +98,7 @@ def time_stepped_flow(topology: Topology, collective: Collective, n_steps: int) 
     """
     distance = _reach(topology, collective, n_steps)
     if (size := _program_size(topology, collective, n_steps, distance)) > MAX_VARIABLES:
-        raise _refusal(topology, size)
+        raise _too_large(topology, size)
     ranks = np.array(collective.ranks, dtype=np.int64)
     demands = collective.pair_demands.between
     scale, resolved = float(demands.max()), resolution(topology, collective, n_steps=n_steps)
@@ -110,7 +107,7 @@ def time_stepped_flow(topology: Topology, collective: Collective, n_steps: int) 
     into_source = topology.heads[None, :] == ranks[:, None]
     flows = np.nonzero((distance[:, topology.tails] <= step) & (usable & ~into_source))
     is_source = np.arange(topology.n_nodes)[None, :] == ranks[:, None]
-    # what is at node u at the end of step t stays there (but the last step) or goes on
+    # Data at node u at the end of step t stay there (but for the last step) or go on.
     places = (distance <= step + 1) & ~is_source
     conserved, first_time = conservation(topology, flows, places)
     wanted = np.zeros((n_steps, len(ranks), topology.n_nodes))
@@ -127,7 +124,7 @@ def time_stepped_flow(topology: Topology, collective: Collective, n_steps: int) 
     lp.load(cost, lower, upper, (conserved, loads))
     found = lp.optimum(least_s=0.0)
     if found is None:
-        # presolving and interior points are the first to fail where numbers are far apart
+        # Presolving and interior points fail first where numbers are far apart.
         lp.set_options(solver="simplex", presolve="off")
         lp.solver.clearSolver()
         found = lp.solve(least_s=0.0, bandwidths=topology.bandwidths)
@@ -140,13 +137,13 @@ def time_stepped_flow(topology: Topology, collective: Collective, n_steps: int) 
 def conservation(
     topology: Topology, flows: tuple[NDArray[np.int64], ...], places: BoolArray
 ) -> tuple[Entries, int]:
-    """(17)-(19): what comes to u in step t and was held there goes on or is held; and how many columns."""
+    """Return the coefficients of (17)-(19), by which data at a node go on or are held, and the columns."""
     number = positions_of(places.shape, places)
     step, source, link = flows
     n_flows = len(step)
     flow = np.arange(n_flows)
     into = number[step, source, topology.heads[link]]
-    # what leaves in step t was there at the end of the step before; what leaves the source is free
+    # Data that leave in step t were there at the end of the step before, except at the source.
     out = np.full(n_flows, -1, dtype=np.int64)
     later = step > 0
     out[later] = number[step[later] - 1, source[later], topology.tails[link[later]]]
@@ -168,7 +165,7 @@ def _capacities(
     first_row: int,
     first_time: int,
 ) -> Entries:
-    """(16) for links, and the like for hosts with an injection cap."""
+    """Return the coefficients of (16) for links, and likewise for hosts with an injection cap."""
     step, _, link = flows
     caps = topology.injection_bytes_per_s
     groups: list[tuple[NDArray[Any], Int64Array]] = [(link, topology.bandwidths)]
@@ -179,68 +176,68 @@ def _capacities(
         limited = capacity[member] > 0
         key = step[limited] * len(capacity) + member[limited]
         used, row = np.unique(key, return_inverse=True)
-        room = resolved.of(capacity[used % len(capacity)])
+        rates = resolved.of(capacity[used % len(capacity)])
         entries.append((first_row + row, np.flatnonzero(limited), np.ones(len(row))))
-        entries.append((first_row + np.arange(len(used)), first_time + used // len(capacity), -room))
+        entries.append((first_row + np.arange(len(used)), first_time + used // len(capacity), -rates))
         first_row += len(used)
     rows, columns, values = map(np.concatenate, zip(*entries, strict=True))
     return rows, columns, values
 
 
 def least_steps(topology: Topology, collective: Collective) -> int:
-    """The largest distance between ranks that have something for one another, over compute nodes.
+    """Return the largest distance over compute nodes between ranks with demand.
 
     Raises
     ------
     InfeasibleError
-        If a rank cannot be reached so.
+        If a rank cannot be reached over compute nodes.
     """
     distance = _distances(topology, np.array(collective.ranks))
     between = distance[:, list(collective.ranks)]
     wanted = collective.pair_demands.between > 0
     for source, target in np.argwhere(wanted & (between < 0))[:1].tolist():
-        names = [topology.node_names[collective.ranks[rank]] for rank in (target, source)]
+        names = [topology.node_names[collective.ranks[rank]] for rank in (source, target)]
         raise InfeasibleError(
-            f"{topology.name}: {names[0]} cannot be reached from {names[1]} over compute nodes, which alone "
-            f"store and forward in steps"
+            f"{topology.name}: no path over compute nodes leads from {names[0]!r} to {names[1]!r}; steps "
+            f"store and forward, which switches cannot: use routes"
         )
     return int(between[wanted].max())
 
 
 def _distances(topology: Topology, sources: Int64Array) -> Int64Array:
-    """Hops over compute nodes from each source to every node, -1 if unreachable."""
+    """Return the hops over compute nodes from each source to every node, -1 if unreachable."""
     usable = _usable(topology)
     tails, heads = topology.tails[usable], topology.heads[usable]
     return hops(topology.n_nodes, tails, heads, sources)
 
 
 def _usable(topology: Topology) -> Int64Array:
-    """Links between two different compute nodes."""
-    holds = topology.is_compute[topology.tails] & topology.is_compute[topology.heads]
-    return np.flatnonzero(holds & (topology.tails != topology.heads))
+    """Return the links between two different compute nodes."""
+    is_direct = topology.is_compute[topology.tails] & topology.is_compute[topology.heads]
+    return np.flatnonzero(is_direct & (topology.tails != topology.heads))
 
 
 def _reach(topology: Topology, collective: Collective, n_steps: int) -> Int64Array:
-    """Hops from each rank to every node; more than T if unreachable."""
+    """Return the hops from each rank to every node, more than T if unreachable; check that T suffices."""
     least = least_steps(topology, collective)
     if n_steps < least:
         raise InfeasibleError(
             f"{topology.name}: steps: {n_steps} do not reach every rank; expected at least {least} (--steps)"
         )
     if n_steps > MAX_VARIABLES:  # a time for each
-        raise _refusal(topology, n_steps)
+        raise _too_large(topology, n_steps)
     distance = _distances(topology, np.array(collective.ranks))
     distance[distance < 0] = n_steps + 1
     return distance
 
 
 def program_size(topology: Topology, collective: Collective, n_steps: int) -> int:
-    """Number of variables of the linear program in `n_steps` steps.
+    """Return the number of variables of the linear program in `n_steps` steps.
 
     Raises
     ------
     InfeasibleError
-        If they do not reach every rank.
+        If the steps do not reach every rank.
     ScheduleError
         If there would be far too many.
     """
@@ -249,14 +246,14 @@ def program_size(topology: Topology, collective: Collective, n_steps: int) -> in
 
 def _program_size(topology: Topology, collective: Collective, n_steps: int, distance: Int64Array) -> int:
     usable, ranks = _usable(topology), np.array(collective.ranks)
-    steps = np.maximum(n_steps - distance, 0)  # in which what comes from s can leave u
+    steps = np.maximum(n_steps - distance, 0)  # in which data of s can leave u
     leaves = topology.heads[usable][None, :] != ranks[:, None]
     n_flows = int((steps[:, topology.tails[usable]] * leaves).sum())
     n_holds = int(steps.sum()) - n_steps * len(ranks)  # nothing is held at its source
     return n_flows + n_holds + n_steps
 
 
-def _refusal(topology: Topology, n_variables: int) -> ScheduleError:
+def _too_large(topology: Topology, n_variables: int) -> ScheduleError:
     return ScheduleError(
         f"{topology.name}: the time-stepped program would have {str(n_variables)[:20]} variables or more, at "
         f"most {MAX_VARIABLES} are practical; use fewer steps, or --algorithm pipelined"

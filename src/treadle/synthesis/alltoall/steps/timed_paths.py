@@ -1,4 +1,4 @@
-"""A time-stepped flow taken apart into timed paths, and these into whole chunks: a step schedule."""
+"""Decomposition of a time-stepped flow into timed paths, and of these into whole chunks: a step schedule."""
 
 from __future__ import annotations
 
@@ -8,24 +8,21 @@ from fractions import Fraction
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
-from treadle.arrays import frozen
+from treadle.arrays import Float64Array
 from treadle.context import context
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.exchange_cost import step_times
 from treadle.schedules.collective import Collective
-from treadle.schedules.steps.steps import MAX_CHUNKS, steps_from_sends
-from treadle.schedules.trees.forest import Direction
+from treadle.schedules.steps.steps import MAX_CHUNKS
 from treadle.synthesis.alltoall.routes.integral_units import least_integral, rounded_units
+from treadle.synthesis.alltoall.steps.route_runs import exchange_from_sends
 from treadle.synthesis.alltoall.steps.time_stepped import TimeSteppedFlow
 from treadle.topologies.topology import Topology
 
-Float64Array = NDArray[np.float64]
-
-_DUST = 1e-9  # share of a demand below which a flow counts as rounding
-_LEAST = 0.99  # share of each demand that a flow must deliver to be taken for one
+_DUST = 1e-9  # fraction of a demand below which a flow counts as rounding
+_LEAST = 0.99  # least fraction of each demand that a flow must deliver
 
 Hop = tuple[int, int]
 """(step from 0, link)."""
@@ -33,7 +30,7 @@ Hop = tuple[int, int]
 
 @dataclass(frozen=True)
 class ChunkedExchange:
-    """A schedule, and what rounding to whole chunks cost.
+    """A schedule, and the loss by rounding to whole chunks.
 
     Parameters
     ----------
@@ -41,7 +38,7 @@ class ChunkedExchange:
     time : Fraction
         Seconds per unit of demand, by exact loads.
     loss : float
-        How much longer that is than the fractional flow's time, as a share of the latter.
+        Excess over the fractional flow's time, relative to it.
     """
 
     schedule: ExchangeSchedule
@@ -52,16 +49,16 @@ class ChunkedExchange:
 def chunked_exchange(
     topology: Topology, collective: Collective, flow: TimeSteppedFlow, *, chunks: int | None = None
 ) -> ChunkedExchange:
-    """Take a flow apart by pairs and timed paths, and give each path whole chunks.
+    """Decompose a flow into timed paths of pairs, and give each path whole chunks.
 
     Parameters
     ----------
     topology : Topology
     collective : Collective
     flow : TimeSteppedFlow
-        Of the collective.
+        A flow of it.
     chunks : int, optional
-        P per shard; default the least up to 64 that makes every share whole, or 64.
+        P per shard; default the least up to 64 that makes every share an integer, or 64.
 
     Raises
     ------
@@ -72,36 +69,32 @@ def chunked_exchange(
 
     Notes
     -----
-    From the target at the end, back over the fullest arcs (links and waiting) to the source, the narrowest
-    of them being the path's share; a path that comes to a node twice waits there instead. Remainders go
-    to the paths with the largest ones.
+    Walks lead from the target at the end back over the fullest arcs (links and waiting) to the source; the
+    narrowest arc is the path's share. A path that visits a node twice waits there instead. Rounding is by
+    largest remainders.
     """
     if chunks is not None and not 1 <= chunks <= MAX_CHUNKS:
         raise ScheduleError(f"chunks: {chunks} per shard, expected 1 to 2**24")
     demands = collective.pair_demands.between
     found: list[tuple[int, list[Hop], float]] = []
-    ends: list[tuple[int, int]] = []
+    n_pairs = 0
     for source in range(collective.n_ranks):
         context().report("timed paths", source, collective.n_ranks)
         peeler = _TimedPeeler(topology, flow.by_step[:, source], collective.ranks[source])
         for target in np.flatnonzero(demands[source]).tolist():
             paths = peeler.take(collective.ranks[target], float(demands[source, target]))
-            found += [(len(ends), *path) for path in paths]
-            ends.append((source, target))
+            found += [(n_pairs, *path) for path in paths]
+            n_pairs += 1
     numbers = np.array([pair for pair, _, _ in found], dtype=np.int64)
     weights = np.array([weight for _, _, weight in found])
     shares = weights / np.bincount(numbers, weights=weights)[numbers]
     n_chunks = least_integral(shares) if chunks is None else chunks
-    units = rounded_units(numbers, shares * n_chunks, np.full(len(ends), n_chunks))
+    units = rounded_units(numbers, shares * n_chunks, np.full(n_pairs, n_chunks))
     high = np.cumsum(units) - numbers * n_chunks  # the paths of a pair follow each other
     ways = [path if count else [] for (_, path, _), count in zip(found, units.tolist(), strict=True)]
     row, hop = np.repeat(np.arange(len(ways)), [*map(len, ways)]), np.array(list(chain(*ways)))
     sends = [numbers[row], hop[:, 1], hop[:, 0], (high - units)[row], high[row]]
-    sources, targets = map(list, zip(*ends, strict=True))
-    steps = steps_from_sends(
-        Direction.BROADCAST, collective.n_ranks, n_chunks, sends, homes=sources, n_steps=len(flow.step_times)
-    )
-    schedule = ExchangeSchedule(steps, frozen(targets, np.int32))
+    schedule = exchange_from_sends(collective, n_chunks, sends, len(flow.step_times))
     time = sum(step_times(topology, collective, schedule), Fraction(0))
     return ChunkedExchange(schedule, time, float(time) / flow.time - 1)
 
@@ -122,7 +115,7 @@ class _TimedPeeler:
         self._tails = topology.tails.tolist()
         self._heads = topology.heads.tolist()
         self._n_steps = len(by_step)
-        # arcs into node v at the end of step t: those that carry something
+        # Arcs with flow into node v at the end of step t.
         self._into: list[dict[int, list[int]]] = []
         self._left: list[dict[int, float]] = []
         for flows in by_step:
@@ -132,7 +125,7 @@ class _TimedPeeler:
             for link in links.tolist():
                 into[self._heads[link]].append(link)
             self._into.append(into)
-        # what waits at each node from the end of step t to the end of step t + 1
+        # Data that wait at each node from the end of step t to the end of step t + 1.
         held = np.zeros((len(by_step), topology.n_nodes))
         for step in range(len(by_step) - 1):
             np.add.at(held[step], topology.heads, by_step[step])
@@ -142,11 +135,11 @@ class _TimedPeeler:
         self._held: list[list[float]] = np.maximum(held, 0.0).tolist()
 
     def take(self, target: int, demand: float) -> list[tuple[list[Hop], float]]:
-        """Timed paths to the target that carry its demand, each with what it carries."""
+        """Remove timed paths to the target that carry its demand; return each with its amount."""
         found: list[tuple[list[Hop], float]] = []
         left = demand
         while left > _DUST * demand:
-            # fullest arcs first: few paths then carry most of the demand
+            # By the fullest arcs, so that few paths carry most of the demand.
             walk = self._walk_back(target)
             amount = left
             for step, link, node in walk:
@@ -168,9 +161,9 @@ class _TimedPeeler:
         return found
 
     def _walk_back(self, target: int) -> list[tuple[int, int, int]]:
-        """(step, link or -1 for waiting, node waited at) from the end back to the source; empty: no way.
+        """Return (step, link or -1 for waiting, node) from the end back to the source; empty if none.
 
-        Waiting at a node has the number of the step at whose end it begins.
+        The step of waiting at a node is that at whose end it begins.
         """
         walk: list[tuple[int, int, int]] = []
         node = target

@@ -15,13 +15,13 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array, frozen, offsets_of, positions_of
+from treadle.arrays import Int32Array, Int64Array, offsets_of, positions_of
 from treadle.context import context
+from treadle.math.graphs import InArcs
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
-from treadle.schedules.steps.steps import steps_from_sends
-from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.alltoall.steps.hop_steps import STEPS_PER_HOP, Runs, assigned_steps
+from treadle.synthesis.alltoall.steps.route_runs import exchange_from_sends
 from treadle.synthesis.translations import Translations, translations_of
 from treadle.topologies.topology import Topology
 
@@ -38,7 +38,7 @@ _FLAT, _STEEP = 15.0, 1500.0
 _SHARPNESS = 64
 """Power of loads whose sum a move has to make smaller: near enough to the largest load."""
 
-_PIECES_PER_CAP = 32
+_CHUNKS_PER_CAP = 32
 """Least number of chunks that a link carries in an even step, where the limit on chunks allows it."""
 
 
@@ -58,9 +58,8 @@ def translated_exchange(
     *,
     max_chunks: int,
     max_steps: int | None = None,
-    seed: int = 0,
 ) -> ExchangeSchedule:
-    """A schedule of equal demands that the group leaves as it is.
+    """Return a schedule of equal demands that the group leaves as it is.
 
     Parameters
     ----------
@@ -74,36 +73,28 @@ def translated_exchange(
         Of a shard.
     max_steps : int, optional
         Default: 3 for each hop of the longest path.
-    seed : int
     """
-    search = _PathSearch(topology, collective, group, max_chunks, seed)
+    search = _PathSearch(topology, collective, group, max_chunks)
     search.run()
     runs = search.runs()
     longest = int(np.diff(runs.offset).max())
     n_steps = STEPS_PER_HOP * longest if max_steps is None else max_steps
-    step = assigned_steps(runs, search.width, n_steps, topology.name, seed=seed)
+    step = assigned_steps(runs, search.width, n_steps, topology.name)
     order = np.argsort(step, kind="stable")
-    piece = np.repeat(np.arange(len(runs.amount)), np.diff(runs.offset))[order]
+    chunk = np.repeat(np.arange(len(runs.amount)), np.diff(runs.offset))[order]
     count = len(group.nodes)
-    source, target = np.nonzero(collective.pair_demands.between)
-    number = positions_of(
-        collective.n_ranks**2, source.astype(np.int64) * collective.n_ranks + target
-    ).astype(np.int32)
-    pairs = (
-        group.nodes[:, search.source].astype(np.int64) * collective.n_ranks + group.nodes[:, search.target]
-    )
+    n = collective.n_ranks
+    number = positions_of(n * n, np.flatnonzero(collective.pair_demands.between)).astype(np.int32)
+    pairs = group.nodes[:, search.source].astype(np.int64) * n + group.nodes[:, search.target]
     shard = np.ascontiguousarray(number[pairs].T)
     sends = [
-        shard[piece].reshape(-1),
+        shard[chunk].reshape(-1),
         np.ascontiguousarray(group.links.T)[search.links[order]].reshape(-1),
         np.repeat(step[order].astype(np.int32), count),
-        np.repeat(runs.low[piece], count),
-        np.repeat(runs.high[piece], count),
+        np.repeat(runs.low[chunk], count),
+        np.repeat(runs.high[chunk], count),
     ]
-    steps = steps_from_sends(
-        Direction.BROADCAST, collective.n_ranks, runs.n_chunks, sends, homes=source.tolist()
-    )
-    return ExchangeSchedule(steps, frozen(target, np.int32))
+    return exchange_from_sends(collective, runs.n_chunks, sends)
 
 
 class _PathSearch:
@@ -114,28 +105,24 @@ class _PathSearch:
     """
 
     def __init__(
-        self, topology: Topology, collective: Collective, group: Translations, max_chunks: int, seed: int
+        self, topology: Topology, collective: Collective, group: Translations, max_chunks: int
     ) -> None:
-        self._random = np.random.default_rng(seed)
-        used = np.flatnonzero(topology.tails != topology.heads)
-        used = used[np.argsort(topology.heads[used], kind="stable")]
-        self._used, self._tails = used, topology.tails[used].astype(np.int64)
-        self._heads, self._starts, self._row = np.unique(
-            topology.heads[used], return_index=True, return_inverse=True
-        )
-        self._all_tails, self._n = topology.tails.astype(np.int64), topology.n_nodes
-        self._head_of = topology.heads[used].astype(np.int64)
+        self._random = np.random.default_rng(0)
+        usable = np.flatnonzero(topology.tails != topology.heads)
+        self._arcs = InArcs.of(topology.tails, topology.heads, usable)
+        self._tails, self._heads = topology.tails.astype(np.int64), topology.heads.astype(np.int64)
+        self._n = topology.n_nodes
         first, self._orbit = np.unique(group.links.min(axis=0), return_inverse=True)
         bandwidths = topology.bandwidths[first]
         self.width: NDArray[np.float64] = bandwidths / bandwidths.min()
         roots = np.unique(group.nodes.min(axis=0))
         source, target = np.nonzero(collective.pair_demands.between[roots])
-        hops = np.stack([self._distances(int(root), np.ones(len(self._used)))[0] for root in roots])
+        hops = np.stack([self._distances(int(root), np.ones(len(usable)))[0] for root in roots])
         load = float(hops[source, target].sum()) / len(first)
         self._most_hops = int(hops[source, target].max()) + _SPARE_HOPS
         even = load / (STEPS_PER_HOP * (self._most_hops - _SPARE_HOPS))
         parts = 1
-        while parts * even < _PIECES_PER_CAP and 2 * parts <= max_chunks:
+        while parts * even < _CHUNKS_PER_CAP and 2 * parts <= max_chunks:
             parts *= 2
         self.n_chunks = parts
         self.source = np.repeat(roots[source], parts)
@@ -145,31 +132,35 @@ class _PathSearch:
 
     def _distances(self, root: int, lengths: NDArray[np.float64]) -> tuple[NDArray[np.float64], Int64Array]:
         """Bellman-Ford: the distance of each node, and the last link of a shortest path to it."""
+        arcs = self._arcs
         distance, last = np.full(self._n, np.inf), np.full(self._n, -1, dtype=np.int64)
         distance[root] = 0.0
         while True:
-            reached = distance[self._tails] + lengths
-            best = np.minimum.reduceat(reached, self._starts)
-            is_better = best < distance[self._heads]
+            reached = distance[arcs.tails] + lengths
+            best = np.minimum.reduceat(reached, arcs.starts)
+            is_better = best < distance[arcs.heads]
             if not is_better.any():
                 return distance, last
             # links are kept only where the distance falls: those that vanish next to it close no cycle
-            kept = np.flatnonzero((is_better & (best < np.inf))[self._row] & (reached == best[self._row]))
-            last[self._head_of[kept]] = self._used[kept]
-            distance[self._heads] = np.minimum(distance[self._heads], best)
+            least = np.repeat(np.where(is_better & (best < np.inf), best, np.nan), arcs.widths)
+            kept = arcs.order[reached == least]
+            last[self._heads[kept]] = kept
+            distance[arcs.heads] = np.minimum(distance[arcs.heads], best)
 
     def _paths(self, root: int, loads: NDArray[np.float64], steep: float) -> Int32Array:
         """A shortest path to every node, links from the root on, padded by -1, shape (n, hops)."""
         exponent = steep * (loads / max(float(loads.max()), 1e-9) - 1)
         price = np.exp(np.maximum(exponent, -20.0)) / self.width
-        lengths = price[self._orbit[self._used]] * (1 + 0.02 * self._random.random(len(self._used)))
+        lengths = price[self._orbit[self._arcs.order]] * (
+            1 + 0.02 * self._random.random(len(self._arcs.order))
+        )
         last = self._distances(root, lengths)[1]
         backwards = []
         node = np.arange(self._n)
         while np.any(node != root):
             link = np.where(node == root, -1, last[node])
             backwards.append(link)
-            node = np.where(link < 0, node, self._all_tails[link])
+            node = np.where(link < 0, node, self._tails[link])
         table = np.stack(backwards[::-1], axis=1)
         order = np.argsort(table < 0, axis=1, kind="stable")
         moved: Int32Array = np.take_along_axis(table, order, axis=1).astype(np.int32)
@@ -182,19 +173,19 @@ class _PathSearch:
         for sweep in range(_SWEEPS):
             steep = 0.0 if sweep == 0 else _FLAT * (_STEEP / _FLAT) ** (sweep / _SWEEPS)
             moved = 0
-            for pieces, table in self._candidates(loads, steep):
+            for chunks, table in self._candidates(loads, steep):
                 context().report("paths", sweep, _SWEEPS)
                 counts = self._counted(table)
-                for i, piece in enumerate(pieces.tolist()):
-                    other = loads + (counts[i] - self._counts[piece]) / self.width
+                for i, chunk in enumerate(chunks.tolist()):
+                    other = loads + (counts[i] - self._counts[chunk]) / self.width
                     most = max(float(loads.max()), 1e-9)
                     if sweep and not np.sum((other / most) ** _SHARPNESS) < np.sum(
                         (loads / most) ** _SHARPNESS
                     ):
                         continue
                     loads, moved = other, moved + 1
-                    self._counts[piece] = counts[i]
-                    self._table[piece] = table[i]
+                    self._counts[chunk] = counts[i]
+                    self._table[chunk] = table[i]
             idle = 0 if moved else idle + 1
             if idle == _IDLE_SWEEPS:
                 break

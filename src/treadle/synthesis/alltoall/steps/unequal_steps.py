@@ -85,9 +85,9 @@ def placed_hops(
     """
     powers = sorted({1 << (most.bit_length() - 1) for most in chunks})
     for most in powers:
-        pieces = cut_demands(topology, collective, max_routes=most, max_hops=max_steps)
-        found, _ = search_paths(pieces)
-        routes = subflow_routes(pieces, found.offset, found.place, np.zeros(len(found.place), np.int32))
+        subflows = cut_demands(topology, collective, max_routes=most, max_hops=max_steps)
+        found, _ = search_paths(subflows)
+        routes = subflow_routes(subflows, found.offset, found.place, np.zeros(len(found.place), np.int32))
         steps = _STEPS * int(routes.hops.max()) if max_steps is None else max_steps
         for is_tight in (False, True) if most > powers[0] or len(powers) == 1 else (False,):
             yield routes_in_steps(

@@ -9,6 +9,7 @@ A.5, Corollary 1.1; docs/algorithms/bfb.md.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from math import lcm
 
@@ -19,6 +20,7 @@ from treadle.engine import core, run_core
 from treadle.errors import ScheduleError
 from treadle.math.graphs import hops
 from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.steps.step_transforms import with_sends
 from treadle.schedules.steps.steps import MAX_CHUNKS, Steps, StepSchedule
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.core_values.step_values import Sends
@@ -165,30 +167,25 @@ def split_by_capacity(instance: InLinkRows, capacity: Int64Array, n_steps: int, 
     )
 
 
-def bfb_reduce_scatter(topology: Topology, *, max_chunks: int | None = None) -> Steps:
+def bfb_reduce_scatter(topology: Topology) -> Steps:
     """Reduce-scatter: the allgather of the transpose, run backwards (Definition 5, Corollary 1.1).
 
-    Parameters and errors as for `bfb_allgather`.
+    Errors as for `bfb_allgather`.
     """
-    return backwards(bfb_allgather(topology.transpose(), max_chunks=max_chunks))
+    return backwards(bfb_allgather(topology.transpose()))
 
 
 def backwards(steps: Steps) -> Steps:
-    """Broadcasting steps of the transposed fabric as reducing steps of the fabric; link numbers stay."""
-    lengths = np.diff(steps.step_offset)[::-1]
-    spans = [steps.span(step) for step in reversed(range(steps.n_steps))]
-    columns = {
-        key: frozen(np.concatenate([getattr(steps, key)[span] for span in spans]), np.int32)
-        for key in ("shard", "link", "low", "high")
-    }
-    return Steps(
-        direction=Direction.REDUCE,
-        n_ranks=steps.n_ranks,
-        homes=steps.homes,
-        n_chunks=steps.n_chunks,
-        step_offset=frozen(offsets_of(lengths), np.int64),
-        **columns,
+    """Return broadcasting steps of the transposed fabric as reducing steps of the fabric; link numbers stay.
+
+    Unlike `reverse` it keeps the order of the sends of a step.
+    """
+    order = np.concatenate(
+        [np.arange(steps.n_sends)[steps.span(step)] for step in range(steps.n_steps)][::-1]
     )
+    columns = [column[order] for column in (steps.shard, steps.link, steps.low, steps.high)]
+    offset = offsets_of(np.diff(steps.step_offset)[::-1])
+    return replace(with_sends(steps, offset, columns), direction=Direction.REDUCE)
 
 
 def bfb_broadcast(topology: Topology, root: int) -> Steps:
@@ -277,7 +274,7 @@ def bfb_schedule(
         Allreduce is reduce-scatter, then allgather (Corollary 1.2).
     root : int, optional
         Rank of the root of broadcast and reduce; None for the others.
-    max_chunks, watch
+    max_chunks : int, optional
         As for `bfb_allgather`.
 
     Raises

@@ -19,7 +19,6 @@ from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.synthesis.steps.bfb.breadth_first import bfb_schedule, both_phases, split_by_capacity
 from treadle.synthesis.steps.bfb.in_links import core_loads, link_rows
 from treadle.synthesis.steps.bfb.integral_loads import (
-    Cut,
     StepProblem,
     balance,
     check_chunks,
@@ -41,13 +40,10 @@ class HeterogeneousValue:
         M, received in all by each node.
     step_times_s : tuple of Fraction
         Shortest time of each step, seconds.
-    idle_links : tuple of tuples of int
-        Per step, links whose latency is not below the step's time; no best schedule uses them in it.
     """
 
     size_bytes: int
     step_times_s: tuple[Fraction, ...]
-    idle_links: tuple[tuple[int, ...], ...]
 
     @property
     def runtime_s(self) -> Fraction:
@@ -82,18 +78,11 @@ def heterogeneous_value(topology: Topology, size_bytes: int) -> HeterogeneousVal
     """
     problem = _make_problem(topology, size_bytes)
     capacities = partial(_scaled_capacities, problem)
-
-    def proved(cut: Cut) -> Fraction:
-        return time_of_cut(problem, *cut)
-
     times = tuple(
-        shortest_time(problem, step, capacities, proved)[0] for step in range(1, problem.n_steps + 1)
+        shortest_time(problem, step, capacities, lambda cut: time_of_cut(problem, *cut))[0]
+        for step in range(1, problem.n_steps + 1)
     )
-    latencies = sorted(zip(problem.instance.link.tolist(), problem.latency_ns, strict=True))
-    idle = tuple(
-        tuple(link for link, latency in latencies if Fraction(latency, _NANO) >= time) for time in times
-    )
-    return HeterogeneousValue(size_bytes, times, idle)
+    return HeterogeneousValue(size_bytes, times)
 
 
 def heterogeneous_allgather(topology: Topology, size_bytes: int, *, max_chunks: int | None = None) -> Steps:
@@ -101,7 +90,7 @@ def heterogeneous_allgather(topology: Topology, size_bytes: int, *, max_chunks: 
 
     Parameters
     ----------
-    topology, size_bytes, watch
+    topology, size_bytes
         As for `heterogeneous_value`.
     max_chunks : int, optional
         Most chunks per shard: the number up to this with the shortest time (of those up to 4096). Default:

@@ -89,7 +89,7 @@ def solve(problem: Mapping[str, Any], *, time_limit_s: float) -> dict[str, Any]:
     Parameters
     ----------
     problem : mapping
-        The request: n_nodes, tails, heads, capacity, distances (from every node), homes, chunks, steps,
+        The request: n_nodes, tails, heads, capacity, distances (from every node), `homes`, chunks, steps,
         rounds (list or null), total_rounds, seed, workers, and copies: link permutations under which the
         sends of every shard appear once each, the identity first.
     time_limit_s : float

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
-from time import monotonic
 
 from treadle.context import context
 from treadle.errors import InfeasibleError, ScheduleError
@@ -89,16 +88,6 @@ class ParetoFront:
     least_steps: int
     least_ratio: Fraction
 
-    @property
-    def has_latency_optimum(self) -> bool:
-        """Whether some point has the least steps possible."""
-        return any(point.steps == self.least_steps for point in self.points)
-
-    @property
-    def has_bandwidth_optimum(self) -> bool:
-        """Whether some point meets the bottleneck cut."""
-        return any(point.ratio == self.least_ratio for point in self.points)
-
 
 def pareto_front(
     topology: Topology,
@@ -154,66 +143,42 @@ def pareto_front(
     if max_steps < 1 or max_chunks < 1 or (max_extra_rounds is not None and max_extra_rounds < 0):
         raise ScheduleError("pareto front: needs at least 1 step, 1 chunk and 0 extra rounds")
     check_root(topology, kind, root)
-    limits = _ParetoLimits(max_steps, max_chunks, max_extra_rounds, time_limit_s, context().deadline, seed)
-    own: AbstractContextManager[SolverProcess] = SolverProcess() if solver is None else nullcontext(solver)
-    with own as process:
-        return _search(topology, kind, root, limits, process)
-
-
-@dataclass(frozen=True)
-class _ParetoLimits:
-    """Limits of the search, as `pareto_front` takes them."""
-
-    max_steps: int
-    max_chunks: int
-    max_extra_rounds: int | None
-    time_limit_s: float
-    deadline: float | None
-    seed: int
-
-    def left_s(self) -> float:
-        """Seconds for the next candidate; not positive if time has run out."""
-        if self.deadline is None:
-            return self.time_limit_s
-        return min(self.time_limit_s, self.deadline - monotonic())
-
-
-def _search(
-    topology: Topology, kind: CollectiveKind, root: int | None, limits: _ParetoLimits, solver: SolverProcess
-) -> ParetoFront:
     fabric = topology.transpose() if kind.reduces else topology
     homes = range(topology.n_nodes) if root is None else (root,)
     problem = exact_problem(fabric, homes, chunks=1, rounds=FreeRounds(topology.n_nodes, topology.n_nodes))
     least_steps, least_ratio = _least_steps(topology, problem), _least_ratio(fabric, problem)
     points: list[ParetoPoint] = []
     excluded: list[Excluded] = []
-    for steps in range(least_steps, limits.max_steps + 1):
-        # no number of steps goes below the cut, so more of them gain nothing
-        if points and points[-1].ratio == least_ratio:
-            break
-        # All shards over one link in every step is always enough.
-        below = points[-1].ratio if points else Fraction(steps * len(homes) + 1)
-        for total, chunks in _candidates(steps, limits, least_ratio, below):
-            left = limits.left_s()
-            if left <= 0:
-                excluded.append(Excluded(steps, total, chunks, ExactStatus.UNKNOWN, "time limit"))
-                return ParetoFront(tuple(points), tuple(excluded), least_steps, least_ratio)
-            result = synthesise_exact(
-                topology,
-                kind,
-                chunks=chunks,
-                rounds=FreeRounds(steps, total),
-                root=root,
-                time_limit_s=left,
-                seed=limits.seed,
-                solver=solver,
-            )
-            phase = result.phases[0]
-            if result.schedule is not None:
-                proved = _all_proved(excluded, Fraction(total, chunks))
-                points.append(ParetoPoint(steps, phase.rounds, chunks, result.schedule, proved))
+    own: AbstractContextManager[SolverProcess] = SolverProcess() if solver is None else nullcontext(solver)
+    with own as process:
+        for steps in range(least_steps, max_steps + 1):
+            # no number of steps goes below the cut, so more of them gain nothing
+            if points and points[-1].ratio == least_ratio:
                 break
-            excluded.append(Excluded(steps, total, chunks, result.status, phase.reason))
+            # all shards over one link in every step are always enough
+            below = points[-1].ratio if points else Fraction(steps * len(homes) + 1)
+            most_rounds = None if max_extra_rounds is None else steps + max_extra_rounds
+            for total, chunks in _candidates(steps, max_chunks, most_rounds, least_ratio, below):
+                left = context().seconds_left
+                if left is not None and left <= 0:
+                    excluded.append(Excluded(steps, total, chunks, ExactStatus.UNKNOWN, "time limit"))
+                    return ParetoFront(tuple(points), tuple(excluded), least_steps, least_ratio)
+                result = synthesise_exact(
+                    topology,
+                    kind,
+                    chunks=chunks,
+                    rounds=FreeRounds(steps, total),
+                    root=root,
+                    time_limit_s=time_limit_s if left is None else min(time_limit_s, left),
+                    seed=seed,
+                    solver=process,
+                )
+                phase = result.phases[0]
+                if result.schedule is not None:
+                    proved = _all_proved(excluded, Fraction(total, chunks))
+                    points.append(ParetoPoint(steps, phase.rounds, chunks, result.schedule, proved))
+                    break
+                excluded.append(Excluded(steps, total, chunks, result.status, phase.reason))
     return ParetoFront(tuple(points), tuple(excluded), least_steps, least_ratio)
 
 
@@ -243,15 +208,15 @@ def _least_ratio(fabric: Topology, problem: ExactProblem) -> Fraction:
 
 
 def _candidates(
-    steps: int, limits: _ParetoLimits, least: Fraction, below: Fraction
+    steps: int, max_chunks: int, most_rounds: int | None, least: Fraction, below: Fraction
 ) -> Iterator[tuple[int, int]]:
-    """(R, C) by rising R / C from `least` to under `below`, few chunks first."""
+    """Return pairs (R, C) by rising R / C from `least` to under `below`, few chunks first."""
     found = []
-    for chunks in range(1, limits.max_chunks + 1):
+    for chunks in range(1, max_chunks + 1):
         # the greatest total whose R / C is below, not equal: a step more has to gain something
         last = ceil(below * chunks) - 1
-        if limits.max_extra_rounds is not None:
-            last = min(last, steps + limits.max_extra_rounds)
+        if most_rounds is not None:
+            last = min(last, most_rounds)
         # every step has a round at least
         first = max(steps, ceil(least * chunks))
         found += [(Fraction(total, chunks), chunks, total) for total in range(first, last + 1)]

@@ -10,7 +10,6 @@ import queue
 import subprocess
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,8 +24,6 @@ MAX_ANSWER_BYTES = 2**28
 
 _GRACE_S = 15.0
 """Start of the process (a second, more on a busy machine) and the solver's own reaction to its limit."""
-
-_POLL_S = 0.05
 
 
 def require_ortools() -> None:
@@ -95,27 +92,18 @@ class SolverProcess:
         """
         child = self._start()
         line = json.dumps({**request, "time_limit_s": time_limit_s}, separators=(",", ":")).encode()
-        deadline = time.monotonic() + time_limit_s + _GRACE_S
         try:
             assert child.stdin is not None
             # a request may be longer than a pipe, and the child may never read it
             threading.Thread(target=_send, args=(child.stdin, line + b"\n"), daemon=True).start()
-            answer = self._wait(deadline)
+            answer = self._answers.get(timeout=time_limit_s + _GRACE_S)
+        except queue.Empty:
+            self.close()
+            return {"status": "unknown", "wall_s": time_limit_s, "cpu_s": time_limit_s}
         except BaseException:  # Ctrl-C above all: the search must not go on
             self.close()
             raise
-        if answer is None:
-            self.close()
-            return {"status": "unknown", "wall_s": time_limit_s, "cpu_s": time_limit_s}
         return self._parsed(answer)
-
-    def _wait(self, deadline: float) -> bytes | None:
-        while time.monotonic() < deadline:
-            try:
-                return self._answers.get(timeout=_POLL_S)
-            except queue.Empty:
-                continue
-        return None
 
     def _parsed(self, answer: bytes) -> dict[str, Any]:
         try:

@@ -208,7 +208,11 @@ def synthesise_exact(
         phases.append(phase)
         if phase.status is not ExactStatus.FOUND:
             break
-    return _collected(kind, tuple(phases))
+    schedule = None
+    if phase.status is ExactStatus.FOUND:
+        found = {phase.steps.direction: phase.steps for phase in phases if phase.steps is not None}
+        schedule = StepSchedule(kind, found.get(Direction.REDUCE), found.get(Direction.BROADCAST))
+    return ExactResult(phase.status, schedule, tuple(phases), sum(phase.seconds for phase in phases))
 
 
 def check_root(topology: Topology, kind: CollectiveKind, root: int | None) -> None:
@@ -220,17 +224,6 @@ def check_root(topology: Topology, kind: CollectiveKind, root: int | None) -> No
         raise ScheduleError(f"exact synthesis: {kind} needs a root from 0 to {n - 1}, found {root}")
     if not kind.is_rooted and root is not None:
         raise ScheduleError(f"exact synthesis: {kind} has no root, found {root}")
-
-
-def _collected(kind: CollectiveKind, phases: tuple[ExactSteps, ...]) -> ExactResult:
-    status = phases[-1].status
-    schedule = None
-    if status is ExactStatus.FOUND:
-        by_direction = {phase.steps.direction: phase.steps for phase in phases if phase.steps is not None}
-        schedule = StepSchedule(
-            kind, by_direction.get(Direction.REDUCE), by_direction.get(Direction.BROADCAST)
-        )
-    return ExactResult(status, schedule, phases, sum(phase.seconds for phase in phases))
 
 
 def exact_steps(

@@ -145,7 +145,7 @@ def check_supported(
     """Raise ScheduleError unless `name` supports the collective, ranks fit the fabric, and needs are met."""
     if collective.kind not in kinds:
         known = ", ".join(kinds)
-        raise ScheduleError(f"{name}: {collective.kind} is not supported; it knows {known}")
+        raise ScheduleError(f"{name}: {collective.kind} is not supported; it supports {known}")
     check_membership(topology, collective)
     for need in needs:
         if (refusal := need(topology, collective)) is not None:
