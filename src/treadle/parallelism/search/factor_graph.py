@@ -80,24 +80,9 @@ class Factor:
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """Forbidden entries of the tables; None without any."""
-        for table in self.tables.values():
-            return table.shape
-        return None if self.forbidden is None else self.forbidden.shape
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Factor):
-            return NotImplemented
-        mine, theirs = self.forbidden, other.forbidden
-        return (
-            self.scope == other.scope
-            and self.tables.keys() == other.tables.keys()
-            and all(np.array_equal(table, other.tables[q]) for q, table in self.tables.items())
-            and (mine is theirs or (mine is not None and theirs is not None and np.array_equal(mine, theirs)))
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.scope, tuple(sorted(self.tables))))
+        """Shape of the tables; None without any."""
+        arrays = [*self.tables.values(), *([] if self.forbidden is None else [self.forbidden])]
+        return arrays[0].shape if arrays else None
 
 
 def factor(scope: Sequence[int], tables: Mapping[int, ArrayLike]) -> Factor:

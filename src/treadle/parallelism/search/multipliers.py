@@ -173,6 +173,7 @@ def climb(
     aim = columns.aim
     best_bound, best_weights = -np.inf, weights
     support: Support = ()
+    # how far a plan that message passing chose lies above the bound at the weights of that call
     shifts: dict[tuple[int, ...], float] = {}
     here, stale, done = weights, 0, 0
     steps: Iterator[tuple[FloatArray, FloatArray]] | None = None
@@ -183,7 +184,13 @@ def climb(
         stale = 0 if found.bound > best_bound + 0.1 * tolerance * abs(best_bound) else stale + 1
         if found.bound > best_bound:
             best_bound, best_weights = found.bound, here
-        _take(part, columns, found, here, shifts, do_improve=done == 1 or done % 4 == 0)
+        if found.labels:
+            plan, price = part.plan(found.labels), float(here[list(aim.limited)].sum())
+            if columns.add(plan) and (done == 1 or done % 4 == 0):
+                columns.add(part.plan(improved(part, aim, found.labels, price=price)))
+            paid = price * aim.limit if price else 0.0  # the limit may be infinite
+            energy = float(here @ (aim.forms @ columns.plans[plan])) - paid
+            shifts[plan] = max(energy - found.bound, 0.0)
         cutoff = columns.value * cut_at
         if best_bound >= cutoff or is_over():
             break
@@ -205,26 +212,6 @@ def climb(
                 break
             here = best_weights * trial[0] + trial[1]
     return DualPoint(best_bound, best_weights, part.domains, messages, support, done)
-
-
-def _take(
-    part: Slice,
-    columns: Columns,
-    found: TreeBound,
-    weights: FloatArray,
-    shifts: dict[tuple[int, ...], float],
-    *,
-    do_improve: bool,
-) -> None:
-    """Keep the plan that message passing chose, and by how much it lies above the bound at these weights."""
-    if not found.labels:
-        return
-    plan, aim = part.plan(found.labels), columns.aim
-    price = float(weights[list(aim.limited)].sum())
-    if columns.add(plan) and do_improve:
-        columns.add(part.plan(improved(part, aim, found.labels, price=price)))
-    paid = price * aim.limit if price else 0.0  # the limit may be infinite
-    shifts[plan] = max(float(weights @ (aim.forms @ columns.plans[plan])) - paid - found.bound, 0.0)
 
 
 def _steps(aim: Minimax, weights: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:

@@ -212,33 +212,21 @@ class PlanSearch:
     def checked_bound(self, found: MeshResult) -> float:
         """Bound by the evaluator's own pass over the entire problem, or over the search's boxes."""
         graph, proof = found.posed.problem.graph, found.proof
-        overlap, most = self.request.overlap, self.request.memory_bytes
+        aim, overlap, most = self._aim(graph), self.request.overlap.value, self.request.memory_bytes
         known = [] if found.plan is None else [found.plan]
-        witness = bound_certificate(
-            graph, memory_bytes=most, overlap=overlap, known=known, n_solves=_FIRST_SOLVES
-        )
-        if witness is None:
+        certificate = bound_certificate(graph, aim, known=known, n_solves=_FIRST_SOLVES)
+        if certificate is None:
             return inf
-        at_root = checked_bound(graph, witness, overlap=overlap.value, memory_bytes=most)
+        at_root = checked_bound(graph, certificate, overlap=overlap, memory_bytes=most)
         if proof is None or proof.record is None or at_root >= proof.bound:
             return at_root
         within = found.posed.within if self.request.pins else None
-        steps = self._proof_steps(graph, self._aim(graph), proof, within)
-        by_boxes = checked_proof(graph, steps, overlap=overlap.value, memory_bytes=most, within=within)
+        steps = _proof_steps(graph, aim, proof, within)
+        by_boxes = checked_proof(graph, steps, overlap=overlap, memory_bytes=most, within=within)
         return max(at_root, by_boxes)
 
     def _aim(self, graph: FactorGraph) -> Minimax:
         return step_time(graph, overlap=self.request.overlap, memory_bytes=self.request.memory_bytes)
-
-    def _proof_steps(
-        self, graph: FactorGraph, aim: Minimax, found: Incumbent, within: Domains | None = None
-    ) -> Iterator[ProofStep]:
-        """Steps of the proof of a search's bound."""
-        assert found.record is not None, "a search keeps its splits"
-        known, overlap = found.plans, self.request.overlap
-        return proof_steps(
-            graph, aim, found.record, at_least=found.bound, known=known, overlap=overlap, within=within
-        )
 
     def checked_mixture(self, found: MixedLayers, layering: Layering) -> float:
         """Bound by that pass for layers that may differ, at the prices of their bound."""
@@ -246,7 +234,7 @@ class PlanSearch:
         if found.column is None or found.ending is None:
             return 0.0
         block, ends = (
-            self._proof_steps(side.graph, priced(side, request.overlap, found.prices), one)
+            _proof_steps(side.graph, priced(side, request.overlap, found.prices), one)
             for side, one in ((layering.layers, found.column), (layering.ends, found.ending))
         )
         return checked_mixture(
@@ -304,6 +292,14 @@ class PlanSearch:
         if found is None:
             raise FormatError("--pin: no plan keeps all of these; leave one out")
         return found
+
+
+def _proof_steps(
+    graph: FactorGraph, aim: Minimax, found: Incumbent, within: Domains | None = None
+) -> Iterator[ProofStep]:
+    """Return the steps of the proof of a search's bound."""
+    assert found.record is not None, "a search keeps its splits"
+    return proof_steps(graph, aim, found.record, at_least=found.bound, known=found.plans, within=within)
 
 
 def _value(graph: FactorGraph, aim: Minimax, plan: tuple[int, ...]) -> float:

@@ -19,7 +19,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.parallelism.state.moves import Mixed, Move, Place, moves_from, n_shards_of
+from treadle.parallelism.state.moves import Place, base_of, moves_from, n_shards_of
 from treadle.parallelism.state.sharding import Sharding, replicated
 from treadle.schedules.collective import CollectiveKind
 from treadle.training.costs import Costs
@@ -72,19 +72,14 @@ def move_arrays(sizes: tuple[tuple[str, int], ...], n_dims: int) -> MoveArrays:
             if move.target not in number:
                 number[move.target] = len(number)
                 waiting.append(move.target)
-            priced = _collective(place, move, by_axis)
-            rows.add((number[move.target], number[place], prices.setdefault(priced, len(prices))))
+            collective = None
+            if move.kind is not None:
+                larger = move.target if move.kind is CollectiveKind.ALLGATHER else place
+                ordered = tuple(axis for axis in by_axis if axis in move.axes)
+                collective = move.kind, ordered, n_shards_of(larger, by_axis)
+            rows.add((number[move.target], number[place], prices.setdefault(collective, len(prices))))
     table = np.array(sorted(rows), np.int64).reshape(-1, 3)
     return MoveArrays(tuple(number), number, table[:, 1], table[:, 0], table[:, 2], tuple(prices))
-
-
-def _collective(
-    place: Place, move: Move, sizes: Mapping[str, int]
-) -> tuple[CollectiveKind, tuple[str, ...], int] | None:
-    if move.kind is None:
-        return None
-    larger = move.target if move.kind is CollectiveKind.ALLGATHER else place
-    return move.kind, tuple(axis for axis in sizes if axis in move.axes), n_shards_of(larger, sizes)
 
 
 def seconds_between(
@@ -120,8 +115,7 @@ def seconds_between(
     for place in (*sources, *targets):
         place.local_shape(shape, sizes)
     arrays = move_arrays(tuple(sizes.items()), len(shape))
-    bases = (place.base if isinstance(place, Mixed) else place for place in arrays.places)
-    fits = np.array([base.unsupported(shape, sizes) is None for base in bases])
+    fits = np.array([base_of(place).unsupported(shape, sizes) is None for place in arrays.places])
     used = fits[arrays.tails] & fits[arrays.heads]
     tails, heads, price = arrays.tails[used], arrays.heads[used], arrays.price[used]
     whole, seconds = prod(shape) * element_bytes, np.zeros(len(arrays.collectives))
@@ -132,11 +126,9 @@ def seconds_between(
             seconds[one] = float(costs.time_s(kind, axes, whole // n_parts))
     starts = [arrays.number[place] for place in sources]
     ends = [arrays.number[place] for place in targets]
-    found = np.empty((len(starts), len(ends)))
-    for low in range(0, len(starts), _SOURCES_AT_ONCE):
-        some = starts[low : low + _SOURCES_AT_ONCE]
-        found[low : low + len(some)] = _relaxed(some, len(fits), tails, heads, seconds[price])[ends].T
-    return found
+    batches = (starts[low : low + _SOURCES_AT_ONCE] for low in range(0, len(starts), _SOURCES_AT_ONCE))
+    rows = [_relaxed(batch, len(fits), tails, heads, seconds[price])[ends].T for batch in batches]
+    return np.vstack([np.empty((0, len(ends))), *rows])
 
 
 def _relaxed(
@@ -149,11 +141,10 @@ def _relaxed(
     """Least seconds to each place (row) from each start (column)."""
     least = np.full((n_places, len(starts)), np.inf)
     least[starts, np.arange(len(starts))] = 0
-    if not len(heads):
-        return least
     reached, firsts = np.unique(heads, return_index=True)
-    while True:
+    while len(heads):
         offered = np.minimum.reduceat(least[tails] + seconds[:, None], firsts, axis=0)
         if not (offered < least[reached]).any():
-            return least
+            break
         least[reached] = np.minimum(least[reached], offered)
+    return least
