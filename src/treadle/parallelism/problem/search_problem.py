@@ -22,7 +22,7 @@ from treadle.parallelism.problem.assembly import PLAIN, Assembly, ParameterBytes
 from treadle.parallelism.problem.constraints import constrained_domains
 from treadle.parallelism.problem.decoding import decoded, tidied
 from treadle.parallelism.problem.lifetimes import Lifetimes, without_dominated
-from treadle.parallelism.problem.presets import Domains, NamedDomains, presets
+from treadle.parallelism.problem.presets import Domains, preset_domains
 from treadle.parallelism.problem.prices import StatePrices
 from treadle.parallelism.problem.variable_table import VariableTable
 from treadle.parallelism.search.factor_graph import FactorGraph, Quantities
@@ -73,8 +73,7 @@ class SearchProblem:
 
     def named(self) -> dict[str, Domains]:
         """Allowed states of each preset, ascending, per variable."""
-        domains = NamedDomains(self.table)
-        return {plan.name: domains.of(plan) for plan in presets(self.table)}
+        return preset_domains(self.table)
 
     def constrained(self, pins: Mapping[str, str]) -> Domains:
         """States that keep to what a user fixes, ascending, per variable.
