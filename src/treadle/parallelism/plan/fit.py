@@ -33,6 +33,24 @@ def boundary_state(part: ModelPart, tensor: TensorRef, state: Sharding) -> Shard
     return Sharding(tuple(next(given) if size > 1 else () for size in sizes), state.partial)
 
 
+def over_factors(graph: ComputeGraph, tensor: TensorRef, dims: Dims, state: Sharding) -> Sharding:
+    """Return a state over some dimensions as one over the factors of a tensor of these base dimensions."""
+    axes = dict(zip(factors(dims), state.dims, strict=True))
+    return Sharding(tuple(axes.get(index, ()) for index in graph.factors(tensor)), state.partial)
+
+
+def stored_state(part: ModelPart, plan: PartPlan, boundary: Boundary, tensor: TensorRef) -> Sharding:
+    """Return the state of a placeholder."""
+    graph, leaves = part.graph, part.leaves
+    node = graph.nodes[tensor.node]
+    if tensor == part.enters:
+        return boundary_state(part, tensor, boundary.activation)
+    if leaves is not None and tensor == graph.tangents[leaves]:
+        state = boundary_state(part, leaves, boundary.gradient)
+        return over_factors(graph, tensor, graph.result(leaves).dims, state)
+    return plan.parameters[node.path] if node.source is Source.PARAMETER else plan.inputs[node.name]
+
+
 def stored_inputs(part: ModelPart) -> dict[str, TensorRef]:
     """Placeholders that are neither parameters nor at the boundary, by the names of their nodes."""
     at_boundary = {part.enters, None if part.leaves is None else part.graph.tangents[part.leaves]}

@@ -79,13 +79,16 @@ class IsolatedCosts:
         real = [axis for axis in axes if self._sizes.get(axis, 1) > 1]
         if kind not in _GATHERING:
             return sum(self._price(kind, axis).time_s(size_bytes) for axis in real)
-        return min(
-            sum(
-                self._price(kind, axis).time_s(size_bytes / rest)
-                for axis, rest in zip(order, self._shares(order), strict=True)
-            )
-            for order in permutations(real)
-        )
+
+        def seconds(order: tuple[str, ...]) -> float:
+            total = 0.0
+            for at, axis in enumerate(order):
+                # the following axes still cut the whole buffer into so many parts
+                rest = prod(self._sizes[later] for later in order[at + 1 :])
+                total += self._price(kind, axis).time_s(size_bytes / rest)
+            return total
+
+        return min(map(seconds, permutations(real)))
 
     def send_s(self, axis: str, size_bytes: float) -> float:
         """Same as the true costs: concurrently sending neighbours are one group already."""
@@ -94,11 +97,6 @@ class IsolatedCosts:
     def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[float, ...]:
         """None is slower for what else runs."""
         return (1.0,) * len(running)
-
-    def _shares(self, order: tuple[str, ...]) -> list[int]:
-        """Parts that the whole buffer is still cut into after each gathering, the last one 1."""
-        sizes = [self._sizes[axis] for axis in order]
-        return [prod(sizes[place + 1 :]) for place in range(len(sizes))]
 
     def _price(self, kind: CollectiveKind, axis: str) -> Price:
         if (kind, axis) not in self._prices:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -143,7 +143,9 @@ class PlanSearch:
         posed = before.found.posed
         graph, known = posed.problem.graph, list(known)
         aim = self._aim(graph)
-        value, best = min(((_value(graph, aim, plan), plan) for plan in known), default=(inf, None))
+        amounts = {plan: graph.amounts(plan) for plan in known}
+        values = ((aim.value(one) if aim.fits(one) else inf, plan) for plan, one in amounts.items())
+        value, best = min(values, default=(inf, None))
         if best is not None and value <= before.seconds and before.bound_s >= value * (1 - self.request.gap):
             return Look(value, before.bound_s, replace(before.found, plan=best))
         named = [*self.allowed(posed), *known, *([] if before.found.plan is None else [before.found.plan])]
@@ -300,14 +302,3 @@ def _proof_steps(
     """Return the steps of the proof of a search's bound."""
     assert found.record is not None, "a search keeps its splits"
     return proof_steps(graph, aim, found.record, at_least=found.bound, known=found.plans, within=within)
-
-
-def _value(graph: FactorGraph, aim: Minimax, plan: tuple[int, ...]) -> float:
-    """Time of a plan within the limits; infinity for others."""
-    amounts = graph.amounts(plan)
-    return aim.value(amounts) if aim.fits(amounts) else inf
-
-
-def ordered(rows: Sequence[PricedPlan]) -> tuple[PricedPlan, ...]:
-    """The quickest that fits first, those that do not fit last."""
-    return tuple(sorted(rows, key=lambda row: (not row.fits, row.seconds)))
