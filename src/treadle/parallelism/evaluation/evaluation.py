@@ -14,8 +14,8 @@ from treadle.brief import brief
 from treadle.errors import ScheduleError
 from treadle.parallelism.evaluation.memory_at_moments import Moment
 from treadle.parallelism.evaluation.model_run import ModelRun
-from treadle.parallelism.evaluation.node_work import DeviceNumbers, operator_seconds, unmoved
-from treadle.parallelism.evaluation.part_run import KEPT, LEAVES, SHARED, PartRun, Passing
+from treadle.parallelism.evaluation.node_work import DeviceNumbers
+from treadle.parallelism.evaluation.part_run import KEPT, LEAVES, SHARED, PartRun
 from treadle.parallelism.evaluation.part_times import Movement, PartTimes
 from treadle.parallelism.evaluation.reshardings import Reshardings
 from treadle.parallelism.graph.compute_graph import Phase
@@ -97,9 +97,9 @@ class Evaluation:
         found: dict[tuple[str, ...], tuple[int, int, float]] = {}
         for runs, one in self.movements:
             count, size, seconds = found.get(one.collective.axes, (0, 0, 0.0))
-            more = runs * one.count
-            size += more * one.collective.size_bytes
-            found[one.collective.axes] = count + more, size, seconds + runs * one.seconds
+            calls = runs * one.count
+            n_bytes = size + calls * one.collective.size_bytes
+            found[one.collective.axes] = count + calls, n_bytes, seconds + runs * one.seconds
         return found
 
 
@@ -189,68 +189,32 @@ def together_s(serial_s: float, beside_s: float, kappa: float) -> float:
 
 def _times(run: ModelRun, key: tuple[int, int], passages: Reshardings, numbers: DeviceNumbers) -> PartTimes:
     """Seconds of a part under one plan."""
-    part = run.runs[key]
-    fused = unmoved(part.graph)
-    compute = [
-        sum(
-            operator_seconds(
-                part.graph, number, part.operator(number), sizes=run.sizes, numbers=numbers, fused=fused
-            )
-            for number in part.running[phase]
-        )
-        for phase in Phase
-    ]
+    part, n_runs = run.runs[key], run.layers.count(key)
+    forward, backward = (
+        sum(part.seconds(number, numbers) for number in part.running[phase]) for phase in Phase
+    )
+    optimizer = run.updated_elements(key) * numbers.optimizer_bytes / numbers.memory_bytes_per_s
     movements = tuple(_movements(part, key[1], passages))
-    forward_moved, backward_moved = (
-        sum(one.seconds for one in movements if one.phase is phase) for phase in Phase
-    )
-    elements = run.updated_elements(key)
-    optimizer = elements * numbers.optimizer_bytes / numbers.memory_bytes_per_s
-    return PartTimes(
-        part.part.name,
-        key[1],
-        run.layers.count(key),
-        compute[0],
-        compute[1],
-        optimizer,
-        forward_moved,
-        backward_moved,
-        movements,
-        run.plan.zero,
-    )
+    name, zero = part.part.name, run.plan.zero
+    return PartTimes(name, key[1], n_runs, forward, backward, optimizer, movements, zero)
 
 
 def _movements(run: PartRun, plan: int, passages: Reshardings) -> Iterator[Movement]:
+    graph, enters = run.graph, run.part.enters
     for passing in run.passings:
+        tensor, phase, reader, n_chunks = passing.tensor, passing.phase, passing.reader, passing.n_chunks
         found = passages.cheapest(
             passing.source,
             passing.target,
             shape=run.shape(passing),
-            element_bytes=run.graph.result(passing.tensor).element_bytes,
+            element_bytes=graph.result(tensor).element_bytes,
         )
-        role = run.role(passing)
+        goes_on = phase is Phase.FORWARD or (enters is not None and graph.gradients.get(enters) == tensor)
+        ends = {SHARED: "shared", KEPT: "saved", LEAVES: "boundary" if goes_on else "stored"}
+        why, role = ends.get(reader) or graph.nodes[reader].name, run.role(passing)
         for one in found.collectives:
-            yield Movement(
-                one,
-                passing.n_chunks,
-                passing.n_chunks * passages.time_s(one),
-                run.part.name,
-                plan,
-                run.graph.spelled(passing.tensor),
-                passing.phase,
-                _why(run, passing),
-                role,
-                passing.reader,
-            )
-
-
-def _why(run: PartRun, passing: Passing) -> str:
-    if passing.reader == LEAVES:
-        goes_on = passing.phase is Phase.FORWARD or (
-            run.part.enters is not None and run.graph.gradients.get(run.part.enters) == passing.tensor
-        )
-        return "boundary" if goes_on else "stored"
-    return {SHARED: "shared", KEPT: "saved"}.get(passing.reader) or run.graph.nodes[passing.reader].name
+            seconds, name = n_chunks * passages.time_s(one), graph.spelled(tensor)
+            yield Movement(one, n_chunks, seconds, run.part.name, plan, name, phase, why, role, reader)
 
 
 def _switch(run: ModelRun, at: int, passages: Reshardings) -> Iterator[Movement]:
@@ -258,7 +222,7 @@ def _switch(run: ModelRun, at: int, passages: Reshardings) -> Iterator[Movement]
     before, after = (run.runs[run.layers[place]].boundary for place in (at - 1, at))
     key = run.layers[at]
     part = run.runs[key].part
-    assert part.enters is not None, "check_fit and the model graph see to it"
+    assert part.enters is not None, "a model graph has checked that layers feed each other"
     shape = tuple(size for _, size in part.factors(part.enters))
     element_bytes = part.graph.result(part.enters).element_bytes
     ends = {

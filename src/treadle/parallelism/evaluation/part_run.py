@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 from math import prod
 
 from treadle.parallelism.evaluation.legality import operator_faults, role_fault
+from treadle.parallelism.evaluation.node_work import DeviceNumbers, operator_seconds, unmoved
 from treadle.parallelism.evaluation.part_times import Role
 from treadle.parallelism.graph.compute_graph import (
     Index,
@@ -241,6 +242,17 @@ class PartRun:
         if passing.factor is not None:
             sizes[passing.factor] //= passing.n_chunks
         return tuple(sizes)
+
+    @cached_property
+    def _unmoved(self) -> frozenset[TensorRef]:
+        return unmoved(self.graph)
+
+    def seconds(self, number: int, numbers: DeviceNumbers) -> float:
+        """Seconds of a rank's part of an operator."""
+        plan = self.operator(number)
+        return operator_seconds(
+            self.graph, number, plan, sizes=self.sizes, numbers=numbers, fused=self._unmoved
+        )
 
     def local_bytes(self, tensor: TensorRef, state: Sharding) -> int:
         """Bytes of a tensor at one rank."""
