@@ -157,7 +157,10 @@ class Drafting:
         roles = self._roles(specification, operands, [shape for shape, _ in shapes])
         read = []
         for seen, word in zip(operands, specification.operands, strict=True):
-            divided = [self._divide(dim, part, roles) for dim, part in zip(seen.dims, word, strict=True)]
+            divided = []
+            for dim, part in zip(seen.dims, word, strict=True):  # the factors of each role
+                leaves = self._leaves(dim)[::-1]
+                divided.append([(label, self._popped(leaves, self._extent(roles[label]))) for label in part])
             read.append((seen.tensor, divided))
         draft = _Draft(name, kind, roles, read, [], phase, specification.whole, dict(notes))
         made = []
@@ -224,22 +227,13 @@ class Drafting:
                 raise TreadleError(f"the rule gives {' x '.join(part)} two sizes")
         return sizes
 
-    def _divide(
-        self, dim: tuple[DimensionFactor, ...], part: tuple[str, ...], roles: Mapping[str, list[int]]
-    ) -> list[tuple[str, tuple[DimensionFactor, ...]]]:
-        """A dimension's factors by role."""
-        leaves = self._leaves(dim)[::-1]
-        return [(label, self._popped(leaves, self._extent(roles[label]))) for label in part]
-
     def add_placeholder(self, name: str, shape: Sequence[int], element_bytes: int, **notes: object) -> Seen:
         """Add a placeholder."""
         word = tuple((f"{place}",) for place in range(len(shape)))
         specification = Specification((), (word,), frozenset())
         phase = Phase.BACKWARD if notes.get("source") is Source.TANGENT else Phase.FORWARD
-        (seen,) = self.add(
-            name, OperatorKind.PLACEHOLDER, specification, [], [(shape, element_bytes)], phase=phase, **notes
-        )
-        return seen
+        kind, shapes = OperatorKind.PLACEHOLDER, [(shape, element_bytes)]
+        return self.add(name, kind, specification, [], shapes, phase=phase, **notes)[0]
 
     def finish(
         self,
@@ -305,12 +299,11 @@ class Drafting:
     def _node(self, number: int, indices: Sequence[Sequence[_Places]], numbers: Mapping[int, int]) -> Node:
         draft = self._drafts[number]
         counted: Counter[int] = Counter()
-        roles: dict[str, list[tuple[int, Index]]] = {}
-        for label in draft.roles:
-            roles[label] = []
+        roles: dict[str, list[tuple[int, Index]]] = {label: [] for label in draft.roles}
+        for label, found in roles.items():
             for leaf in self._role_leaves(draft, label):
                 if leaf in numbers:
-                    roles[label].append((leaf, Index(numbers[leaf], counted[leaf])))
+                    found.append((leaf, Index(numbers[leaf], counted[leaf])))
                     counted[leaf] += 1
         long = {
             label: [role for leaf, role in some if self.atoms.size(leaf) > 1] for label, some in roles.items()

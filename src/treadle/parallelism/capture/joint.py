@@ -147,7 +147,7 @@ def _converting_modules() -> Iterator[None]:
     """
     import torch
 
-    known: dict[int, tuple[Any, Any]] = {}  # with the old ones, so that no number is given anew
+    known: dict[int, tuple[Any, Any]] = {}  # with the old ones, so that no id is used again
 
     def applied(module: Any, function: Callable[[Any], Any], recurse: bool = True) -> Any:
         for child in module.children() if recurse else ():

@@ -115,21 +115,33 @@ class _Reading:
             if operator in VIEWS and operator not in self._rules:
                 return self._draft.notice(VIEWS[operator](self._draft, operands[0], call))
             kind, specification, sets = self._rule(node, call)
+            value, read, linear = node.meta["val"], operands, linear_sets(call, sets)
+            if not specification.operands:
+                # it reads no tensor, not even the one whose shape it has
+                read, linear = [], ()
+                arguments = {
+                    name: given
+                    for name, given in arguments.items()
+                    if not (isinstance(given, dict) and "operand" in given)
+                } | {"dtype": {"torch": str(value.dtype)}}
             made = self._draft.add(
                 node.name,
                 kind,
                 specification,
-                operands if specification.operands else [],
-                [(tuple(value.shape), value.element_size()) for value in self._values_of(node)],
+                read,
+                [(tuple(one.shape), one.element_size()) for one in self._values_of(node)],
                 phase=Phase.BACKWARD if node in self._late else Phase.FORWARD,
                 operator=operator,
                 line=_line(node),
-                linear=linear_sets(call, sets) if specification.operands else (),
-                arguments=arguments if specification.operands else self._made_alone(node, arguments),
+                linear=linear,
+                arguments=arguments,
             )
             if "_like." in operator:  # of the shape of a tensor that it does not read
                 self._draft.tie(made[0], operands[0])
-            return self._unpacked(node, made)
+            if not isinstance(value, list | tuple):
+                return made[0]
+            left = iter(made)
+            return [next(left) if hasattr(one, "shape") else None for one in value]
         except TreadleError as error:
             where = f" at {line}" if (line := _line(node)) else ""
             raise TreadleError(f"capture: {operator}{where}: {error}") from error
@@ -191,28 +203,10 @@ class _Reading:
         return as_argument(value)
 
     @staticmethod
-    def _made_alone(node: Any, arguments: Mapping[str, object]) -> dict[str, object]:
-        """Arguments of what reads no tensor, not even that after which it is formed."""
-        plain = {
-            name: value
-            for name, value in arguments.items()
-            if not (isinstance(value, dict) and "operand" in value)
-        }
-        return plain | {"dtype": {"torch": str(node.meta["val"].dtype)}}
-
-    @staticmethod
     def _values_of(node: Any) -> list[Any]:
         value = node.meta["val"]
         values = value if isinstance(value, list | tuple) else [value]
         return [one for one in values if hasattr(one, "shape")]
-
-    @staticmethod
-    def _unpacked(node: Any, made: list[Seen]) -> Any:
-        value = node.meta["val"]
-        if not isinstance(value, list | tuple):
-            return made[0]
-        left = iter(made)
-        return [next(left) if hasattr(one, "shape") else None for one in value]
 
     def _finish(self, node: Any) -> ComputeGraph:
         outputs: list[Seen] = []

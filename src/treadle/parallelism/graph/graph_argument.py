@@ -57,22 +57,20 @@ def as_model_graph(
     model = as_model(value)
     if model.unit != "token":
         raise FormatError(f"{model.name}: it is trained on samples; capture its module (treadle capture)")
-    own = sequence
-    if own is None:
+    if sequence is None:
         own = model.default_tokens or MOST_DEFAULT_TOKENS
-        own = min(own, tokens or own)
-        notes.append(f"sequences of {own} tokens (--sequence)")
+        sequence = min(own, tokens or own)
+        notes.append(f"sequences of {sequence} tokens (--sequence)")
     if tokens is None:
         raise FormatError("--tokens N is missing: of a step, on all ranks together, as 1M")
-    batch, rest = divmod(tokens, own * micro_batches)
+    batch, rest = divmod(tokens, sequence * micro_batches)
     if rest or not batch:
         parts = f" in {micro_batches} micro-batches" if micro_batches > 1 else ""
         raise FormatError(
-            f"--tokens {tokens}: not a multiple of the sequence length of {own} tokens{parts}; give a "
-            "multiple of "
-            f"{own * micro_batches}, or another --sequence"
+            f"--tokens {tokens}: not a multiple of the sequence length of {sequence} tokens{parts}; give a "
+            f"multiple of {sequence * micro_batches}, or another --sequence"
         )
-    return model_graph(model, batch=batch, sequence=own), model
+    return model_graph(model, batch=batch, sequence=sequence), model
 
 
 def _read(value: object) -> ModelGraph | None:

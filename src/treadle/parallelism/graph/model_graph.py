@@ -268,15 +268,14 @@ def model_to_json(model: ModelGraph) -> dict[str, object]:
         "tokens": model.tokens,
         "order": list(model.order),
         "ties": [[list(tie.first), list(tie.second)] for tie in model.ties],
-        "parts": [_part_json(part) for part in model.parts],
-    }
-
-
-def _part_json(part: ModelPart) -> dict[str, object]:
-    return {
-        "name": part.name,
-        "repeats": part.repeats,
-        "enters": None if part.enters is None else list(part.enters),
-        "leaves": None if part.leaves is None else list(part.leaves),
-        "graph": to_json(part.graph),
+        "parts": [
+            {
+                "name": part.name,
+                "repeats": part.repeats,
+                "enters": part.enters and list(part.enters),
+                "leaves": part.leaves and list(part.leaves),
+                "graph": to_json(part.graph),
+            }
+            for part in model.parts
+        ],
     }

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from math import prod
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from treadle.arrays import BoolArray
-from treadle.parallelism.graph.compute_graph import OperatorKind, Phase, TensorRef, pairs
+from treadle.parallelism.graph.compute_graph import ComputeGraph, OperatorKind, Phase, TensorRef, pairs
 from treadle.parallelism.plan.part_plan import ActivationPolicy
 from treadle.parallelism.problem.lifetimes import Moment
 from treadle.parallelism.problem.loops import LoopChoice, Region
@@ -26,6 +27,7 @@ from treadle.parallelism.problem.prices import StatePrices
 from treadle.parallelism.problem.variable_table import ACTIVATION, End, VariableTable
 from treadle.parallelism.problem.variables import OperatorVariable, Scope, View, ascending
 from treadle.parallelism.search.factor_graph import Factor, FloatArray, Quantities, factor
+from treadle.parallelism.state.sharding import Sharding
 from treadle.training.compute_times import ADAM_BYTES_PER_PARAMETER, RooflineTimes
 
 
@@ -78,6 +80,7 @@ PLAIN = ParameterBytes()
 """bf16 weight and gradient, fp32 master weight and Adam's two moments, none of them sharded further."""
 
 
+@dataclass(eq=False)
 class Assembly:
     """Tables of a factor graph, summed up by scope and quantity.
 
@@ -90,18 +93,13 @@ class Assembly:
     parameters : ParameterBytes
     """
 
-    def __init__(
-        self,
-        table: VariableTable,
-        prices: StatePrices,
-        times: RooflineTimes,
-        names: Quantities,
-        parameters: ParameterBytes,
-    ) -> None:
-        self.table, self.prices, self.times, self.names = table, prices, times, names
-        self.parameters = parameters
-        self.tables: dict[Scope, dict[int, FloatArray]] = defaultdict(dict)
-        self.forbidden: dict[Scope, BoolArray] = {}
+    table: VariableTable
+    prices: StatePrices
+    times: RooflineTimes
+    names: Quantities
+    parameters: ParameterBytes
+    tables: dict[Scope, dict[int, FloatArray]] = field(default_factory=lambda: defaultdict(dict))
+    forbidden: dict[Scope, BoolArray] = field(default_factory=dict)
 
     def add(self, scope: Scope, quantity: int, amounts: FloatArray) -> None:
         """Amounts by the states of one variable, or of two in any order."""
@@ -191,37 +189,29 @@ class Assembly:
     def add_inner_moves(self, part: int, at: int) -> None:
         """Seconds between what members make and what others of the cluster take."""
         number, variable = self.table.numbered(part, at)
-        seconds = np.zeros(variable.size)
+        graph, seconds = variable.graph, np.zeros(variable.size)
         for member in variable.cluster.members:
-            for place, operand in enumerate(variable.graph.nodes[member].operands):
+            for place, operand in enumerate(graph.nodes[member].operands):
                 if operand.tensor.node in variable.cluster.member_set:
-                    pairs = [
-                        (one.results[operand.tensor], one.operands[member, place])
-                        for one in variable.strategies
-                    ]
-                    moves = [
-                        0.0
-                        if made == taken
-                        else self.prices.seconds(variable.graph, operand.tensor, [made], [taken])[0, 0]
-                        for made, taken in pairs
-                    ]
+                    moves = []
+                    for one in variable.strategies:
+                        made, taken = one.results[operand.tensor], one.operands[member, place]
+                        is_same = made == taken
+                        price = 0.0 if is_same else self.price(graph, operand.tensor, made, taken)
+                        moves.append(price)
                     seconds += variable.by_state(moves)
-        self.add(
-            (number,), self.names.serial(part), seconds * (1 + variable.is_saved(ActivationPolicy.RECOMPUTED))
-        )
+        n_runs = 1 + variable.is_saved(ActivationPolicy.RECOMPUTED)
+        self.add((number,), self.names.serial(part), seconds * n_runs)
 
     def add_inputs(self, part: int, at: int) -> None:
         """Recomputed operators need their inputs."""
         number, variable = self.table.numbered(part, at)
-        for tensor in variable.cluster.takes if ActivationPolicy.RECOMPUTED in variable.keeps else ():
-            producer = self.table.values[part].producer.get(tensor)
-            if producer is not None:
-                before, maker = self.table.numbered(part, producer)
+        again, producers = variable.is_saved(ActivationPolicy.RECOMPUTED), self.table.values[part].producer
+        for tensor in variable.cluster.takes if again.any() else ():
+            if tensor in producers:
+                before, maker = self.table.numbered(part, producers[tensor])
                 unused = maker.is_saved(ActivationPolicy.UNUSED)
-                self.forbid(
-                    (before, number),
-                    unused[:, None] & variable.is_saved(ActivationPolicy.RECOMPUTED)[None, :],
-                )
+                self.forbid((before, number), unused[:, None] & again[None, :])
 
     def add_stored(self) -> None:
         """Bytes of parameters with gradient and optimizer state, and the optimizer's seconds."""
@@ -277,13 +267,14 @@ class Assembly:
                 if owner is None or target[0] != table.stored[part, owner]:
                     self.move(part, tensor, origin, target, quantity)
                 else:
-                    self.move(part, tensor, origin, target, self.names.overlapped(part), is_gradient=True)
+                    share = self.gradient_share(origin[1], target[1])
+                    self.move(part, tensor, origin, target, self.names.overlapped(part), share)
             return
         for reader in values.backward_readers(tensor):
             again = table.operator(part, reader).is_saved(ActivationPolicy.RECOMPUTED)
             times, target = self.n_readings(part, reader, tensor, phase), self.taken(part, reader, tensor)
             waits = self.names.overlapped(part) if is_weight else self.names.serial(part)
-            self.move(part, tensor, origin, target, waits, times, again)
+            self.move(part, tensor, origin, target, waits, times * again[None, :])
             if shared is not None:
                 late = ~table.state(shared).early
                 self.forbid((shared, target[0]), late[:, None] & again[None, :])
@@ -310,39 +301,34 @@ class Assembly:
         return number, variable.taken(tensor)
 
     def move(
-        self,
-        part: int,
-        tensor: TensorRef,
-        source: End,
-        target: End,
-        quantity: int,
-        times: int = 1,
-        where: BoolArray | None = None,
-        *,
-        is_gradient: bool = False,
+        self, part: int, tensor: TensorRef, source: End, target: End, quantity: int, times: ArrayLike = 1
     ) -> None:
-        """Add seconds of transitions, where the target's state says so.
-
-        Gradients that are only summed up where the parameter is stored are so once in a step.
-        """
-        seconds = times * self.between(part, tensor, source[1], target[1])
-        if where is not None:
-            seconds = seconds * where[None, :]
-        share = partial_sum_fraction(self.parameters.zero, self.parameters.micro_batches)
-        if is_gradient and share < 1:
-            number = {one.dims: at for _, view in (source, target) for at, one in enumerate(view.states)}
-            mine, theirs = (
-                np.array([number[one.dims] for one in view.states])[view.index]
-                for _, view in (source, target)
-            )
-            seconds = np.where(mine[:, None] == theirs, seconds * share, seconds)
+        """Add the seconds of transitions, as often as stated for the states of both ends."""
+        seconds = np.asarray(times) * self.between(part, tensor, source[1], target[1])
         self.add((source[0], target[0]), quantity, seconds)
 
+    def gradient_share(self, source: View, target: View) -> FloatArray:
+        """Return the share of a gradient's transitions that each micro-batch has.
+
+        Gradients that are only summed up where the parameter is stored are summed once in a step.
+        """
+        share = partial_sum_fraction(self.parameters.zero, self.parameters.micro_batches)
+        dims = dict.fromkeys(one.dims for view in (source, target) for one in view.states)
+        number = {one: at for at, one in enumerate(dims)}
+        mine, theirs = (
+            np.array([number[one.dims] for one in view.states])[view.index] for view in (source, target)
+        )
+        return np.where(mine[:, None] == theirs, share, 1.0)
+
     def between(self, part: int, tensor: TensorRef, source: View, target: View) -> FloatArray:
-        """Seconds from each state of one variable to each of another."""
+        """Return the seconds from each state of one variable to each of another."""
         graph = self.table.values[part].graph
         table = self.prices.seconds(graph, tensor, source.states, target.states)
         return table[np.ix_(source.index, target.index)]
+
+    def price(self, graph: ComputeGraph, tensor: TensorRef, source: Sharding, target: Sharding) -> float:
+        """Return the seconds from one state to another."""
+        return float(self.prices.seconds(graph, tensor, [source], [target])[0, 0])
 
     def add_saved_tensors(self, part: int, tensor: TensorRef, number: int) -> None:
         """Saved tensors move to their state and take memory."""
@@ -410,9 +396,7 @@ def _rules(table: VariableTable, part: int, region: Region) -> Iterator[Forbidde
         for number in region.nodes
         if any(operand.tensor == tensor for operand in values.graph.nodes[number].operands)
     }
-    for maker, reader in sorted(joined):
-        if maker == reader:
-            continue
+    for maker, reader in sorted((maker, reader) for maker, reader in joined if maker != reader):
         numbering: dict[_Key | None, int] = {}
         mine, theirs = (
             np.array([numbering.setdefault(key, len(numbering)) for key in keys[at]])
@@ -427,23 +411,22 @@ def _rules(table: VariableTable, part: int, region: Region) -> Iterator[Forbidde
 
 def _keys(table: VariableTable, variable: OperatorVariable, region: Region) -> list[_Key | None]:
     """Loop of each state and the axes that shard its dimension; ("",) where chunks do not divide."""
-    found: list[_Key | None] = []
     graph, members = variable.graph, sorted(region.nodes & variable.cluster.member_set)
-    for state in range(variable.size):
-        loop = variable.loop(state)
+
+    def key(state: int) -> _Key | None:
+        loop, strategy = variable.loop(state), variable.strategy(state)
         if loop is None or loop.region != region.number:
-            found.append(None)
-            continue
-        strategy = variable.strategy(state)
-        axes: set[tuple[str, ...]] = set()
-        size = 0
-        for member in members:
-            role = region.letters[loop.letter][member]
-            size = graph.size(role)
-            for tensor, side, sharding in strategy.sides(graph, member):
-                own = graph.factors(tensor)
-                axes.update(sharding.dims[own.index(index)] for index, one in pairs(side) if one == role)
+            return None
+        roles = region.letters[loop.letter]
+        axes = {
+            sharding.dims[graph.factors(tensor).index(index)]
+            for member in members
+            for tensor, side, sharding in strategy.sides(graph, member)
+            for index, role in pairs(side)
+            if role == roles[member]
+        }
         ranks = prod(table.sizes[axis] for one in axes for axis in one)
-        divides = len(axes) == 1 and size % (ranks * loop.n_chunks) == 0
-        found.append((loop, next(iter(axes)) if divides else ("",)))
-    return found
+        divides = len(axes) == 1 and graph.size(roles[members[-1]]) % (ranks * loop.n_chunks) == 0
+        return loop, next(iter(axes)) if divides else ("",)
+
+    return [key(state) for state in range(variable.size)]

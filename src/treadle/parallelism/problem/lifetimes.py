@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
@@ -36,7 +37,7 @@ class Term:
 
     @classmethod
     def of_pair(cls, first: int, second: int, held: FloatArray, start: int = 0, last: int = 0) -> Term:
-        """Table by states of two variables in any order."""
+        """Return the table by the states of two variables in any order."""
         return cls(*ascending((first, second), held), start, last)
 
 
@@ -74,16 +75,19 @@ class Lifetimes:
             terms = [term for term in self._terms(phase) if term.held.any()]
             sums: dict[tuple[int, ...], FloatArray] = {}
             for place, node in enumerate(self.order[phase]):
-                found: dict[Scope, list[Term]] = defaultdict(list)
+                found: dict[Scope, list[FloatArray]] = defaultdict(list)
                 for term in terms:
                     if term.first <= place <= term.last:
-                        found[term.scope].append(term)
-                held = {scope: _summed(some, sums) for scope, some in found.items()}
-                for term in (
-                    *self._taken(node, phase),
-                    *self._made(node, phase),
-                    *self._of_loop(node, phase),
-                ):
+                        found[term.scope].append(term.held)
+                held = {}
+                for scope, some in found.items():
+                    # equal sums share one array among moments
+                    key = tuple(map(id, some))
+                    if key not in sums:
+                        sums[key] = some[0] if len(some) == 1 else np.sum(some, axis=0)
+                    held[scope] = sums[key]
+                own = (self._taken(node, phase), self._made(node, phase), self._of_loop(node, phase))
+                for term in chain(*own):
                     if term.held.any():
                         held[term.scope] = held[term.scope] + term.held if term.scope in held else term.held
                 yield held
@@ -233,28 +237,18 @@ class Lifetimes:
                 yield Term((number,), self.result_bytes(tensor, variable))
 
 
-def _summed(terms: Sequence[Term], known: dict[tuple[int, ...], FloatArray]) -> FloatArray:
-    """Sum of the terms of one scope; equal terms share one array among moments."""
-    if len(terms) == 1:
-        return terms[0].held
-    key = tuple(map(id, terms))
-    if key not in known:
-        known[key] = np.sum([term.held for term in terms], axis=0)
-    return known[key]
-
-
 def without_dominated(moments: list[Moment]) -> list[Moment]:
     """Moments of which no other holds as much whatever the plan."""
-    kept: list[Moment] = []
     known: dict[tuple[int, int], float] = {}
-    for at, one in enumerate(moments):
+    return [
+        one
+        for at, one in enumerate(moments)
         if not any(
             _is_below(one, other, known) and not (_is_below(other, one, known) and place > at)
             for place, other in enumerate(moments)
             if place != at
-        ):
-            kept.append(one)
-    return kept
+        )
+    ]
 
 
 def _is_below(one: Moment, other: Moment, known: dict[tuple[int, int], float]) -> bool:

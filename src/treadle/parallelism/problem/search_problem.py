@@ -14,10 +14,10 @@ What is left out, so that bounds are bounds over what is in:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from treadle.parallelism.graph.model_graph import ModelGraph
-from treadle.parallelism.plan.parallel_plan import ParallelPlan, PlanClaim
+from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.problem.assembly import PLAIN, Assembly, ParameterBytes
 from treadle.parallelism.problem.constraints import constrained_domains
 from treadle.parallelism.problem.decoding import decoded, tidied
@@ -59,17 +59,9 @@ class SearchProblem:
         """
         return tidied(self.table, labels)
 
-    def decode(self, labels: Sequence[int], claim: PlanClaim | None = None) -> ParallelPlan:
-        """The plan that picks these states.
-
-        Parameters
-        ----------
-        labels : sequence of int
-            A state for each variable.
-        claim : Claim, optional
-            What the search says of it.
-        """
-        return replace(decoded(self.table, self.mesh, labels, claim), zero=self.zero)
+    def decode(self, labels: Sequence[int]) -> ParallelPlan:
+        """Return the plan that picks these states, one for each variable."""
+        return decoded(self.table, self.mesh, labels, zero=self.zero)
 
     def named(self) -> dict[str, Domains]:
         """Allowed states of each preset, ascending, per variable."""

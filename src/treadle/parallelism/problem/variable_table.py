@@ -11,6 +11,7 @@ import numpy as np
 from treadle.errors import ScheduleError
 from treadle.parallelism.graph.compute_graph import Index, Phase, TensorRef
 from treadle.parallelism.graph.model_graph import ModelGraph
+from treadle.parallelism.plan.fit import boundary_state
 from treadle.parallelism.plan.part_plan import ActivationPolicy
 from treadle.parallelism.problem.choices import cluster_choices, cluster_strategies, unsharded_dims
 from treadle.parallelism.problem.loops import N_CHUNKS, LoopChoice, Region, regions_of
@@ -186,14 +187,8 @@ class VariableTable:
 
     def widened(self, part: int, tensor: TensorRef, states: Iterable[Sharding]) -> tuple[Sharding, ...]:
         """States over factors of more than one element, as states over all factors of a tensor."""
-        n_factors, wide = len(self.values[part].graph.factors(tensor)), self.wide(part, tensor)
-        found = []
-        for state in states:
-            dims: list[tuple[str, ...]] = [()] * n_factors
-            for at, axes in zip(wide, state.dims, strict=True):
-                dims[at] = axes
-            found.append(Sharding(tuple(dims), state.partial))
-        return tuple(found)
+        own = self.values[part].part
+        return tuple(boundary_state(own, tensor, state) for state in states)
 
     def _boundary_end(self, part: int, tensor: TensorRef, what: str) -> End:
         """The boundary's variable, its states over all factors of a tensor."""
@@ -202,21 +197,15 @@ class VariableTable:
         return number, View(self.widened(part, tensor, view.states), view.index)
 
     def _add_parameters(self, number: int) -> None:
-        values = self.values[number]
-        for path, tensor in values.part.parameters.items():
-            stored = self._tied_to(number, path)
-            if stored is None:
+        part, owners = self.model.parts[number], {tie.second: tie.first for tie in self.model.ties}
+        for path, tensor in part.parameters.items():
+            if (owner := owners.get((part.name, path))) is not None:  # stored once, by the first part
+                first = [one.name for one in self.model.parts].index(owner[0])
+                stored = self.stored[first, self.model.parts[first].parameters[owner[1]]]
+            else:
                 states = self.states_of(number, tensor, all_orders=True)
-                stored = self._add_state(f"{values.part.name}/{path}", Wait.STORED, number, tensor, states)
+                stored = self._add_state(f"{part.name}/{path}", Wait.STORED, number, tensor, states)
             self.stored[number, tensor] = stored
-
-    def _tied_to(self, number: int, path: str) -> int | None:
-        for tie in self.model.ties:
-            if tie.second == (self.model.parts[number].name, path):
-                for part, values in enumerate(self.values):
-                    if values.part.name == tie.first[0]:
-                        return self.stored[part, values.part.parameters[tie.first[1]]]
-        return None
 
     def stored_view(self, part: int, tensor: TensorRef) -> View:
         """States in which a parameter is stored, over this part's factors of it."""

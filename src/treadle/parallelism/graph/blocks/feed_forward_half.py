@@ -65,11 +65,9 @@ def _dense(
     def lifted(what: str, weight: str, bias: str) -> TensorRef:
         table = forward.parameter(f"{module}.{weight}.weight", rows)
         made = forward.product(f"{name}{what}", f"{entering},{rows}->{inner}", x, table)
-        return (
-            biased(forward, f"{name}{what}", f"{module}.{bias}.bias", inner, rows[:-1], made)
-            if has_bias
-            else made
-        )
+        if has_bias:
+            made = biased(forward, f"{name}{what}", f"{module}.{bias}.bias", inner, rows[:-1], made)
+        return made
 
     raised = lifted("up", "w3" if shape.is_gated else "w1", "w1")
     if shape.is_gated:

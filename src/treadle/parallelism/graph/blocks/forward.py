@@ -73,12 +73,10 @@ class Forward:
         self, name: str, word: str, source: Source, *, path: str = "", element_bytes: int = ELEMENT_BYTES
     ) -> TensorRef:
         """Add a parameter, an input or a tangent."""
-        dims = self.dims(word)
+        dims, kind = self.dims(word), OperatorKind.PLACEHOLDER
         phase = Phase.BACKWARD if source is Source.TANGENT else Phase.FORWARD
         results = (Result(dims, dims, element_bytes),)
-        return self.add(
-            Node(name, OperatorKind.PLACEHOLDER, (), results, phase, source=source, path=path or name)
-        )[0]
+        return self.add(Node(name, kind, (), results, phase, source=source, path=path or name))[0]
 
     def parameter(self, path: str, word: str) -> TensorRef:
         """Add a parameter of the owner; its node is called as the path within it."""
@@ -170,13 +168,12 @@ class Forward:
     ) -> TensorRef:
         """Add an elementwise operator of one result."""
         kind = OperatorKind.ELEMENTWISE
-        return self.apply(name, kind, specification, operands, operator=operator, whole=whole, linear=linear)[
-            0
-        ]
-
-    def sum_of(self, name: str, word: str, *summands: TensorRef, words: Sequence[str] = ()) -> TensorRef:
-        """Add a sum of tensors; ``words`` where terms are repeated over dimensions."""
-        before = ",".join(words or [word] * len(summands))
-        return self.pointwise(
-            name, f"{before}->{word}", summands, operator="add", linear=(tuple(range(len(summands))),)
+        (made,) = self.apply(
+            name, kind, specification, operands, operator=operator, whole=whole, linear=linear
         )
+        return made
+
+    def sum_of(self, name: str, word: str, *terms: TensorRef, words: Sequence[str] = ()) -> TensorRef:
+        """Add a sum of tensors; ``words`` where terms are repeated over dimensions."""
+        before, linear = ",".join(words or [word] * len(terms)), (tuple(range(len(terms))),)
+        return self.pointwise(name, f"{before}->{word}", terms, operator="add", linear=linear)

@@ -101,14 +101,11 @@ def _runs(segments: Sequence[str]) -> list[_Run]:
     while start < len(segments):
         best = _Run(start, 1, 1)
         for period in range(1, (len(segments) - start) // 2 + 1):
-            repeats = 1
-            while (
-                segments[start : start + period]
-                == segments[start + repeats * period : start + (repeats + 1) * period]
-            ):
-                repeats += 1
-            if repeats > 1 and period * repeats > best.period * best.repeats:
-                best = _Run(start, period, repeats)
+            stretch, run = segments[start : start + period], _Run(start, period, 1)
+            while stretch == segments[run.end : run.end + period]:
+                run = replace(run, repeats=run.repeats + 1)
+            if run.repeats > 1 and run.end > best.end:
+                best = run
         if best.repeats > 1:
             found.append(best)
         start = best.end
@@ -136,15 +133,9 @@ def _block(
 
 def _alike(graph: ComputeGraph, cuts: Sequence[PartCut], runs: Sequence[_Run]) -> list[_Run]:
     """Runs between whose parts the same factors cross as in that with most layers: one state fits all."""
-    runs = [run for run in runs if run.start]
-    if not runs:
-        return []
-
-    def crossing(run: _Run) -> tuple[int, ...]:
-        return graph.factor_sizes(cuts[run.start - 1].forward)
-
-    first = crossing(max(runs, key=lambda run: run.repeats))
-    return [run for run in runs if crossing(run) == first]
+    crossing = {run: graph.factor_sizes(cuts[run.start - 1].forward) for run in runs if run.start}
+    longest = max(crossing, key=lambda run: run.repeats, default=_Run(0, 1, 1))
+    return [run for run, sizes in crossing.items() if sizes == crossing[longest]]
 
 
 def _parts(
@@ -167,13 +158,12 @@ def _parts(
 def _merged(instances: Sequence[ModelPart]) -> ModelPart:
     """The first of equal parts, its parameters called by what their paths share."""
     first = instances[0].graph
-    nodes = []
-    for number, node in enumerate(first.nodes):
+    nodes = list(first.nodes)
+    for number, node in enumerate(nodes):
         paths = [part.graph.nodes[number].path.split(".") for part in instances]
         if node.source in (Source.PARAMETER, Source.BUFFER) and len({len(path) for path in paths}) == 1:
-            words = [common_prefix(found) for found in zip(*paths, strict=True)]
-            node = replace(node, path=".".join(words))
-        nodes.append(node)
+            words = map(common_prefix, zip(*paths, strict=True))
+            nodes[number] = replace(node, path=".".join(words))
     graph = replace(first, nodes=tuple(nodes))
     return replace(instances[0], graph=graph, repeats=len(instances))
 
