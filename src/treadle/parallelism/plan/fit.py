@@ -91,19 +91,16 @@ def check_fit(plan: ParallelPlan, model: ModelGraph) -> None:
         for one in plan.parts[part.name]:
             _check_part(plan, part, one)
     for tie in model.ties:
-        ends = (tie.first, tie.second)
-        first, second = (plan.plan_of(name).parameters[path] for name, path in ends)
-        cuts = []
-        for (name, path), state in zip(ends, (first, second), strict=True):
+        states, cuts = [], []
+        for name, path in (tie.first, tie.second):
             part = model.part(name)
+            states.append(plan.plan_of(name).parameters[path])
             sizes = part.graph.factor_sizes(part.parameters[path])
             # factors of one element are cut by nothing
-            cuts.append([axes for axes, size in zip(state.dims, sizes, strict=True) if size > 1])
+            cuts.append([axes for axes, size in zip(states[-1].dims, sizes, strict=True) if size > 1])
         if cuts[0] != cuts[1]:
-            raise ScheduleError(
-                f"plan: {tie.first[1]} and {tie.second[1]} are one parameter, but stored as {first} and "
-                f"{second}"
-            )
+            names, stored = f"{tie.first[1]} and {tie.second[1]}", f"{states[0]} and {states[1]}"
+            raise ScheduleError(f"plan: {names} are one parameter, but stored as {stored}")
 
 
 def _check_part(plan: ParallelPlan, part: ModelPart, one: PartPlan) -> None:
@@ -126,21 +123,17 @@ def _check_part(plan: ParallelPlan, part: ModelPart, one: PartPlan) -> None:
     stored += [(one.inputs[name], tensor) for name, tensor in inputs.items()]
     for state, tensor in stored:
         _check_state(plan, graph, graph.result(tensor).dims, state, f"{place}: {graph.spelled(tensor)}")
-    for tensor_or_none in (part.enters, part.leaves):
-        if tensor_or_none is not None:
-            _check_boundary(plan, part, tensor_or_none, one.boundary or plan.boundary)
-
-
-def _check_boundary(plan: ParallelPlan, part: ModelPart, tensor: TensorRef, boundary: Boundary) -> None:
-    for state in (boundary.activation, boundary.gradient):
+    boundary = one.boundary or plan.boundary
+    for tensor in [end for end in (part.enters, part.leaves) if end is not None]:
         n_factors = len(part.factors(tensor))
-        if len(state.dims) != n_factors:
-            raise ScheduleError(
-                f"plan: boundary {state} has {len(state.dims)} factors; expected the {n_factors} of "
-                f"{part.name}'s {part.graph.spelled(tensor)}"
-            )
-        dims, own = part.graph.result(tensor).dims, boundary_state(part, tensor, state)
-        _check_state(plan, part.graph, dims, own, f"plan: boundary at {part.name}")
+        for state in (boundary.activation, boundary.gradient):
+            if len(state.dims) != n_factors:
+                raise ScheduleError(
+                    f"plan: boundary {state} has {len(state.dims)} factors; expected the {n_factors} of "
+                    f"{part.name}'s {graph.spelled(tensor)}"
+                )
+            own = boundary_state(part, tensor, state)
+            _check_state(plan, graph, graph.result(tensor).dims, own, f"plan: boundary at {part.name}")
 
 
 def _check_operator(

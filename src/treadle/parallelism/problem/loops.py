@@ -86,12 +86,14 @@ def regions_of(values: PartValues) -> tuple[Region, ...]:
         linked = [*tensors, *_links(graph, nodes, between)]
         letters = [roles for roles in _letters(graph, linked, nodes) if set(roles) == nodes]
         letters = _of_tokens(values, letters)[:MOST_LETTERS]
-        if (
-            letters
-            and all(readers.get(one) for one in tensors)
-            and _is_convex(graph, nodes, {one.node for one in tensors})
-            and not (between and _is_left(graph, range(len(graph.nodes)), nodes, nodes))
-        ):
+        # no operator outside may depend on one inside, and one inside on it, in one phase; in the backward
+        # pass those of the forward pass run again that make the region's tensors, and no others
+        makers = {one.node for one in tensors}
+        by_phase = ([at for at, node in enumerate(graph.nodes) if node.phase is phase] for phase in Phase)
+        is_convex = not any(_is_left(graph, steps, nodes, nodes & {*steps, *makers}) for steps in by_phase)
+        is_read = all(readers.get(one) for one in tensors)
+        is_left = bool(between) and _is_left(graph, range(len(graph.nodes)), nodes, nodes)
+        if letters and is_read and is_convex and not is_left:
             found.append(Region(len(found), frozenset(tensors), tuple(letters)))
     return tuple(found)
 
@@ -107,9 +109,8 @@ def _of_tokens(values: PartValues, letters: list[Mapping[int, Index]]) -> list[M
     """Dimensions of a part's inputs and outputs, samples and tokens, the largest first."""
     graph = values.graph
     atoms = {index.atom for one in _ends(values) for index in graph.factors(one)}
-    firsts = [(next(iter(roles.values())), roles) for roles in letters]
-    found = [(graph.size(first), roles) for first, roles in firsts if first.atom in atoms]
-    return [roles for _, roles in sorted(found, key=lambda pair: -pair[0])]
+    found = [roles for roles in letters if next(iter(roles.values())).atom in atoms]
+    return sorted(found, key=lambda roles: -graph.size(next(iter(roles.values()))))
 
 
 def _large(values: PartValues) -> set[TensorRef]:
@@ -208,15 +209,3 @@ def _is_left(graph: ComputeGraph, steps: Iterable[int], nodes: set[int], inside:
         if number not in nodes and before & (after | inside):
             after.add(number)
     return False
-
-
-def _is_convex(graph: ComputeGraph, nodes: set[int], makers: set[int]) -> bool:
-    """Whether no operator outside depends on one inside, and one inside on it, in one phase.
-
-    In the backward pass those of the forward pass run again that make the region's tensors, and no others.
-    """
-    for phase in Phase:
-        steps = [at for at, node in enumerate(graph.nodes) if node.phase is phase]
-        if _is_left(graph, steps, nodes, nodes & {*steps, *makers}):
-            return False
-    return True

@@ -109,8 +109,12 @@ class _Grouping:
             if node.computes:
                 self.members[number], self.group[number] = [number], number
                 offers = self._offers(number, node) if self.is_light(node) else ()
-                if (joined := next(filter(self._may_be_one, offers), None)) is not None:
-                    self._merge(joined)
+                if (homes := next(filter(self._may_be_one, offers), None)) is not None:
+                    into, joined = min(homes), sorted(one for home in homes for one in self.members[home])
+                    for home in {*homes} - {into}:
+                        del self.members[home]
+                    self.members[into] = joined  # where it was: clusters keep the order of the graph
+                    self.group.update(dict.fromkeys(joined, into))
 
     def is_light(self, node: Node) -> bool:
         """Pointwise, a slice or a concatenation; but no look-up of parameters, nor its gradient."""
@@ -158,13 +162,10 @@ class _Grouping:
         return frozenset(one for one in tensors if one.node not in own and self._has_state(one))
 
     def _has_state(self, tensor: TensorRef) -> bool:
+        """Whether a tensor's state is a choice, or it depends on such a tensor or a parameter."""
         if self.graph.nodes[tensor.node].kind is OperatorKind.PLACEHOLDER:
             return tensor in self.stateful
-        return self.is_from_tensors(tensor.node)
-
-    def is_from_tensors(self, number: int) -> bool:
-        """Whether any tensor with a state, or a parameter, goes into a node."""
-        return bool(self.ancestors[number] & self.given)
+        return bool(self.ancestors[tensor.node] & self.given)
 
     def _may_be_one(self, homes: list[int]) -> bool:
         nodes = {member for home in homes for member in self.members[home]}
@@ -185,15 +186,6 @@ class _Grouping:
             return False
         producers = (self.graph.nodes[operand.tensor.node] for operand in node.operands)
         return all(one.computes and (not self.is_light(one) or self._adds(one)) for one in producers)
-
-    def _merge(self, homes: list[int]) -> None:
-        into = min(homes)
-        joined = sorted(member for home in homes for member in self.members[home])
-        for home in homes:
-            if home != into:
-                del self.members[home]
-        self.members[into] = joined
-        self.group.update(dict.fromkeys(joined, into))
 
 
 def clusters_of(graph: ComputeGraph, stateful: frozenset[TensorRef]) -> tuple[Cluster, ...]:

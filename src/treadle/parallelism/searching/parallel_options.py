@@ -142,8 +142,7 @@ def read_constraints(texts: Sequence[str]) -> dict[str, str]:
         if not equals or not name or not state:
             raise FormatError(
                 f"--pin {text[:60]!r}: expected TENSOR=STATE, e.g. wq=k:1/h:0 (dimension k sharded by axis "
-                "1, h by "
-                f"axis 0) or wq=whole"
+                "1, h by axis 0) or wq=whole"
             )
         if name in found:
             raise FormatError(f"--pin: {name[:40]!r} stands twice")

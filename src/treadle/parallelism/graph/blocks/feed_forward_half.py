@@ -88,32 +88,15 @@ def _routed(forward: Forward, shape: TransformerShape, experts: Experts, x: Tens
     scores = forward.product("router", "bsh,eh->bse", x, router)
     if experts.has_bias:
         scores = biased(forward, "router", "router.gate.bias", "bse", "e", scores)
+    kind, sizes = OperatorKind.ELEMENTWISE, (2, INDEX_BYTES)
     weights, choices = forward.apply(
-        "route",
-        OperatorKind.ELEMENTWISE,
-        "bse->bsn,bsn",
-        (scores,),
-        operator="route",
-        whole="en",
-        element_bytes=(2, INDEX_BYTES),
+        "route", kind, "bse->bsn,bsn", (scores,), whole="en", element_bytes=sizes
     )
-    (places,) = forward.apply(
-        "dispatch",
-        OperatorKind.DISPATCH,
-        "sbh,sbn->ecbh",
-        (x, choices),
-        operator="dispatch",
-        linear=((0,),),
-    )
+    kind, word = OperatorKind.DISPATCH, "sbh,sbn->ecbh"
+    (places,) = forward.apply("dispatch", kind, word, (x, choices), linear=((0,),))
     made = _dense(forward, shape, places, prefix="experts", entering="ecbh", has_bias=experts.has_bias)
-    return forward.apply(
-        "combine",
-        OperatorKind.COMBINE,
-        "ecbh,sbn,sbn->sbh",
-        (made, weights, choices),
-        operator="combine",
-        linear=((0,), (1,)),
-    )[0]
+    kind, word, read = OperatorKind.COMBINE, "ecbh,sbn,sbn->sbh", (made, weights, choices)
+    return forward.apply("combine", kind, word, read, linear=((0,), (1,)))[0]
 
 
 def _shared(forward: Forward, shape: TransformerShape, experts: Experts, x: TensorRef) -> TensorRef:
@@ -121,6 +104,5 @@ def _shared(forward: Forward, shape: TransformerShape, experts: Experts, x: Tens
     if not experts.shared_gate:
         return made
     gate = forward.product("shared_gate_score", "bsh,h->bs", x, forward.parameter("shared_gate.weight", "h"))
-    return forward.pointwise(
-        "shared_gated", "bs,bsh->bsh", (gate, made), operator="gated_sigmoid", linear=((1,),)
-    )
+    name, word = "shared_gated", "bs,bsh->bsh"
+    return forward.pointwise(name, word, (gate, made), operator="gated_sigmoid", linear=((1,),))

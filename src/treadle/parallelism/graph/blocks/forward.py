@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from treadle.parallelism.graph.compute_graph import (
     BaseDim,
@@ -100,18 +101,20 @@ class Forward:
         specification: str,
         operands: Sequence[TensorRef],
         *,
-        operator: str,
+        operator: str = "",
         whole: str = "",
         linear: Sequence[Sequence[int]] = (),
         element_bytes: Sequence[int] = (),
         arguments: Mapping[str, object] | None = None,
     ) -> tuple[TensorRef, ...]:
-        """Add an operator by its specification, ``bsh,(kgd)h->bkgsd``; its results.
+        """Add an operator by its specification, ``bsh,(kgd)h->bkgsd``, and return its results.
 
         Parameters
         ----------
-        name, kind, operator, linear, arguments
+        name, kind, linear, arguments
             Of the node.
+        operator : str
+            Of the node; by default its name.
         specification : str
             Roles; those of an operand in any order and grouping.
         operands : sequence of TensorRef
@@ -135,7 +138,7 @@ class Forward:
             kind,
             read,
             made,
-            operator=operator,
+            operator=operator or name,
             whole=frozenset(factors(self.dims(whole))),
             linear=tuple(map(tuple, linear)),
             arguments=arguments or {},
@@ -146,32 +149,17 @@ class Forward:
         self, name: str, specification: str, first: TensorRef, second: TensorRef, *, element_bytes: int = 2
     ) -> TensorRef:
         """Add an einsum of two tensors."""
+        kind, linear, sizes = OperatorKind.EINSUM, ((0,), (1,)), (element_bytes,)
+        read = (first, second)
         return self.apply(
-            name,
-            OperatorKind.EINSUM,
-            specification,
-            (first, second),
-            operator="einsum",
-            linear=((0,), (1,)),
-            element_bytes=(element_bytes,),
+            name, kind, specification, read, operator="einsum", linear=linear, element_bytes=sizes
         )[0]
 
     def pointwise(
-        self,
-        name: str,
-        specification: str,
-        operands: Sequence[TensorRef],
-        *,
-        operator: str,
-        whole: str = "",
-        linear: Sequence[Sequence[int]] = (),
+        self, name: str, specification: str, operands: Sequence[TensorRef], **notes: Any
     ) -> TensorRef:
-        """Add an elementwise operator of one result."""
-        kind = OperatorKind.ELEMENTWISE
-        (made,) = self.apply(
-            name, kind, specification, operands, operator=operator, whole=whole, linear=linear
-        )
-        return made
+        """Add an elementwise operator of one result; notes are those of `apply`."""
+        return self.apply(name, OperatorKind.ELEMENTWISE, specification, operands, **notes)[0]
 
     def sum_of(self, name: str, word: str, *terms: TensorRef, words: Sequence[str] = ()) -> TensorRef:
         """Add a sum of tensors; ``words`` where terms are repeated over dimensions."""
