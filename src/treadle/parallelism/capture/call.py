@@ -35,7 +35,7 @@ class OperatorCall:
     names: tuple[str, ...] = ()
 
     def axis(self, name: str = "dim", rank: int | None = None) -> int:
-        """An argument that is a dimension, counted from 0; of the first operand's rank, if none is given."""
+        """Return an argument that is a dimension, counted from 0; by default of the first operand's rank."""
         value = self.arguments[name]
         assert isinstance(value, int), f"{self.operator}: {name} is {value!r}"
         return value % max(1, len(self.operands[0]) if rank is None else rank)
@@ -54,5 +54,5 @@ class OperatorCall:
 
 
 def labels(rank: int) -> list[str]:
-    """Return so many labels; ``x``, ``y`` and ``z`` stay free for what a rule adds."""
+    """Return labels of dimensions; ``x``, ``y`` and ``z`` stay free for what a rule adds."""
     return [letter for letter in ascii_letters if letter not in "xyz"][:rank]

@@ -31,7 +31,7 @@ def read_joint(
     tied: Mapping[str, str] | None = None,
     faults: Iterable[str] = (),
 ) -> ComputeGraph:
-    """The compute graph of a ``torch.fx.GraphModule`` with descriptors.
+    """Return the compute graph of a ``torch.fx.GraphModule`` with descriptors.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ class _Reading:
         )
 
     def _described(self, node: Any, operator: str) -> tuple[OperatorCall, list[Seen], dict[str, object]]:
-        """The call as rules see it, the tensors that it reads, and the arguments as a node keeps them."""
+        """Return the call as rules see it, the tensors that it reads, and the arguments of its node."""
         kept: dict[str, object] = {}
         schema = getattr(getattr(node.target, "_schema", None), "arguments", [])
         arguments: dict[str, Any] = {
@@ -186,7 +186,7 @@ class _Reading:
         return OperatorCall(operator, arguments, shapes, results, tuple(names)), operands, kept
 
     def _kept(self, value: Any, n_operands: int) -> object:
-        """An argument as a value of JSON; its tensors are counted on from this number of operands."""
+        """Return an argument as a value of JSON; its tensors are counted on from this number of operands."""
         numbers = count(n_operands)
 
         def as_argument(part: Any) -> object:
@@ -233,7 +233,7 @@ class _Reading:
         return self._draft.finish([*outputs, *gradients.values()], gradients=gradients, tangents=tangents)
 
     def _added(self, owner: Seen, first: Seen, second: Seen) -> Seen:
-        """The gradient of a parameter that a module has twice."""
+        """Return the gradient of a parameter that a module has twice."""
         self._sums += 1
         shape = self._draft.shape(owner)
         (seen,) = self._draft.add(
@@ -251,7 +251,7 @@ class _Reading:
 
 
 def _tensors(value: object) -> Iterator[Any]:
-    """Nodes of fx in an argument."""
+    """Yield the nodes of fx in an argument."""
     if hasattr(value, "all_input_nodes"):
         yield value
     elif isinstance(value, list | tuple):

@@ -47,7 +47,7 @@ class OperatorRule:
     linear: tuple[tuple[str, ...], ...] = ()
 
     def specify(self, call: OperatorCall) -> str:
-        """The specification of one call."""
+        """Return the specification of one call."""
         return self.specification if isinstance(self.specification, str) else self.specification(call)
 
 
@@ -96,7 +96,7 @@ def _whole_part(call: OperatorCall) -> str:
 
 
 def _part(call: OperatorCall) -> tuple[str, str]:
-    """Words of a tensor and of a slice of it: of an equal part if it is one, else of any."""
+    """Return the words of a tensor and of a slice of it: of an equal part if it is one, else of any."""
     start, step, axis = call.arguments.get("start") or 0, call.arguments.get("step") or 1, call.axis()
     assert isinstance(start, int)
     small, large = sorted((call.operands[0][axis], call.results[0][axis]))
@@ -133,7 +133,7 @@ def _runs(sizes: list[int]) -> tuple[str, list[str]]:
 
 
 def _whole_and_runs(call: OperatorCall, parts: tuple[Shape, ...]) -> tuple[str, str]:
-    """Words of a tensor, and of all runs along an axis that it consists of."""
+    """Return the words of a tensor, and of all runs along an axis that it consists of."""
     outer, inner = _runs([shape[call.axis()] for shape in parts])
     whole, *runs = _with_axis(call, outer, *inner)
     return whole, ",".join(runs)
@@ -192,7 +192,7 @@ def pointwise(call: OperatorCall) -> str:
 
 
 def _index_words(call: OperatorCall) -> tuple[str, str, str]:
-    """Words of a tensor that is indexed along one dimension, of the index, and of what it picks."""
+    """Return the words of a tensor indexed along one dimension, of the index, and of the result."""
     given = call.arguments["indices"]
     assert isinstance(given, tuple)
     if sum(given) != 1:
@@ -205,19 +205,19 @@ def _index_words(call: OperatorCall) -> tuple[str, str, str]:
 
 
 def _indexed(call: OperatorCall) -> str:
-    """``x[:, index]``."""
+    """Return the words of ``x[:, index]``."""
     tensor, index, picked = _index_words(call)
     return f"{tensor},{index}->{picked}"
 
 
 def _selected(call: OperatorCall) -> str:
-    """``index_select(x, dim, index)``."""
+    """Return the words of ``index_select(x, dim, index)``."""
     read, picked = _with_axis(call, "z", "y")
     return f"{read},y->{picked}"
 
 
 def _put(call: OperatorCall) -> str:
-    """``x[:, index] = values``, or added."""
+    """Return the words of ``x[:, index] = values``, or of adding them."""
     tensor, index, picked = _index_words(call)
     if (rank := len(call.operands[2])) != len(picked):
         raise TreadleError(f"values of {rank} dimensions are repeated; expected {len(picked)}")
@@ -225,19 +225,19 @@ def _put(call: OperatorCall) -> str:
 
 
 def _put_along(call: OperatorCall) -> str:
-    """``index_add(x, dim, index, source)``."""
+    """Return the words of ``index_add(x, dim, index, source)``."""
     written, added = _with_axis(call, "z", "y")
     return f"{written},y,{added}->{written}"
 
 
 def _gathered(call: OperatorCall) -> str:
-    """``gather(x, dim, index)``: the axis is read by index; index and result have one of their own."""
+    """Return the words of ``gather(x, dim, index)``: index and result have an axis of their own."""
     read, picked = _with_axis(call, "z", "y")
     return f"{read},{picked}->{picked}"
 
 
 def _scattered(call: OperatorCall) -> str:
-    """``scatter(x, dim, index, src)``: the axis is written by index."""
+    """Return the words of ``scatter(x, dim, index, src)``: the axis is written by index."""
     written, picked = _with_axis(call, "z", "y")
     return _words([written, *[picked] * (len(call.operands) - 1)], [written])
 
@@ -411,7 +411,7 @@ LINEAR: Mapping[str, Sets] = MappingProxyType(
 
 
 def linear_sets(call: OperatorCall, given: Sets = ()) -> tuple[tuple[int, ...], ...]:
-    """Sets of a call's operands, by place, in which it is linear.
+    """Return the sets of a call's operands, by place, in which it is linear.
 
     Parameters
     ----------

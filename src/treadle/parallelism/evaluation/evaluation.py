@@ -112,7 +112,7 @@ def evaluate(
     overlap: str = "layer",
     passages: Reshardings | None = None,
 ) -> Evaluation:
-    """Seconds, collectives and memory of a plan.
+    """Return the seconds, collectives and memory of a plan.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def together_s(serial_s: float, beside_s: float, kappa: float) -> float:
 
 
 def _times(run: ModelRun, key: tuple[int, int], passages: Reshardings, numbers: DeviceNumbers) -> PartTimes:
-    """Seconds of a part under one plan."""
+    """Return the seconds of a part under one plan."""
     part, n_runs = run.runs[key], run.layers.count(key)
     forward, backward = (
         sum(part.seconds(number, numbers) for number in part.running[phase]) for phase in Phase
@@ -218,7 +218,7 @@ def _movements(run: PartRun, plan: int, passages: Reshardings) -> Iterator[Movem
 
 
 def _switch(run: ModelRun, at: int, passages: Reshardings) -> Iterator[Movement]:
-    """From layer ``at - 1`` to the next and back, where their boundary states differ."""
+    """Yield the collectives from layer ``at - 1`` to the next and back, where boundary states differ."""
     before, after = (run.runs[run.layers[place]].boundary for place in (at - 1, at))
     key = run.layers[at]
     part = run.runs[key].part

@@ -49,7 +49,7 @@ def operator_faults(node: Node, plan: OperatorPlan, sizes: Mapping[str, int]) ->
 
 
 def _along(node: Node, plan: OperatorPlan, axis: str) -> Index | Unsupported | None:
-    """The role that an axis cuts, if any."""
+    """Return the role that an axis cuts, if any."""
     places = [_place(side.roles, state, axis) for side, state in sides(node, plan)]
     taken, made = places[: len(node.operands)], places[len(node.operands) :]
     summands = tuple(at for at, place in enumerate(taken) if place == "+")
@@ -98,7 +98,7 @@ def role_fault(node: Node, role: Index, how: str) -> Unsupported | None:
 
 
 def _alike(node: Node, role: Index) -> set[Index]:
-    """A role and those that are linked with it."""
+    """Return a role and those that are linked with it."""
     return {role, *(other for other, one in _linked(node).items() if one == role)}
 
 
@@ -149,7 +149,7 @@ def _choice_roles(node: Node) -> set[Index]:
 
 
 def _at_experts(node: Node) -> tuple[tuple[Index, ...], list[tuple[Index, ...]]]:
-    """Roles of the tensor that lies at the experts, and those of all others."""
+    """Return the roles of the tensor that lies at the experts, and those of all others."""
     operands = [factors(operand.roles) for operand in node.operands]
     results = [factors(result.roles) for result in node.results]
     if node.kind is OperatorKind.DISPATCH:
@@ -158,7 +158,7 @@ def _at_experts(node: Node) -> tuple[tuple[Index, ...], list[tuple[Index, ...]]]
 
 
 def _order_faults(node: Node, plan: OperatorPlan) -> Iterator[Unsupported]:
-    """Axes that cut one role must cut it in one order, or ranks meet different parts."""
+    """Check that axes that cut one role cut it in one order; otherwise ranks meet different parts."""
     linked = _linked(node)
     orders: dict[Index, tuple[str, ...]] = {}
     for side, state in sides(node, plan):

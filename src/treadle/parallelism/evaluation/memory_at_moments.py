@@ -64,7 +64,7 @@ class _Life:
 
 
 def moments(run: PartRun) -> Iterator[Moment]:
-    """All moments of a run, with what comes and goes."""
+    """Yield all moments of a run."""
     for phase in Phase:
         units = run.units(phase)
         assert not isinstance(units, Unsupported)
@@ -79,7 +79,7 @@ def moments(run: PartRun) -> Iterator[Moment]:
 
 
 def saved(run: PartRun) -> Iterator[Held]:
-    """Tensors that one run saves from its forward to its backward pass."""
+    """Yield the tensors that one run saves from its forward to its backward pass."""
     for tensor in run.graph.tensors():
         name = run.graph.spelled(tensor)
         state = run.plan.saved(name)
@@ -89,7 +89,7 @@ def saved(run: PartRun) -> Iterator[Held]:
 
 
 def _lives(run: PartRun, phase: Phase, units: tuple[RunUnit, ...]) -> Iterator[_Life]:
-    """Tensors that wait for others than the unit that makes them."""
+    """Yield the tensors that wait for others than the unit that makes them."""
     unit_of = {number: at for at, unit in enumerate(units) for number in unit.nodes}
     for (tensor, when), readings in run.readings.items():
         if when is not phase:
@@ -131,7 +131,7 @@ def _waits(run: PartRun, tensor: TensorRef, phase: Phase) -> bool:
 
 
 def _taken(run: PartRun, phase: Phase, unit: RunUnit) -> Iterator[Held]:
-    """Resharded outside tensors of a unit: each operand separately, as it is paid."""
+    """Yield the resharded outside tensors of a unit: each operand separately, as it is paid."""
     for (tensor, when), readings in run.readings.items():
         if when is not phase or tensor.node in unit.nodes:
             continue
@@ -142,7 +142,7 @@ def _taken(run: PartRun, phase: Phase, unit: RunUnit) -> Iterator[Held]:
 
 
 def _inside(run: PartRun, phase: Phase, unit: RunUnit, number: int) -> Iterator[Held]:
-    """Results of a unit's operator; in a loop also one chunk of the tensors between its operators."""
+    """Yield the results of a unit's operator; in a loop also a chunk of the tensors inside it."""
     place = {node: at for at, node in enumerate(unit.nodes)}
     for node in unit.nodes:
         for tensor, state in zip(run.graph.results(node), run.operator(node).outputs, strict=True):

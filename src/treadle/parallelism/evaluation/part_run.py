@@ -102,7 +102,7 @@ class PartRun:
         self.graph = part.graph
 
     def operator(self, node: int) -> OperatorPlan:
-        """The plan of an operator."""
+        """Return the plan of an operator."""
         return self.plan.operators[self.graph.nodes[node].name]
 
     @cached_property
@@ -123,7 +123,7 @@ class PartRun:
         return stored_state(self.part, self.plan, self.boundary, tensor)
 
     def source(self, tensor: TensorRef, phase: Phase) -> Sharding | Unsupported:
-        """The state from which readers of a phase take a tensor, unless they share another."""
+        """Return the state from which readers of a phase take a tensor, unless they share another."""
         node, name = self.graph.nodes[tensor.node], self.graph.spelled(tensor)
         is_late = node.phase is Phase.FORWARD and phase is Phase.BACKWARD
         if is_late and (saved := self.plan.saved(name)) is not None:
@@ -136,7 +136,7 @@ class PartRun:
         return made.outputs[tensor.slot]
 
     def held(self, tensor: TensorRef, phase: Phase) -> Sharding:
-        """The state in which a tensor waits for its readers."""
+        """Return the state in which a tensor waits for its readers."""
         shared = self.plan.shared(self.graph.spelled(tensor), phase)
         if shared is not None:
             return shared
@@ -176,7 +176,7 @@ class PartRun:
             yield gradient, Phase.BACKWARD, over_factors(self.graph, gradient, dims, state)
 
     def chunk_role(self, number: int) -> Index | None:
-        """The role of which an operator's loop does one chunk at a time."""
+        """Return the role of which an operator's loop does one chunk at a time."""
         chunk, node = self.operator(number).chunk, self.graph.nodes[number]
         roles = (*node.read, *node.result_roles) if chunk is not None else ()
         names = {self.graph.dim_name(role) + "'" * role.prime: role for role in reversed(roles)}
@@ -237,7 +237,7 @@ class PartRun:
         return frozenset(one for own, one in owners if self.graph.nodes[own.node].source is Source.PARAMETER)
 
     def shape(self, passing: Passing) -> tuple[int, ...]:
-        """Elements of each factor of what is moved at a time."""
+        """Return the elements of each factor of what is moved at a time."""
         sizes = list(self.graph.factor_sizes(passing.tensor))
         if passing.factor is not None:
             sizes[passing.factor] //= passing.n_chunks
@@ -248,18 +248,18 @@ class PartRun:
         return unmoved(self.graph)
 
     def seconds(self, number: int, numbers: DeviceNumbers) -> float:
-        """Seconds of a rank's part of an operator."""
+        """Return the seconds of a rank's part of an operator."""
         plan = self.operator(number)
         return operator_seconds(
             self.graph, number, plan, sizes=self.sizes, numbers=numbers, fused=self._unmoved
         )
 
     def local_bytes(self, tensor: TensorRef, state: Sharding) -> int:
-        """Bytes of a tensor at one rank."""
+        """Return the bytes of a tensor at one rank."""
         return self.graph.nbytes(tensor) // prod(self.sizes[axis] for axis in state.axes)
 
     def units(self, phase: Phase) -> tuple[RunUnit, ...] | Unsupported:
-        """The order in which a phase runs: that of the graph, loops without anything in between."""
+        """Return the order in which a phase runs: that of the graph, loops without anything in between."""
         nodes, groups = self.graph.nodes, dict[object, list[int]]()
         for number in self.running[phase]:
             chunk = self.operator(number).chunk
@@ -314,7 +314,7 @@ class PartRun:
         yield from (units for units in map(self.units, Phase) if isinstance(units, Unsupported))
 
     def _loop_faults(self, number: int) -> Iterator[Unsupported]:
-        """A loop takes one chunk at a time of every operand with its dimension; others are complete."""
+        """Check that a loop takes one chunk at a time of every operand with its dimension."""
         node, plan = self.graph.nodes[number], self.operator(number)
         if plan.chunk is None:
             return
@@ -335,7 +335,7 @@ class PartRun:
                 yield from self._link_faults(number, other, role)
 
     def _link_faults(self, number: int, other: int, role: Index) -> Iterator[Unsupported]:
-        """Between two operators of a loop, chunks of one factor go, cut over the same axes."""
+        """Check that between two operators of a loop chunks of one factor go, cut over the same axes."""
         if not self.in_one_loop(number, other):
             return
         node, mine = self.graph.nodes[number], list(self._loop_axes(number, role))
@@ -351,7 +351,7 @@ class PartRun:
                 yield Unsupported(reason, node.name)
 
     def _loop_axes(self, number: int, role: Index) -> Iterator[tuple[str, ...]]:
-        """Axes that shard the loop's dimension in an operator's inputs and results."""
+        """Yield the axes that shard the loop's dimension in an operator's inputs and results."""
         for side, state in sides(self.graph.nodes[number], self.operator(number)):
             cutting = zip(factors(side.roles), state.dims, strict=True)
             yield from (axes for one, axes in cutting if one == role)

@@ -117,7 +117,7 @@ class Reshardings:
         return self._found[key]
 
     def time_s(self, one: PricedCollective) -> float:
-        """Seconds of a collective."""
+        """Return the seconds of a collective."""
         return float(self._costs.time_s(one.kind, one.axes, one.size_bytes))
 
     def _search(self, start: _State, end: _State, shape: tuple[int, ...], element_bytes: int) -> Resharding:
@@ -272,7 +272,7 @@ def _edges_of(here: _State, axes: tuple[str, ...]) -> tuple[_Edge, ...]:
 
 
 def _cut_anew(lists: _Lists, axes: frozenset[str]) -> set[_Lists]:
-    """All lists with these axes at their ends, in every order."""
+    """Return all lists with these axes at their ends, in every order."""
     found = set()
     for order in permutations(sorted(axes)):
         for places in product(range(len(lists)), repeat=len(order)):

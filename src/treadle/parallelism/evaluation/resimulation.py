@@ -56,7 +56,7 @@ class NamedLayout:
         return {form: prod(sizes[axis] for axis in axes) for form, axes in self.axes.items()}
 
     def options(self, plan: ParallelPlan, given: TrainingOptions) -> TrainingOptions:
-        """Options of a step, with what the plan says of them."""
+        """Return the options of a step, with what the plan says of them."""
         pipeline = plan.pipeline or Pipeline("pp", (1, 1), 1)
         cuts = any(axis in plan.boundary.activation.axes for axis in self.axes.get("tp", ()))
         return replace(
@@ -166,7 +166,7 @@ class _ByForm(DerivedCosts):
 
 
 def nearest_layout(plan: ParallelPlan, model: ModelGraph) -> NamedLayout | Unsupported:
-    """The form of each axis of a plan, by the floating-point operations that are done so."""
+    """Return the form of each axis of a plan, by the floating-point operations that are done so."""
     axes: dict[str, list[str]] = {}
     left_out: list[str] = []
     if plan.pipeline is not None:
@@ -207,7 +207,7 @@ def _runs(plan: ParallelPlan, model: ModelGraph) -> list[tuple[ModelPart, PartPl
 
 
 def _work_by_form(plan: ParallelPlan, model: ModelGraph, axis: str) -> dict[str, float]:
-    """Operations of the forward pass by `train`'s name of their sharding; "" where none is sharded."""
+    """Return the operations of the forward pass by `train`'s name of their sharding, if any."""
     forms = dict.fromkeys(_expert_dims(model), "ep")
     forms |= {model.sequence: "cp", model.batch: "dp", "": ""}
     found: dict[str, float] = {}
@@ -278,7 +278,7 @@ def _other_shards(plan: ParallelPlan, model: ModelGraph, axes: Mapping[str, Sequ
 
 
 def _recomputed(plan: ParallelPlan, model: ModelGraph) -> tuple[Recompute, list[str]]:
-    """Work that is recomputed."""
+    """Return the kind of recomputation nearest to the plan, and what it leaves out."""
     again = attention = total = unused = 0.0
     light = 0
     for part, own, count in _runs(plan, model):

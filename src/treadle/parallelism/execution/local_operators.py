@@ -47,7 +47,7 @@ ADDED_IN_PLACE = {"mm": "addmm_", "bmm": "baddbmm_"}
 
 
 def cuts_of(node: Node, plan: OperatorPlan) -> Cuts:
-    """Axes that cut each role.
+    """Return the axes that cut each role.
 
     Raises
     ------
@@ -109,7 +109,7 @@ class LocalOperator:
         self.whole = self._by_index()
 
     def _settle_repeated(self, plan: OperatorPlan) -> None:
-        """A role that operands are repeated over, and no result has, is sharded where results are partial."""
+        """Shard roles that operands are repeated over, and no result has, where results are partial."""
         taken = {axis for one in plan.inputs for axis in (*one.axes, *one.partial)}
         left = [axis for axis in self.place.sizes if axis not in taken]
         left = [axis for axis in left if all(axis in one.partial for one in plan.outputs) and plan.outputs]
@@ -132,19 +132,19 @@ class LocalOperator:
         return {role for role in lonely if self.cuts.get(role)}
 
     def size(self, role: Index) -> int:
-        """Elements of a role in the call."""
+        """Return the elements of a role in the call."""
         whole = self.graph.size(role)
         if role not in self.whole:
             whole //= prod(self.place.sizes[axis] for axis in self.cuts.get(role, ()))
         return whole // self.chunk[1] if self.chunk is not None and role == self.chunk[0] else whole
 
     def _own(self, role: Index) -> slice:
-        """The rank's part of a role that is whole in the call."""
+        """Return the rank's part of a role that is whole in the call."""
         state, shape = Sharding((self.cuts.get(role, ()),)), (self.graph.size(role),)
         return block(state, shape, self.place.sizes, self.place.at)[0]
 
     def run(self, operands: Sequence[Tensor], into: Tensor | None = None) -> list[Tensor]:
-        """Results, by factors of ``result.dims``, from operands, by those of ``operand.dims``.
+        """Return results, by factors of ``result.dims``, from operands, by those of ``operand.dims``.
 
         ``into`` is a sum that the result of a matrix product is added to where it lies, and is given back.
         """
@@ -182,7 +182,7 @@ class LocalOperator:
         return [self._kept(result.roles, value) for result, value in made_as]
 
     def _filled(self, roles: Dims, local: Tensor) -> Tensor:
-        """An operand with zeros where other ranks have rows that are read by index."""
+        """Return an operand with zeros where other ranks have rows that are read by index."""
         if not self.whole.intersection(factors(roles)):
             return local
         result = local.new_zeros([self.size(role) for role in factors(roles)])
@@ -190,13 +190,13 @@ class LocalOperator:
         return result
 
     def _kept(self, roles: Dims, value: Tensor) -> Tensor:
-        """A result, by factors; the rank's part of rows that were written by index."""
+        """Return a result, by factors; of rows that were written by index the rank's part."""
         value = value.reshape([self.size(role) for role in factors(roles)])
         is_cut = not self.whole.isdisjoint(factors(roles))
         return value[self._own_part(roles)].contiguous() if is_cut else value
 
     def _own_part(self, roles: Dims) -> tuple[slice, ...]:
-        """The rank's part of a tensor whose roles by index are whole."""
+        """Return the rank's part of a tensor whose roles by index are whole."""
         return tuple(self._own(role) if role in self.whole else slice(None) for role in factors(roles))
 
     def _value(self, value: object, given: Sequence[Tensor]) -> Any:
@@ -215,7 +215,7 @@ class LocalOperator:
         return value
 
     def _called(self, roles: Dims, dims: Sequence[Sequence[Sequence[int]]], local: Tensor) -> Tensor:
-        """An operand in the dimensions that the call has for it."""
+        """Return an operand in the dimensions that the call has for it."""
         own = [role for role in factors(roles) if self.graph.size(role) > 1]
         called = [[Index(*role) for role in dim] for dim in dims]
         flat = [role for dim in called for role in dim]
@@ -228,7 +228,7 @@ class LocalOperator:
         return local.reshape([prod(self.size(role) for role in dim) for dim in called])
 
     def _dims_of(self, argument: str) -> Sequence[Sequence[Sequence[int]]]:
-        """The dimensions in which the call has an operand, each of roles."""
+        """Return the dimensions in which the call has an operand, each of roles."""
         found: Any = self.node.arguments[argument]
         dims: Sequence[Sequence[Sequence[int]]] = found["dims"]
         return dims
@@ -237,7 +237,7 @@ class LocalOperator:
         return [prod(self.size(role) for role in dim) for dim in roles]
 
     def _localise(self, arguments: dict[str, Any]) -> None:
-        """Shapes, and places along dimensions that ranks have a part of."""
+        """Adapt shapes, and places along dimensions that ranks have a part of."""
         results = [self._called_shape(result.roles) for result in self.node.results]
         if self.name in _SIZED:
             arguments[_SIZED[self.name]] = results[0]
@@ -256,7 +256,7 @@ class LocalOperator:
                 arguments[name] = value * called[axis] // whole
 
     def _mask(self, arguments: dict[str, Any]) -> None:
-        """Queries that are a part of the sequence see the keys before them by a mask."""
+        """Mask keys after each query, where queries are a part of the sequence."""
         import torch
 
         if not arguments["is_causal"]:
@@ -285,7 +285,7 @@ class LocalOperator:
 
 
 def _called_roles(value: object) -> Iterator[Index]:
-    """Roles of the dimensions of tensors among arguments."""
+    """Yield the roles of the dimensions of tensors among arguments."""
     if isinstance(value, Mapping):
         yield from (Index(*role) for dim in value.get("dims", ()) for role in dim)
     elif isinstance(value, list | tuple):

@@ -147,7 +147,7 @@ class PartExecution:
         self._used(operand.tensor)
 
     def _oriented(self, owner: TensorRef, operand: Operand) -> Operand:
-        """A gradient as the graph's output has it, its factors in the order of what it is the gradient of."""
+        """Return a gradient as the graph's output has it, its factors in the order of its owner."""
         graph = self.graph
         wanted = [index for index in graph.factors(owner) if graph.size(index) > 1]
         found = [index for index in factors(operand.dims) if graph.size(index) > 1]
@@ -163,7 +163,7 @@ class PartExecution:
         return Operand(operand.tensor, dims, dims)
 
     def _seen(self, operand: Operand, local: Local) -> Local:
-        """A result in the order of an output, without factors of one element."""
+        """Return A result in the order of an output, without factors of one element."""
         by_index = dict(zip(self.graph.factors(operand.tensor), local.state.dims, strict=True))
         value = self.ordered(operand, local.value)
         long = [(n, i) for n, i in enumerate(factors(operand.dims)) if self.graph.size(i) > 1]
@@ -239,14 +239,14 @@ class PartExecution:
         return self.moved(tensor, self.graph.factor_sizes(tensor), local, state)
 
     def moved(self, tensor: TensorRef, shape: tuple[int, ...], local: Local, state: Sharding) -> Local:
-        """A tensor, or a chunk of it of this shape, in another state."""
+        """Return A tensor, or a chunk of it of this shape, in another state."""
         if local.state == state:
             return local
         bytes_each = self.graph.result(tensor).element_bytes
         return Local(self.move(local.value, shape, bytes_each, local.state, state), state)
 
     def ordered(self, operand: Operand, value: Tensor) -> Tensor:
-        """A tensor in the order of the operand's factors."""
+        """Return A tensor in the order of the operand's factors."""
         dims, wanted = self.graph.factors(operand.tensor), factors(operand.dims)
         rest = [place for place, index in enumerate(dims) if index not in wanted]
         order = [*(dims.index(index) for index in wanted), *rest]
@@ -254,7 +254,7 @@ class PartExecution:
         return value.reshape(value.shape[: len(wanted)])  # others have one element
 
     def taken(self, operand: Operand, state: Sharding, phase: Phase) -> Tensor:
-        """An operand in the state that an operator takes it in, in the order of its factors."""
+        """Return an operand in the state that an operator takes it in, in the order of its factors."""
         tensor = operand.tensor
         target = over_factors(self.graph, tensor, operand.dims, state)
         return self.ordered(operand, self._to(tensor, self._reading(tensor, phase), target).value)
@@ -307,7 +307,7 @@ class _Loop:
             self.run.make(tensor, Local(value, state), self.phase)
 
     def go_round(self, chunk: int) -> None:
-        """All operators on one chunk."""
+        """Run all operators on one chunk."""
         run, made = self.run, dict[TensorRef, Local]()
         for number in self.unit.numbers:
             node = run.graph.nodes[number]
@@ -371,7 +371,7 @@ def _operator(run: PartExecution, number: int, role: Index, count: int) -> Local
 
 
 def _leaving(run: PartExecution, inside: set[int], phase: Phase) -> list[TensorRef]:
-    """Results that are read after the loop, or kept."""
+    """Return the results that are read after the loop, or kept."""
     read = Counter(operand.tensor for n in inside for operand in run.graph.nodes[n].operands)
     return [
         tensor
@@ -383,7 +383,7 @@ def _leaving(run: PartExecution, inside: set[int], phase: Phase) -> list[TensorR
 
 
 def _narrowed(value: Tensor, roles: Dims, role: Index, chunk: int, count: int) -> Tensor:
-    """The chunk of an operand, which has a dimension for each factor."""
+    """Return the chunk of an operand, which has a dimension for each factor."""
     if role not in (flat := factors(roles)):
         return value
     size = value.shape[flat.index(role)] // count
@@ -399,6 +399,6 @@ def role_of(part: ModelPart, letter: str) -> Index:
 
 
 def as_local(value: Tensor, state: Sharding, shape: Sequence[int], place: BlockPosition) -> Local:
-    """A rank's part of a whole tensor, a dimension for each factor."""
+    """Return A rank's part of a whole tensor, a dimension for each factor."""
     cut = block(state, shape, place.sizes, place.at)
     return Local(value.reshape(list(shape))[cut].clone(), state)

@@ -38,7 +38,7 @@ class RankExchange:
         self.place, self._groups = place, groups
 
     def follow(self, local: Tensor, shape: Sequence[int], steps: Sequence[Step]) -> Tensor:
-        """The rank's part after all steps.
+        """Return the rank's part after all steps.
 
         Parameters
         ----------
@@ -121,7 +121,7 @@ class RankExchange:
     def _laid_anew(
         self, local: Tensor, shape: Sequence[int], axes: tuple[str, ...], before: Sharding, after: Sharding
     ) -> Tensor:
-        """Two all-to-alls: every message goes in equal parts over all members of the group."""
+        """Do two all-to-alls: every message goes in equal parts over all members of the group."""
         import torch
 
         members, group = self.place.members(axes), self._groups(axes)
@@ -162,7 +162,7 @@ def _alltoall(parts: Sequence[Tensor], counts: Sequence[int], group: Any) -> lis
 
 
 def _done(name: str, *arguments: Any) -> Tensor:
-    """The result of a functional collective, when it has come."""
+    """Return the result of a functional collective, when it has come."""
     import torch
 
     functional = torch.ops._c10d_functional

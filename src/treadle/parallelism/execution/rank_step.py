@@ -70,7 +70,7 @@ Routes = Callable[[tuple[int, ...], int, Sharding, Sharding], tuple[Step, ...]]
 
 
 def routes_of(mesh: Mesh, costs: Costs) -> Routes:
-    """Routes on a mesh, each found once for all ranks."""
+    """Return the routes on a mesh, each found once for all ranks."""
 
     @cache
     def transitions(shape: tuple[int, ...], element_bytes: int) -> Transitions:
@@ -158,7 +158,7 @@ def _run(
 def _all_forward(
     task: RankTask, expected: list[RunValues], place: BlockPosition, move: Move, holdings: RankHoldings
 ) -> tuple[list[PartExecution], dict[str, tuple[Sharding, Any]]]:
-    """The forward pass of all parts; their outputs by name."""
+    """Run the forward pass of all parts, and return their outputs by name."""
     values: dict[str, tuple[Sharding, Any]] = {}
     runs: list[PartExecution] = []
     tied = {tie.second: tie.first for tie in task.model.ties}
@@ -190,7 +190,7 @@ def _all_forward(
 
 
 def _handed(flowing: Local, run: PartExecution, tensor: TensorRef) -> Local:
-    """Output of one part in the state in which the next stores it."""
+    """Return the output of one part in the state in which the next stores it."""
     shape = run.graph.factor_sizes(tensor)
     before = boundary_state(run.part, tensor, flowing.state)
     local = Local(flowing.value.reshape(before.local_shape(shape, run.place.sizes)), before)
@@ -198,7 +198,7 @@ def _handed(flowing: Local, run: PartExecution, tensor: TensorRef) -> Local:
 
 
 def _groups(mesh: Mesh, rank: int) -> Callable[[tuple[str, ...]], Any]:
-    """Process groups by axes; made when first needed, by all ranks at the same step."""
+    """Return process groups by axes; all ranks make one when they first need it, at the same step."""
     import torch.distributed as dist
 
     made: dict[tuple[str, ...], Any] = {}

@@ -132,7 +132,7 @@ def explain_tensor(result: ParallelizeResult, name: str) -> tuple[ExplainedTenso
 def _alternatives(
     result: ParallelizeResult, search: FabricSearch, part: int, tensor: TensorRef
 ) -> tuple[OtherState, ...]:
-    """Each other state of the tensor's own variables, the rest of the plan adapted one choice at a time."""
+    """Try each other state of the tensor's own variables, and adapt the rest one choice at a time."""
     posed, plan = search.found.posed, search.found.plan
     assert plan is not None, "a result has a plan"
     graph, table = posed.problem.graph, posed.problem.table

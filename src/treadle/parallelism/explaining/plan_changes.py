@@ -68,7 +68,7 @@ class PlanChanges:
 
 
 def changes_between(model: ModelGraph, ours: ParallelPlan, theirs: ParallelPlan) -> Iterator[Change]:
-    """All that differs, in the order of the model.
+    """Yield all differences in the order of the model.
 
     Raises
     ------

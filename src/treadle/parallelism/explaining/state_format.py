@@ -25,7 +25,7 @@ def dims_of(part: ModelPart, tensor: TensorRef) -> tuple[str, ...]:
 
 
 def spelled_state(letters: Sequence[str], state: Sharding) -> str:
-    """A state in words.
+    """Format a state.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def read_state(text: str, letters: Sequence[str], axes: Sequence[str], *, place:
 
 
 def matching_tensors(model: ModelGraph, name: str) -> list[tuple[str, TensorRef]]:
-    """Tensors that a name means: (part, tensor) of each.
+    """Return the tensors that a name means: (part, tensor) of each.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ class TensorStory:
 def tensor_story(
     plan: ParallelPlan, part: ModelPart, tensor: TensorRef, mesh: Mesh, costs: Costs
 ) -> TensorStory:
-    """States of a tensor of a part, and of the gradient of a parameter.
+    """Return the states of a tensor of a part, and of the gradient of a parameter.
 
     Parameters
     ----------

@@ -133,7 +133,7 @@ class ExportLayout:
     lost: tuple[Unsupported, ...]
 
     def of_use(self, use: WeightUse) -> tuple[str, ...]:
-        """Axes of a use."""
+        """Return the axes of a use."""
         return _of_use(self.axes, use)
 
 
@@ -243,7 +243,7 @@ class _Reading:
         )
 
     def _stores(self, axis: str) -> int:
-        """Elements of parameters that are stored in parts along an axis."""
+        """Return the elements of parameters that are stored in parts along an axis."""
         return sum(
             part.graph.elements(tensor)
             for part, one in self.parts
@@ -362,7 +362,7 @@ def _dim_of(graph: ComputeGraph, tensor: TensorRef, index: Index) -> int:
 
 
 def next_weights(part: ModelPart) -> dict[str, frozenset[str]]:
-    """For each weight's path, the paths of the next products of the forward pass.
+    """Return for each weight's path the paths of the next products of the forward pass.
 
     Attention and whatever has no weight of its own lies between; norms, whose weights are not in products,
     too.
@@ -385,7 +385,7 @@ def next_weights(part: ModelPart) -> dict[str, frozenset[str]]:
 
 
 def in_parts(following: Mapping[str, frozenset[str]], columns: set[str], rows: set[str]) -> frozenset[str]:
-    """Weights between which tensors stay in parts: columns that only rows follow, and those rows.
+    """Return the weights between which tensors stay in parts: columns that only rows follow, and those rows.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ def _policy():
 
 
 def torch_code(layout: ExportLayout) -> str:
-    """A module with `make_mesh` and `parallelize(model, mesh)`.
+    """Return A module with `make_mesh` and `parallelize(model, mesh)`.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def torch_code(layout: ExportLayout) -> str:
 
 
 def unsaid(layout: ExportLayout) -> tuple[Unsupported, ...]:
-    """Parts of the plan that the code does not express."""
+    """Return the parts of the plan that the code does not express."""
     found = list(layout.lost)
     most = max(part.repeats for part in layout.parts)
     for part in layout.parts:
@@ -181,7 +181,7 @@ def _style(weight: ExportedWeight, at_rest: str, *, cuts_sequence: bool) -> str:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """A path's words up to that which counts layers, and those after it."""
+    """Return A path's words up to that which counts layers, and those after it."""
     words = path.split(".")
     for number, word in enumerate(words, 1):
         if word == "*" or re.fullmatch(r"\[\d+:\d+(:\d+)?\]|\d+(\|\d+)+", word):
@@ -190,7 +190,7 @@ def _split(path: str) -> tuple[str, str]:
 
 
 def _modules(owner: str) -> str:
-    """An expression for the modules that a path with a pattern stands for."""
+    """Return an expression for the modules that a path with a pattern stands for."""
     if not owner:
         return "[model]"
     parent, _, last = owner.rpartition(".")
@@ -198,7 +198,7 @@ def _modules(owner: str) -> str:
 
 
 def _chosen(layers: str, word: str) -> str:
-    """An expression for the layers of a list that a word of a path stands for."""
+    """Return an expression for the layers of a list that a word of a path stands for."""
     if "|" in word:
         return f"[{layers}[at] for at in ({word.replace('|', ', ')})]"
     return layers if word == "*" else f"{layers}{word}"

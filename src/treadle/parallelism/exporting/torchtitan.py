@@ -22,7 +22,7 @@ _KEYS = {
 
 
 def torchtitan_settings(layout: ExportLayout, plan: ParallelPlan) -> str:
-    """Sections ``[parallelism]`` and ``[activation_checkpoint]`` for a settings file of torchtitan.
+    """Return the sections ``[parallelism]`` and ``[activation_checkpoint]`` of torchtitan.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def torchtitan_settings(layout: ExportLayout, plan: ParallelPlan) -> str:
 
 
 def unsaid_by_settings(layout: ExportLayout) -> tuple[Unsupported, ...]:
-    """Parts of the plan that the settings do not express."""
+    """Return the parts of the plan that the settings do not express."""
     found = list(layout.lost)
     if layout.of_use(WeightUse.TENSOR) and not layout.cuts_sequence:
         reason = "sequences stay whole; torchtitan cuts them along the tensor axis"

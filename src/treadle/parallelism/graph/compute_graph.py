@@ -72,7 +72,7 @@ Dims = tuple[tuple[Index, ...], ...]
 
 
 def factors(dims: Dims) -> tuple[Index, ...]:
-    """Factors of dimensions, the outermost first."""
+    """Return the factors of dimensions, the outermost first."""
     return tuple(chain.from_iterable(dims))
 
 
@@ -130,7 +130,7 @@ class Result:
 
 
 def pairs(side: Operand | Result) -> Iterator[tuple[Index, Index]]:
-    """Factors of a tensor, each with the role that it plays."""
+    """Yield the factors of a tensor, each with the role that it plays."""
     return zip(factors(side.dims), factors(side.roles), strict=True)
 
 
@@ -197,7 +197,7 @@ class Node:
         return tuple(dict.fromkeys(role for result in self.results for role in factors(result.roles)))
 
     def score_ratio(self, keys: int) -> float:
-        """Ratio of the scores of attention that count: all, or those of the tokens seen before each."""
+        """Return the share of the scores of attention that count: all, or those of earlier tokens."""
         if self.arguments.get("is_causal") is not True:
             return 1.0
         window, is_chunked = self.arguments.get("window"), self.arguments.get("is_chunked") is True
@@ -276,7 +276,7 @@ class ComputeGraph:
         return sorted(index.atom for index in self.factors(tensor) if self.size(index) > 1)
 
     def size(self, index: Index) -> int:
-        """Elements of a factor, or of a role."""
+        """Return the elements of a factor, or of a role."""
         return self.atoms[index.atom].size
 
     def dim_name(self, index: Index) -> str:
@@ -284,40 +284,40 @@ class ComputeGraph:
         return self.atoms[index.atom].name
 
     def result(self, tensor: TensorRef) -> Result:
-        """A tensor as it is made."""
+        """Return A tensor as it is made."""
         return self.nodes[tensor.node].results[tensor.slot]
 
     def results(self, node: int) -> list[TensorRef]:
-        """Tensors that a node makes."""
+        """Return the tensors that a node makes."""
         return [TensorRef(node, slot) for slot in range(len(self.nodes[node].results))]
 
     def factors(self, tensor: TensorRef) -> tuple[Index, ...]:
-        """Factors of a tensor's dimensions, the outermost first."""
+        """Return the factors of a tensor's dimensions, the outermost first."""
         return factors(self.result(tensor).dims)
 
     def factor_sizes(self, tensor: TensorRef) -> tuple[int, ...]:
-        """Elements of each factor of a tensor."""
+        """Return the elements of each factor of a tensor."""
         return tuple(self.size(index) for index in self.factors(tensor))
 
     def elements(self, tensor: TensorRef) -> int:
-        """Elements of a tensor."""
+        """Return the elements of a tensor."""
         return prod(self.factor_sizes(tensor))
 
     def nbytes(self, tensor: TensorRef) -> int:
-        """Bytes of a tensor."""
+        """Return the bytes of a tensor."""
         return self.elements(tensor) * self.result(tensor).element_bytes
 
     def shape(self, tensor: TensorRef) -> tuple[int, ...]:
-        """Sizes of a tensor's dimensions as captured."""
+        """Return the sizes of a tensor's dimensions as captured."""
         return tuple(prod(self.size(index) for index in dim) for dim in self.result(tensor).dims)
 
     def tensors(self) -> Iterator[TensorRef]:
-        """All results of all nodes, in order."""
+        """Yield all results of all nodes, in order."""
         for number in range(len(self.nodes)):
             yield from self.results(number)
 
     def spelled(self, tensor: TensorRef) -> str:
-        """A tensor's name: that of its node, and the slot if it is not the first."""
+        """Return a tensor's name: that of its node, and the slot if it is not the first."""
         name = self.nodes[tensor.node].name
         return f"{name}.{tensor.slot}" if tensor.slot else name
 
@@ -326,21 +326,21 @@ class ComputeGraph:
 
 
 def output_of(nodes: Sequence[Node], tensors: Sequence[TensorRef]) -> Node:
-    """The node that ends a graph of these nodes, and gives these tensors as they are made."""
+    """Return the node that ends a graph of these nodes, and gives these tensors as they are made."""
     dims = [nodes[tensor.node].results[tensor.slot].dims for tensor in tensors]
     operands = tuple(Operand(tensor, own, own) for tensor, own in zip(tensors, dims, strict=True))
     return Node("output", OperatorKind.OUTPUT, operands, phase=Phase.BACKWARD)
 
 
 def dim_names() -> Iterator[str]:
-    """Names of base dimensions: a to z, A to Z, then with numbers (a1, b1, ...)."""
+    """Yield the names of base dimensions: a to z, A to Z, then with numbers (a1, b1, ...)."""
     for number in count():
         for letter in ascii_lowercase + ascii_lowercase.upper():
             yield f"{letter}{number or ''}"
 
 
 def node_line(graph: ComputeGraph, node: Node) -> str:
-    """One node: its kind, what it reads and what it makes, as roles of the operator."""
+    """Format one node: its kind, what it reads and what it makes, as roles of the operator."""
     if node.kind is OperatorKind.PLACEHOLDER:
         return f"{node.name}: PLACEHOLDER {_bracketed(graph, node.results[0].dims)}"
     seen = [f"{graph.spelled(o.tensor)}{_bracketed(graph, o.roles)}" for o in node.operands]

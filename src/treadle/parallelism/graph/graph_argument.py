@@ -21,7 +21,7 @@ _MARK = '"model graph"'
 def as_model_graph(
     value: object, *, tokens: int | None, sequence: int | None, notes: list[str], micro_batches: int = 1
 ) -> tuple[ModelGraph, TrainingModel | None]:
-    """The graph of one step, and the model's layers where it has a table of them.
+    """Return the graph of one step, and the model's layers where it has a table of them.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def as_model_graph(
 
 
 def _read(value: object) -> ModelGraph | None:
-    """The graph of a file that holds one; None for whatever names a model."""
+    """Return the graph of a file that holds one; None for whatever names a model."""
     if isinstance(value, TrainingModel):
         return None
     if not isinstance(value, str | Path):

@@ -81,7 +81,7 @@ class GraphTable(Table, frozen=True, forbid_unknown_fields=False):
     tangents: list[tuple[Tensor, Tensor]]
 
     def value(self) -> ComputeGraph:
-        """The graph; TreadleError if its parts do not fit."""
+        """Return the graph; TreadleError if its parts do not fit."""
         gradients, tangents = (
             {TensorRef(*first): TensorRef(*second) for first, second in pairs}
             for pairs in (self.gradients, self.tangents)

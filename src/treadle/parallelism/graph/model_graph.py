@@ -84,7 +84,7 @@ class ModelPart:
             )
 
     def factors(self, tensor: TensorRef) -> tuple[tuple[str, int], ...]:
-        """Names and sizes of a tensor's factors, the outermost first, without those of one element."""
+        """Return the names and sizes of a tensor's factors of more than one element."""
         indices = [index for index in self.graph.factors(tensor) if self.graph.size(index) > 1]
         return tuple((self.graph.dim_name(index), self.graph.size(index)) for index in indices)
 
@@ -210,7 +210,7 @@ class ModelGraph:
             )
 
     def part(self, name: str) -> ModelPart:
-        """The part of a name."""
+        """Return the part of a name."""
         found = next((part for part in self.parts if part.name == name), None)
         if found is None:
             raise TreadleError(f"model graph {self.name}: no part {name!r}")
@@ -222,7 +222,7 @@ class ModelGraph:
         return len(self.order)
 
     def runs(self) -> Iterator[tuple[ModelPart, int]]:
-        """Layers in order: the part, and the number of its run, counted from 0."""
+        """Yield the layers in order: the part, and the number of its run, counted from 0."""
         counts = Counter[int]()
         for at in self.order:
             yield self.parts[at], counts[at]
@@ -250,7 +250,7 @@ def _spelled(factors: tuple[tuple[str, int], ...]) -> str:
 
 
 def model_to_json(model: ModelGraph) -> dict[str, object]:
-    """A model graph as a value of JSON.
+    """Return A model graph as a value of JSON.
 
     Examples
     --------

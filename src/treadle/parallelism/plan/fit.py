@@ -28,7 +28,7 @@ OPERATORS = frozenset(OperatorKind) - {OperatorKind.PLACEHOLDER, OperatorKind.OU
 
 
 def boundary_state(part: ModelPart, tensor: TensorRef, state: Sharding) -> Sharding:
-    """A boundary's state for a tensor of a part: factors of one element come in between."""
+    """Return A boundary's state for a tensor of a part: factors of one element come in between."""
     given, sizes = iter(state.dims), part.graph.factor_sizes(tensor)
     return Sharding(tuple(next(given) if size > 1 else () for size in sizes), state.partial)
 
@@ -52,7 +52,7 @@ def stored_state(part: ModelPart, plan: PartPlan, boundary: Boundary, tensor: Te
 
 
 def stored_inputs(part: ModelPart) -> dict[str, TensorRef]:
-    """Placeholders that are neither parameters nor at the boundary, by the names of their nodes."""
+    """Return placeholders that are neither parameters nor at the boundary, by node name."""
     at_boundary = {part.enters, None if part.leaves is None else part.graph.tangents[part.leaves]}
     return {
         node.name: TensorRef(number)

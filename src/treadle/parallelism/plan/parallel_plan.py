@@ -184,7 +184,7 @@ class ParallelPlan:
                 )
 
     def shardings(self) -> Iterator[Sharding]:
-        """Every state of the plan."""
+        """Yield every state of the plan."""
         boundaries = [self.boundary]
         for plan in (one for plans in self.parts.values() for one in plans):
             if plan.boundary is not None:
@@ -209,12 +209,12 @@ class ParallelPlan:
         return prod(self.sizes.values())
 
     def plan_of(self, part: str, run: int = 0) -> PartPlan:
-        """The plan of a part's run (counted from 0, in the order of the model)."""
+        """Return the plan of a part's run (counted from 0, in the order of the model)."""
         choice = self.layers.get(part)
         return self.parts[part][0 if choice is None else choice[run]]
 
     def boundary_of(self, part: str, run: int = 0) -> Boundary:
-        """The boundary that a run of a part takes and gives."""
+        """Return the boundary that a run of a part takes and gives."""
         return self.plan_of(part, run).boundary or self.boundary
 
     @property

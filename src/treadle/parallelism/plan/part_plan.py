@@ -232,17 +232,17 @@ class PartPlan:
         return sum(one.chunk is not None for one in self.operators.values())
 
     def shared(self, tensor: str, phase: Phase) -> Sharding | None:
-        """The state from which all readers of a phase take a tensor, if there is one."""
+        """Return the state from which all readers of a phase take a tensor, if there is one."""
         entry = self.tensors.get((tensor, phase))
         return None if entry is None else entry.shared
 
     def saved(self, tensor: str) -> Sharding | None:
-        """The state in which a tensor is kept for the backward pass, if it is."""
+        """Return the state in which a tensor is kept for the backward pass, if it is."""
         entry = self.tensors.get((tensor, Phase.FORWARD))
         return None if entry is None else entry.saved
 
 
 def sides(node: Node, plan: OperatorPlan) -> Iterator[tuple[Operand | Result, Sharding]]:
-    """Operands and results of a node, each with the state that its plan gives it."""
+    """Yield the operands and results of a node, each with the state that its plan gives it."""
     yield from zip(node.operands, plan.inputs, strict=True)
     yield from zip(node.results, plan.outputs, strict=True)

@@ -186,7 +186,7 @@ def format_plan_json(plan: ParallelPlan) -> str:
 
 
 def read_plan(path: str) -> ParallelPlan:
-    """A plan from its file.
+    """Return A plan from its file.
 
     Raises
     ------
@@ -197,7 +197,7 @@ def read_plan(path: str) -> ParallelPlan:
 
 
 def plan_to_json(plan: ParallelPlan) -> dict[str, object]:
-    """A plan as a value of JSON."""
+    """Return A plan as a value of JSON."""
     mesh, pipeline, claim, setting = plan.mesh, plan.pipeline, plan.claim, plan.setting
     return _given(
         treadle=KIND,
@@ -225,7 +225,7 @@ def plan_to_json(plan: ParallelPlan) -> dict[str, object]:
 
 
 def _given(**fields: object) -> dict[str, object]:
-    """An object of JSON without the fields that are None."""
+    """Return an object of JSON without the fields that are None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 

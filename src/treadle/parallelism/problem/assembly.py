@@ -102,14 +102,14 @@ class Assembly:
     forbidden: dict[Scope, BoolArray] = field(default_factory=dict)
 
     def add(self, scope: Scope, quantity: int, amounts: FloatArray) -> None:
-        """Amounts by the states of one variable, or of two in any order."""
+        """Add amounts by the states of one variable, or of two in any order."""
         scope, amounts = ascending(scope, amounts)
         if amounts.any():
             found = self.tables[scope]
             found[quantity] = found[quantity] + amounts if quantity in found else amounts
 
     def forbid(self, scope: Scope, states: BoolArray) -> None:
-        """States that no plan takes."""
+        """Forbid states."""
         scope, states = ascending(scope, states)
         if states.any():
             self.forbidden[scope] = self.forbidden[scope] | states if scope in self.forbidden else states
@@ -160,7 +160,7 @@ class Assembly:
             self.forbid(scope, states)
 
     def add_compute(self, part: int, at: int) -> None:
-        """Seconds of a cluster's members; twice where they are computed again."""
+        """Add the seconds of a cluster's members; twice where they are recomputed."""
         number, variable = self.table.numbered(part, at)
         graph = variable.graph
         fused = fused_tensors(graph)
@@ -187,7 +187,7 @@ class Assembly:
         self.add((number,), self.names.serial(part), amounts + launches)
 
     def add_inner_moves(self, part: int, at: int) -> None:
-        """Seconds between what members make and what others of the cluster take."""
+        """Add the seconds between what members make and what others of the cluster take."""
         number, variable = self.table.numbered(part, at)
         graph, seconds = variable.graph, np.zeros(variable.size)
         for member in variable.cluster.members:
@@ -204,7 +204,7 @@ class Assembly:
         self.add((number,), self.names.serial(part), seconds * n_runs)
 
     def add_inputs(self, part: int, at: int) -> None:
-        """Recomputed operators need their inputs."""
+        """Forbid that a recomputed operator lacks its inputs."""
         number, variable = self.table.numbered(part, at)
         again, producers = variable.is_saved(ActivationPolicy.RECOMPUTED), self.table.values[part].producer
         for tensor in variable.cluster.takes if again.any() else ():
@@ -214,7 +214,7 @@ class Assembly:
                 self.forbid((before, number), unused[:, None] & again[None, :])
 
     def add_stored(self) -> None:
-        """Bytes of parameters with gradient and optimizer state, and the optimizer's seconds."""
+        """Add the bytes of parameters with gradient and optimizer state, and the optimizer's seconds."""
         for number in sorted(set(self.table.stored.values())):
             variable = self.table.state(number)
             part = self.table.values[variable.part].part
@@ -231,7 +231,7 @@ class Assembly:
             self.add((number,), self.names.serial(variable.part), seconds / own.micro_batches)
 
     def add_boundary_bytes(self) -> None:
-        """Activations that enter each layer are kept for its backward pass."""
+        """Add the activations that enter each layer, which are kept for its backward pass."""
         number = self.table.boundary.get(ACTIVATION)
         if number is not None:
             variable = self.table.state(number)
@@ -242,7 +242,7 @@ class Assembly:
             self.add((number,), self.names.persistent, n_kept * held)
 
     def add_moves(self, part: int, tensor: TensorRef, phase: Phase) -> None:
-        """Seconds from who gives a tensor to who reads it in a phase, through the state that they share.
+        """Add the seconds from the source of a tensor to its readers in a phase.
 
         In the backward pass those also read a tensor of the forward pass that are computed again.
         """
@@ -267,7 +267,7 @@ class Assembly:
                 if owner is None or target[0] != table.stored[part, owner]:
                     self.move(part, tensor, origin, target, quantity)
                 else:
-                    share = self.gradient_share(origin[1], target[1])
+                    share = self.gradient_fraction(origin[1], target[1])
                     self.move(part, tensor, origin, target, self.names.overlapped(part), share)
             return
         for reader in values.backward_readers(tensor):
@@ -280,7 +280,7 @@ class Assembly:
                 self.forbid((shared, target[0]), late[:, None] & again[None, :])
 
     def add_result_move(self, part: int, tensor: TensorRef, target: End, times: int = 1) -> None:
-        """Recomputed results reach their readers from the state in which they are made.
+        """Add the seconds of recomputed results from the state in which they are made to their readers.
 
         What would have been saved is then in any state, at best in the one that they take: it costs nothing.
         """
@@ -296,7 +296,7 @@ class Assembly:
         return 1 if is_only else self.table.operator(part, reader).n_readings(tensor)
 
     def taken(self, part: int, reader: int, tensor: TensorRef) -> End:
-        """A reader, and the states in which it takes a tensor."""
+        """Return a reader, and the states in which it takes a tensor."""
         number, variable = self.table.numbered(part, reader)
         return number, variable.taken(tensor)
 
@@ -307,7 +307,7 @@ class Assembly:
         seconds = np.asarray(times) * self.between(part, tensor, source[1], target[1])
         self.add((source[0], target[0]), quantity, seconds)
 
-    def gradient_share(self, source: View, target: View) -> FloatArray:
+    def gradient_fraction(self, source: View, target: View) -> FloatArray:
         """Return the share of a gradient's transitions that each micro-batch has.
 
         Gradients that are only summed up where the parameter is stored are summed once in a step.
@@ -331,7 +331,7 @@ class Assembly:
         return float(self.prices.seconds(graph, tensor, [source], [target])[0, 0])
 
     def add_saved_tensors(self, part: int, tensor: TensorRef, number: int) -> None:
-        """Saved tensors move to their state and take memory."""
+        """Add the seconds in which saved tensors move to their state, and their bytes."""
         values, view = self.table.values[part], self.table.state(number).view
         maker, variable = self.table.numbered(part, values.producer[tensor])
         saved = variable.is_saved(ActivationPolicy.SAVED)[:, None]
@@ -341,7 +341,7 @@ class Assembly:
         self.add_saved(part, (maker, number), np.where(saved, held[None, :], 0.0))
 
     def add_saved(self, part: int, scope: Scope, held: FloatArray) -> None:
-        """Bytes that stay until the part's backward pass: those of the last part at its own moments."""
+        """Add bytes that stay until the part's backward pass: those of the last part at its own moments."""
         n_all, n_own = sum(self.n_moments_of.values()), self.n_moments_of.get(part, 0)
         if n_own == n_all or part < len(self.table.values) - 1:
             self.add(scope, self.names.persistent, held)
@@ -350,7 +350,7 @@ class Assembly:
             self.add(scope, self.names.transient(moment), held)
 
     def add_saved_for_others(self) -> None:
-        """Tensors read only by recomputed operators are saved as they are made."""
+        """Add the bytes of tensors that only recomputed operators read: they are saved as they are made."""
         for (part, at), number in self.table.operators.items():
             values, variable = self.table.values[part], self.table.operator(part, at)
             saved = variable.is_saved(ActivationPolicy.SAVED)
@@ -376,7 +376,7 @@ _Key = tuple[LoopChoice, tuple[str, ...]]
 
 
 def loop_rules(table: VariableTable) -> Iterator[Forbidden]:
-    """Scopes, and the states that no plan takes."""
+    """Yield scopes, and the states that no plan takes."""
     for part, regions in enumerate(table.regions):
         for region in regions:
             yield from _rules(table, part, region)
@@ -410,7 +410,7 @@ def _rules(table: VariableTable, part: int, region: Region) -> Iterator[Forbidde
 
 
 def _keys(table: VariableTable, variable: OperatorVariable, region: Region) -> list[_Key | None]:
-    """Loop of each state and the axes that shard its dimension; ("",) where chunks do not divide."""
+    """Return the loop of each state and its axes; ("",) where chunks do not divide."""
     graph, members = variable.graph, sorted(region.nodes & variable.cluster.member_set)
 
     def key(state: int) -> _Key | None:

@@ -81,7 +81,7 @@ class ClusterStrategy:
     def sides(
         self, graph: ComputeGraph, member: int
     ) -> Iterator[tuple[TensorRef, Operand | Result, Sharding]]:
-        """Tensors that a member takes and makes, how it sees them, and their states."""
+        """Yield the tensors that a member takes and makes, how it sees them, and their states."""
         node = graph.nodes[member]
         for at, operand in enumerate(node.operands):
             yield operand.tensor, operand, self.operands[member, at]
@@ -90,7 +90,7 @@ class ClusterStrategy:
 
 
 def unsharded_dims(graph: ComputeGraph) -> frozenset[int]:
-    """Base dimensions that attention cannot shard: those within heads."""
+    """Return the base dimensions that attention cannot shard: those within heads."""
     attention = [node for node in graph.nodes if node.kind is OperatorKind.ATTENTION]
     seen = {role.atom for node in attention for role in (*node.read, *node.result_roles)}
     roles = {role for node in attention for choice in choices_of_node(node) for role in choice.dims}
@@ -164,7 +164,7 @@ def _by_partial_inputs(graph: ComputeGraph, cluster: Cluster) -> Iterator[dict[i
 def _choice(
     graph: ComputeGraph, cluster: Cluster, by_member: Mapping[int, Choice], number: int
 ) -> ClusterChoice | None:
-    """The choice in terms of factors of tensors; None if it takes a tensor from outside in two ways."""
+    """Return the choice by factors of tensors; None if it takes an outside tensor in two ways."""
     taken: dict[tuple[int, int], Place] = {}
     made: dict[TensorRef, Place] = {}
     outside: dict[TensorRef, Place] = {}
@@ -187,7 +187,7 @@ def _choice(
 
 
 def _factor_of(side: Operand | Result, place: Letter) -> Place:
-    """The factor of a tensor that plays a role."""
+    """Return the factor of a tensor that plays a role."""
     if place in (PARTIAL, WHOLE):
         return str(place)
     return next(index for index, role in pairs(side) if role == place)
@@ -199,7 +199,7 @@ def cluster_strategies(
     choices: tuple[ClusterChoice, ...],
     sizes: Mapping[str, int],
 ) -> list[ClusterStrategy]:
-    """A choice for each axis, where factors divide; axes that cut one factor in the order of the mesh.
+    """Return the strategies: a choice for each axis, where factors divide.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ _WORD = re.compile(r"-|[^\s,|-]+(,[^\s,|-]+)*")
 
 
 def sharding_of(text: str) -> Sharding:
-    """A state as it is printed.
+    """Parse a state as it is printed.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def sharding_of(text: str) -> Sharding:
 
 
 def constrained_domains(table: VariableTable, pins: Mapping[str, str]) -> tuple[Int64Array, ...]:
-    """States that satisfy the constraints, ascending, per variable.
+    """Return the states that satisfy the constraints, ascending, per variable.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def constrained_domains(table: VariableTable, pins: Mapping[str, str]) -> tuple[
 def _options(
     table: VariableTable, variable: StateVariable | OperatorVariable, name: str
 ) -> list[Sharding] | None:
-    """Fixed part of each state of a variable, for a constraint's name; None if the name does not apply."""
+    """Return the constrained part of each state; None if the name is not of this variable."""
     part, _, rest = name.rpartition("/")
     if part and part != table.values[variable.part].part.name:
         return None

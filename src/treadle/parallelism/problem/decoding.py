@@ -69,7 +69,7 @@ class _Decoding:
         self.graph = self.values.graph
 
     def chosen(self, cluster: int) -> tuple[OperatorVariable, int]:
-        """The variable of a cluster, and its state in the plan."""
+        """Return the variable of a cluster, and its state in the plan."""
         number, variable = self.table.numbered(self.part, cluster)
         return variable, self.plan[number]
 
@@ -82,7 +82,7 @@ class _Decoding:
         return variable.taken(tensor).state(state)
 
     def waiting(self, number: int) -> Sharding:
-        """The state that a variable of a tensor has in the plan."""
+        """Return the state that a variable of a tensor has in the plan."""
         return self.table.state(number).states[self.plan[number]]
 
     def part_plan(self) -> PartPlan:
@@ -142,7 +142,7 @@ class _Decoding:
         return self.taken(tensor, readers[0]) if is_repeated else None
 
     def saved(self, tensor: TensorRef) -> Sharding | None:
-        """The state in which a tensor is kept for the backward pass."""
+        """Return the state in which a tensor is kept for the backward pass."""
         producer = self.values.producer.get(tensor)
         if producer is None or self.policy(producer) is not ActivationPolicy.SAVED:
             return None

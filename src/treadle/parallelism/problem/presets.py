@@ -1,4 +1,4 @@
-"""Named plans (presets) as restrictions of the problem: data, tensor, context and expert parallelism.
+"""Presets (plans by the book) as restrictions of the problem: data, tensor, context and expert parallelism.
 
 Along each axis of the mesh a preset fixes what is sharded (samples, tokens, heads and inner dimensions, or
 experts) and whether parameters are sharded over it. The search chooses what a preset leaves open (the

@@ -39,7 +39,7 @@ class StatePrices:
         sources: Sequence[Sharding],
         targets: Sequence[Sharding],
     ) -> NDArray[np.float64]:
-        """Least seconds from each source to each target, states over the tensor's flat factors."""
+        """Return the least seconds from each source to each target, states over the tensor's flat factors."""
         factor_sizes = graph.factor_sizes(tensor)
         used = {at for state in (*sources, *targets) for at, axes in enumerate(state.dims) if axes}
         rest = [at for at, size in enumerate(factor_sizes) if at not in used and size > 1]

@@ -33,22 +33,22 @@ class JoinedCosts(DerivedCosts):
     parts: AxisParts
 
     def time_s(self, kind: CollectiveKind, axes: tuple[str, ...], size_bytes: int) -> Seconds:
-        """Seconds of a collective along all parts of these axes."""
+        """Return the seconds of a collective along all parts of these axes."""
         return self.costs.time_s(kind, tuple(part for axis in axes for part in self.parts[axis]), size_bytes)
 
     def send_s(self, axis: str, size_bytes: int) -> Seconds:
-        """Seconds of sending along the last part, where neighbours are neighbours of the whole."""
+        """Return the seconds of sending along the last part, which has the same neighbours."""
         return self.costs.send_s(self.parts[axis][-1], size_bytes)
 
     def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[Seconds, ...]:
-        """None: plans to begin with need no contention."""
+        """Return no slowdown: plans to begin with need no contention."""
         return tuple(1 for _ in running)
 
 
 def refined(
     coarse: SearchProblem, fine: SearchProblem, parts: AxisParts, plan: Sequence[int]
 ) -> tuple[int, ...] | None:
-    """The states of the fine problem that mean the same; None where it lacks one of them.
+    """Return the states of the fine problem that mean the same; None where it lacks one of them.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def _meaning(variable: Variable, state: int) -> Hashable:
 
 
 def _refined_meaning(variable: Variable, state: int, parts: AxisParts, whole_of: Sequence[int]) -> Hashable:
-    """Key of a state on the fine mesh: dimensions by axis, or fine axes instead of the coarse one."""
+    """Return the key of a state on the fine mesh."""
     if isinstance(variable, OperatorVariable):
         choices = variable.strategy(state).choices
         letters = tuple(choices[at].letter for at in whole_of)

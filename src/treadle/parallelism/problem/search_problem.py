@@ -64,11 +64,11 @@ class SearchProblem:
         return decoded(self.table, self.mesh, labels, zero=self.zero)
 
     def named(self) -> dict[str, Domains]:
-        """Allowed states of each preset, ascending, per variable."""
+        """Return the allowed states of each preset, ascending, per variable."""
         return preset_domains(self.table)
 
     def constrained(self, pins: Mapping[str, str]) -> Domains:
-        """States that keep to what a user fixes, ascending, per variable.
+        """Return the states that keep to what a user fixes, ascending, per variable.
 
         Parameters
         ----------
@@ -92,7 +92,7 @@ def make_problem(
     parameters: ParameterBytes = PLAIN,
     kappa: float = 1.0,
 ) -> SearchProblem:
-    """The problem of laying out a model.
+    """Return the problem of laying out a model.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ class PartValues:
         return {tensor: at for at, one in enumerate(self.clusters) for tensor in (*one.makes, *one.inner)}
 
     def readers(self, tensor: TensorRef, phase: Phase) -> tuple[int, ...]:
-        """Clusters of a phase that read a tensor of others."""
+        """Return the clusters of a phase that read a tensor of others."""
         return self._readers.get((tensor, phase), ())
 
     @cached_property
@@ -58,7 +58,7 @@ class PartValues:
         return tuple(needed)
 
     def backward_readers(self, tensor: TensorRef) -> tuple[int, ...]:
-        """Clusters of the forward pass that may read a tensor once more."""
+        """Return the clusters of the forward pass that may read a tensor once more."""
         return tuple(at for at in self.readers(tensor, Phase.FORWARD) if self.is_reread[at])
 
     def is_read_backward(self, cluster: int) -> bool:
@@ -95,6 +95,6 @@ class PartValues:
 
 
 def values_of(part: ModelPart) -> PartValues:
-    """The values of a part."""
+    """Return the values of a part."""
     ends = (part.enters, None if part.leaves is None else part.graph.tangents[part.leaves])
     return PartValues(part, clusters_of(part.graph, frozenset(one for one in ends if one is not None)))

@@ -109,7 +109,7 @@ def minimise(
     named: Iterable[tuple[int, ...]] = (),
     effort: SearchEffort | None = None,
 ) -> Incumbent:
-    """The best plan, with a bound.
+    """Return the best plan, with a bound.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ class _Branching:
             self.push(bound, _Part(found.domains, found.weights, found.messages, found.support, part.record))
 
     def settle(self, single: Slice) -> None:
-        """One plan is left: its value is the bound, and infinity is if it breaks a limit."""
+        """Settle a part of one plan: its value is the bound, or infinity if it breaks a limit."""
         plan = single.plan([0] * len(single.sizes))
         self.columns.add(plan)
         amounts = self.columns.plans[plan]

@@ -38,11 +38,11 @@ class Quantities:
     n_moments: int
 
     def serial(self, section: int) -> int:
-        """Seconds of computing in a section, and of communication that it waits for, once."""
+        """Return the seconds of computing in a section, and of communication that it waits for, once."""
         return section
 
     def overlapped(self, section: int) -> int:
-        """Seconds of overlapped communication in a section, once."""
+        """Return the seconds of overlapped communication in a section, once."""
         return self.n_sections + section
 
     @property
@@ -51,7 +51,7 @@ class Quantities:
         return 2 * self.n_sections
 
     def transient(self, moment: int) -> int:
-        """Bytes that are held at one moment besides the persistent ones."""
+        """Return the bytes that are held at one moment besides the persistent ones."""
         return 2 * self.n_sections + 1 + moment
 
     @property
@@ -86,7 +86,7 @@ class Factor:
 
 
 def factor(scope: Sequence[int], tables: Mapping[int, ArrayLike]) -> Factor:
-    """A factor from tables in which infinity forbids, its scope in any order.
+    """Return A factor from tables in which infinity forbids, its scope in any order.
 
     Parameters
     ----------
@@ -290,7 +290,7 @@ class FactorGraph:
         return found
 
     def amounts(self, plan: Sequence[int]) -> FloatArray:
-        """Every quantity of a plan, shape (quantities,)."""
+        """Return every quantity of a plan, shape (quantities,)."""
         found = self.node_amounts[self.starts[:-1] + np.array(plan, dtype=np.int64)].sum(axis=0)
         tables = self.pair_tables
         states = np.array(plan, dtype=np.int64)

@@ -59,7 +59,7 @@ class Columns:
     value: float = np.inf
 
     def within(self, domains: Domains) -> list[tuple[int, ...]]:
-        """Plans all of whose states are in the domains."""
+        """Return the plans all of whose states are in the domains."""
         if not self.plans:
             return []
         left = np.zeros(sum(self.graph.sizes), dtype=np.bool_)
@@ -108,7 +108,7 @@ class DualPoint:
 
 
 def even_weights(aim: Minimax) -> FloatArray:
-    """Equal weights for all forms of a group, no limit."""
+    """Return the equal weights for all forms of a group, no limit."""
     weights = np.zeros(len(aim.forms))
     for weight, forms in aim.groups:
         weights[list(forms)] = weight / len(forms)
@@ -215,7 +215,7 @@ def climb(
 
 
 def _steps(aim: Minimax, weights: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Moves along one coordinate each, ever shorter: a group's weight to one form; each limit's weight.
+    """Yield ever shorter moves along one coordinate each: a group's weight to one form; each limit's weight.
 
     A move is what weights are multiplied by, and what is added to them.
     """
@@ -238,7 +238,7 @@ def _steps(aim: Minimax, weights: FloatArray) -> Iterator[tuple[FloatArray, Floa
 
 
 def _pruned(part: Slice, found: TreeBound, cutoff: float) -> Slice | None:
-    """The slice without states above the cutoff; itself where few go, None where none stay."""
+    """Return the slice without states above the cutoff; itself where few go, None where none stay."""
     if not np.isfinite(cutoff):
         return part
     keep = [found.bound + slack <= cutoff for slack in found.slack]

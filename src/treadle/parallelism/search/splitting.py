@@ -88,7 +88,7 @@ def best_split(
 
 
 def _bound_of(part: Slice, energies: Energies, messages: FloatArray, node: int, states: Int64Array) -> float:
-    """A bound of the plans that take one of some states of a node."""
+    """Return A bound of the plans that take one of some states of a node."""
     unary = energies.unary.copy()
     dear = 4 * energies.largest + 1
     start, end = part.starts[node], part.starts[node + 1]
@@ -98,7 +98,7 @@ def _bound_of(part: Slice, energies: Energies, messages: FloatArray, node: int, 
 
 
 def _candidates(part: Slice, support: Support) -> Iterator[tuple[int, list[Int64Array]]]:
-    """Nodes and groups of their states."""
+    """Yield the nodes and groups of their states."""
     total = sum(weight for weight, _ in support)
     ranked: list[tuple[bool, float, int, list[int]]] = []
     for node, states in enumerate(part.domains):

@@ -39,7 +39,7 @@ def fabric_matrix(runs: Sequence[tuple[FabricRun, FabricSearch]]) -> FabricMatri
 
 
 def _seconds(search: FabricSearch, run: FabricRun) -> float | None:
-    """Time of a plan on a fabric; None if its groups are disconnected there."""
+    """Return the time of a plan on a fabric; None if its groups are disconnected there."""
     if search.fabric == run.topology.name:
         return search.best.seconds
     try:
@@ -49,7 +49,7 @@ def _seconds(search: FabricSearch, run: FabricRun) -> float | None:
 
 
 def isolated_seconds(run: FabricRun, search: FabricSearch) -> float | None:
-    """True time of the plan that is best by isolated costs, on the same mesh; None if none fits."""
+    """Return the true time of the plan that is best by isolated costs; None if none fits."""
     found = run.unawares(search.mesh, IsolatedCosts(run.fabric_costs(search.mesh)))
     return None if found is None else found.seconds
 
@@ -75,7 +75,7 @@ class IsolatedCosts:
         self._sizes = dict(zip(costs.mesh.axis_names, costs.mesh.shape, strict=True))
 
     def time_s(self, kind: CollectiveKind, axes: tuple[str, ...], size_bytes: float) -> float:
-        """Seconds along one axis after the other, in the order that takes least."""
+        """Return the seconds along one axis after the other, in the order that takes least."""
         real = [axis for axis in axes if self._sizes.get(axis, 1) > 1]
         if kind not in _GATHERING:
             return sum(self._price(kind, axis).time_s(size_bytes) for axis in real)
@@ -95,7 +95,7 @@ class IsolatedCosts:
         return self._costs.send_s(axis, size_bytes)
 
     def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[float, ...]:
-        """None is slower for what else runs."""
+        """Return no slowdown: collectives are priced alone."""
         return (1.0,) * len(running)
 
     def _price(self, kind: CollectiveKind, axis: str) -> Price:

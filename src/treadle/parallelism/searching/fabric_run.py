@@ -60,7 +60,7 @@ class FabricRun:
         self._costs: dict[Mesh, FabricCosts] = {}
 
     def fabric_costs(self, mesh: Mesh) -> FabricCosts:
-        """Prices of the groups of a mesh."""
+        """Return the prices of the groups of a mesh."""
         if mesh not in self._costs:
             alpha_s = self.options.get("alpha_s")
             self._costs[mesh] = FabricCosts(
@@ -73,11 +73,11 @@ class FabricRun:
         return self._costs[mesh]
 
     def costs(self, mesh: Mesh) -> Costs:
-        """The same, as the search reads them."""
+        """Return the same prices as the search reads them."""
         return costs_of_any_size(self.fabric_costs(mesh))
 
     def context_for(self, mesh: Mesh | None) -> Context:
-        """Progress, and the time that a search on a mesh has; None: over meshes."""
+        """Return a context with the time that a search on a mesh has; None: over meshes."""
         limit_s = self.options.get("time_limit_s")
         default_s = AUTO_TIME_LIMIT_S if mesh is None else DEFAULT_TIME_LIMIT_S
         return Context(self.progress, monotonic() + (default_s if limit_s is None else limit_s))
@@ -190,7 +190,7 @@ class FabricRun:
         )
 
     def run(self, mesh: Mesh | None) -> FabricSearch:
-        """The best plan on a mesh; None: on the best mesh.
+        """Return the best plan on a mesh; None: on the best mesh.
 
         Raises
         ------
@@ -210,7 +210,7 @@ class FabricRun:
         return self._result(found)
 
     def _check_fit(self, found: MeshSearch[MeshResult]) -> None:
-        """InfeasibleError where no plan fits into memory on any mesh."""
+        """Raise InfeasibleError where no plan fits into memory on any mesh."""
         if isfinite(found.best.seconds):
             return
         request, shortage = self.plans.request, found.best.found.shortage
@@ -251,7 +251,7 @@ class FabricRun:
         return self._search_of(self.plans, best, named, (bound_s, checked_s), trials, found.best.found)
 
     def unawares(self, mesh: Mesh, costs: Costs) -> PricedPlan | None:
-        """True time of the best plan by other costs on a mesh; None if no plan fits.
+        """Return the true time of the best plan by other costs on a mesh; None if no plan fits.
 
         It fits by the evaluator's count, as plans of `run` do.
         """
@@ -276,7 +276,7 @@ class FabricRun:
     def _fitting(
         self, found: Look[MeshResult], mesh: Mesh, named: Sequence[PricedPlan]
     ) -> tuple[tuple[int, ...], PricedPlan]:
-        """The plan found; where the evaluator sees more in memory than the search, one that it lets pass.
+        """Return the plan found, or one that fits where the evaluator counts more memory than the search.
 
         The search leaves moments out. It is repeated under lower limits, with presets as a fallback. What it
         proved holds for plans that fit by its own, lower count, so for those that really fit.
@@ -317,7 +317,7 @@ class FabricRun:
     def _mixed(
         self, best: PricedPlan, posed: MeshProblem, labels: tuple[int, ...], bound_s: float
     ) -> tuple[PricedPlan, float, float]:
-        """The best plan whose layers may differ, if that is quicker, and a bound on all of these.
+        """Return the best plan whose layers may differ, if that is quicker, and a bound on all of these.
 
         Then a bound on them that was checked: infinity where layers cannot differ.
         """

@@ -73,7 +73,7 @@ def search_meshes(
     gap: float,
     refines: bool = True,
 ) -> MeshSearch[_Found]:
-    """The best mesh, and what was found there.
+    """Return the best mesh, and what was found there.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def search_meshes(
     refused = InfeasibleError("no mesh: expected at least one")
 
     def merit(mesh: Mesh) -> tuple[float, float]:
-        """The quickest is best; where nothing fits, what promises most."""
+        """Return the sort key: the fastest first; where nothing fits, the smallest bound."""
         return known[mesh].seconds, known[mesh].bound_s
 
     def try_all(meshes: Iterable[Mesh]) -> Mesh | None:

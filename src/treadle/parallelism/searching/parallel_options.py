@@ -99,7 +99,7 @@ def parallel_request(
 
 
 def as_count(value: int | str, what: str) -> int:
-    """Tokens, as a number or as people write them; K, M and G are powers of 1024, as in sizes.
+    """Parse tokens, as a number or as people write them; K, M and G are powers of 1024, as in sizes.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def as_count(value: int | str, what: str) -> int:
 
 
 def as_overlap(asked: str) -> Overlap:
-    """Scope of overlap of communication and computation: none, layer, model."""
+    """Parse the scope of overlap of communication and computation: none, layer, model."""
     return Overlap(known_name("overlap", asked, [one.value for one in Overlap]))
 
 

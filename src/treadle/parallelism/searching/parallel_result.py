@@ -228,7 +228,7 @@ class ParallelizeResult(Tabular):
         return self.model.tokens * (1 if pipeline is None else pipeline.micro_batches)
 
     def records(self) -> list[dict[str, Cell]]:
-        """A row for each fabric and plan."""
+        """Return a row for each fabric and plan."""
         return [
             plain_row(
                 {

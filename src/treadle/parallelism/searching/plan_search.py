@@ -89,11 +89,11 @@ class PlanSearch:
         self._passages: dict[tuple[int, Mesh], tuple[Costs, Reshardings]] = {}
 
     def with_memory(self, memory_bytes: float) -> PlanSearch:
-        """The same under another limit."""
+        """Return the same searches under another limit."""
         return PlanSearch(self.model, replace(self.request, memory_bytes=memory_bytes), self.layers)
 
     def make_problem(self, mesh: Mesh, costs: Costs, form: PipelineForm = ONE_PASS) -> MeshProblem:
-        """The problem on a mesh, or on that of a pipeline's stage.
+        """Return the problem on a mesh, or on that of a pipeline's stage.
 
         Raises
         ------
@@ -130,7 +130,7 @@ class PlanSearch:
         known: Iterable[tuple[int, ...]] = (),
         effort: SearchEffort | None = None,
     ) -> Look[MeshResult]:
-        """The best plan, until the gap is proven, one is found that is quick enough, or time is up.
+        """Return the best plan, until the gap is proven, one is found that is quick enough, or time is up.
 
         Parameters
         ----------
@@ -165,7 +165,7 @@ class PlanSearch:
         return Look(found.value, bound, MeshResult(posed, found.plan, is_late=late, proof=proof))
 
     def coarser_plans(self, posed: MeshProblem) -> list[tuple[int, ...]]:
-        """For a mesh of three axes or more, the best known plans on two, with neighbouring axes joined.
+        """Return for three axes or more the best known plans on two, with neighbouring axes joined.
 
         A search over few states finds what one over many would take long to meet. Constraints refer to
         the fine mesh: then there are none.
@@ -250,7 +250,7 @@ class PlanSearch:
         )
 
     def resimulated(self, plan: ParallelPlan, costs: Costs) -> Resimulated | Unsupported:
-        """A step of the named layout that a plan comes nearest to, in the simulator of `train`."""
+        """Simulate the nearest named layout of a plan in the simulator of `train`."""
         if self.layers is None:
             return Unsupported("a captured graph has no table of layers")
         return resimulate(plan, self.model, self.layers, costs, self.request.times)
@@ -270,7 +270,7 @@ class PlanSearch:
         return found
 
     def allowed(self, posed: MeshProblem) -> list[tuple[int, ...]]:
-        """Presets that satisfy the constraints."""
+        """Return the presets that satisfy the constraints."""
         return [
             plan
             for plan in posed.named.values()
@@ -278,7 +278,7 @@ class PlanSearch:
         ]
 
     def _within(self, problem: SearchProblem) -> Domains:
-        """States that the constraints allow."""
+        """Return the states that the constraints allow."""
         axes, parts = tuple(axis_sizes(problem.mesh)), {part.name: part for part in self.model.parts}
         pins = {}
         for name, text in self.request.pins.items():

@@ -73,7 +73,7 @@ class Move:
 
 @cache
 def moves_from(place: Place, axes: tuple[str, ...]) -> tuple[Move, ...]:
-    """All moves from a sharding on a mesh with these axes, whatever the sizes of dimensions.
+    """Return all moves from a sharding on a mesh with these axes, whatever the sizes of dimensions.
 
     Local moves change one axis each; several are several moves.
     """
@@ -111,7 +111,7 @@ def _moves(place: Place, axes: tuple[str, ...]) -> Iterator[Move]:
 
 
 def inner_ends(place: Sharding) -> Iterator[tuple[Sharding, frozenset[str]]]:
-    """Each choice of inner ends, not all empty: the sharding without them, and their axes."""
+    """Yield each choice of inner ends, not all empty: the sharding without them, and their axes."""
     for kept in product(*(range(len(names) + 1) for names in place.dims)):
         moved = frozenset(axis for names, n in zip(place.dims, kept, strict=True) for axis in names[n:])
         if moved:
@@ -120,7 +120,7 @@ def inner_ends(place: Sharding) -> Iterator[tuple[Sharding, frozenset[str]]]:
 
 
 def scattered(base: Sharding, axes: frozenset[str], gaining: list[bool] | None = None) -> Iterator[Sharding]:
-    """Shardings in which these axes stand at inner ends, in every order, of dimensions that may gain."""
+    """Yield shardings in which these axes are at inner ends, in every order, of dimensions that may gain."""
     places = [at for at in range(len(base.dims)) if gaining is None or gaining[at]]
     names = sorted(axes)
     for choice in product(places, repeat=len(names)):

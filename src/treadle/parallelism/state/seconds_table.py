@@ -55,7 +55,7 @@ class MoveArrays:
 
 @cache
 def move_arrays(sizes: tuple[tuple[str, int], ...], n_dims: int) -> MoveArrays:
-    """The arrays for axes with their ranks and a number of dimensions.
+    """Return the arrays for axes with their ranks and a number of dimensions.
 
     Notes
     -----
@@ -91,7 +91,7 @@ def seconds_between(
     sizes: Mapping[str, int],
     costs: Costs,
 ) -> NDArray[np.float64]:
-    """Least seconds from each source to each target.
+    """Return the least seconds from each source to each target.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def _relaxed(
     heads: NDArray[np.int64],
     seconds: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Least seconds to each place (row) from each start (column)."""
+    """Return the least seconds to each place (row) from each start (column)."""
     least = np.full((n_places, len(starts)), np.inf)
     least[starts, np.arange(len(starts))] = 0
     reached, firsts = np.unique(heads, return_index=True)

@@ -23,7 +23,7 @@ from treadle.unsupported import Unsupported
 
 
 def axis_sizes(mesh: Mesh) -> dict[str, int]:
-    """Ranks along each axis of the mesh that has at least 2: an axis of one rank does nothing to a tensor."""
+    """Return the ranks along each axis of at least 2: an axis of one rank does nothing to a tensor."""
     return {name: size for name, size in zip(mesh.axis_names, mesh.shape, strict=True) if size > 1}
 
 
@@ -97,7 +97,7 @@ class Sharding:
         return None
 
     def local_shape(self, shape: tuple[int, ...], sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """Size of each dimension at one rank.
+        """Return the size of each dimension at one rank.
 
         Raises
         ------
@@ -112,10 +112,10 @@ class Sharding:
         )
 
     def n_shards(self, sizes: Mapping[str, int]) -> int:
-        """Shards that the tensor is cut into; the other ranks hold replicas of them, or partial sums."""
+        """Return the number of shards; other ranks hold replicas of them, or partial sums."""
         return prod(sizes[axis] for axis in self.axes)
 
 
 def replicated(n_dims: int) -> Sharding:
-    """The whole tensor at every rank."""
+    """Return the whole tensor at every rank."""
     return Sharding(((),) * n_dims)

@@ -17,7 +17,7 @@ STATISTICS_BYTES = 4
 
 
 def attention_sizes(heads: Heads | LatentHeads) -> dict[str, int]:
-    """Sizes of the dimensions of this half."""
+    """Return the sizes of the dimensions of this half."""
     if isinstance(heads, Heads):
         size, groups = heads.head_dim, heads.heads // heads.kv_heads
         return {"k": heads.kv_heads, "g": groups, "d": size, "w": size}
@@ -26,7 +26,7 @@ def attention_sizes(heads: Heads | LatentHeads) -> dict[str, int]:
 
 
 def attention_half(forward: Forward, shape: TransformerShape, kind: BlockKind, x: TensorRef) -> TensorRef:
-    """From the norm's output to the output product."""
+    """Add the operators from the norm's output to the output product."""
     if isinstance(shape.attention, Heads):
         queries, keys, values = _grouped(forward, shape.attention, x, is_rotated=not shape.positions)
     else:
@@ -102,13 +102,13 @@ def _latent(forward: Forward, heads: LatentHeads, x: TensorRef) -> tuple[TensorR
 
 
 def rotated(forward: Forward, name: str, word: str, x: TensorRef) -> TensorRef:
-    """Rotary positions along the last dimension."""
+    """Add rotary positions along the last dimension."""
     return forward.pointwise(
         f"rotated_{name}", f"{word}->{word}", (x,), operator="rotary", whole=word[-1], linear=((0,),)
     )
 
 
 def biased(forward: Forward, name: str, path: str, word: str, rows: str, x: TensorRef) -> TensorRef:
-    """A product with its bias."""
+    """Add a bias to a product."""
     bias = forward.parameter(path, rows)
     return forward.sum_of(f"{name}_with_bias", word, x, bias, words=(word, rows))

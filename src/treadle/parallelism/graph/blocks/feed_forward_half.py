@@ -21,7 +21,7 @@ INDEX_BYTES = 8
 
 
 def feed_forward_sizes(shape: TransformerShape, kind: BlockKind, sequence: int) -> dict[str, int]:
-    """Sizes of the dimensions of this half."""
+    """Return the sizes of the dimensions of this half."""
     experts = shape.experts
     if not kind.has_experts or experts is None:
         return {"f": shape.feed_forward}
@@ -37,7 +37,7 @@ def feed_forward_sizes(shape: TransformerShape, kind: BlockKind, sequence: int) 
 def feed_forward_half(
     forward: Forward, shape: TransformerShape, kind: BlockKind, x: TensorRef
 ) -> tuple[TensorRef, ...]:
-    """From the norm's output to the terms of this half's output."""
+    """Add the operators from the norm's output to the terms of this half's output."""
     if not kind.has_experts or shape.experts is None:
         return (_dense(forward, shape, x, has_bias=shape.has_bias),)
     made = [_routed(forward, shape, shape.experts, x)]
@@ -56,7 +56,7 @@ def _dense(
     letter: str = "f",
     has_bias: bool = False,
 ) -> TensorRef:
-    """Up, activation and down; of experts for the tokens at their places."""
+    """Add up, activation and down products; of experts for the tokens in their slots."""
     inner = entering.replace("h", letter)
     rows = f"{'e' if 'e' in entering else ''}{letter}h"
     module = prefix or "feed_forward"

@@ -53,7 +53,7 @@ class Forward:
         return tuple(BaseDim(letter, self.sizes[letter]) for letter in self._numbers)
 
     def dims(self, word: str) -> Dims:
-        """Dimensions as a word spells them.
+        """Return the dimensions as a word spells them.
 
         Examples
         --------
@@ -91,7 +91,7 @@ class Forward:
         return tuple(TensorRef(len(self.nodes) - 1, slot) for slot in range(len(node.results)))
 
     def result(self, tensor: TensorRef) -> Result:
-        """A tensor as it is made."""
+        """Return A tensor as it is made."""
         return self.nodes[tensor.node].results[tensor.slot]
 
     def apply(

@@ -52,7 +52,7 @@ Gradients = list[TensorRef | None]
 
 
 def joint_graph(forward: Forward, *, leaves: TensorRef, entered: TensorRef | None = None) -> ComputeGraph:
-    """The joint graph of a forward pass.
+    """Return the joint graph of a forward pass.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class _Backward:
         )
 
     def _gradient(self, tensor: TensorRef) -> TensorRef | None:
-        """All of a tensor's gradient: the one part of it, or a sum."""
+        """Return a tensor's gradient: its only term, or a sum."""
         parts = [part for part in self._parts.get(tensor, []) if part is not None]
         if len(parts) < 2:
             return parts[0] if parts else None
@@ -124,7 +124,7 @@ class _Backward:
         return self._forward.add(Node(name, kind, operands, (result,), Phase.BACKWARD, **notes))[0]
 
     def of_einsum(self, number: int, gradients: Gradients) -> Gradients:
-        """Products: each gradient is a product of the result's and the other tensors."""
+        """Derive products: each gradient is a product of the result's and the other tensors."""
         node = self._forward.nodes[number]
         found: Gradients = [None] * len(node.operands)
         for at, operand in enumerate(node.operands):
@@ -137,7 +137,7 @@ class _Backward:
         return found
 
     def of_sum(self, number: int, gradients: Gradients) -> Gradients:
-        """Gradients of a sum's terms: each has the sum's gradient, added over repeated dimensions."""
+        """Hand on a sum's gradient to its terms, added over repeated dimensions."""
         node = self._forward.nodes[number]
         found: Gradients = [None] * len(node.operands)
         read, kind = [(gradients[0], node.results[0].roles)], OperatorKind.REDUCTION
@@ -149,7 +149,7 @@ class _Backward:
         return found
 
     def of_any(self, number: int, gradients: Gradients) -> Gradients:
-        """All others: one operator for all gradients."""
+        """Add one operator for all gradients of any other operator."""
         node = self._forward.nodes[number]
         if node.operator not in READS:
             raise TreadleError(f"graph: no gradient is known of the operator {node.operator!r}")
@@ -171,7 +171,7 @@ class _Backward:
         return [next(left) if operand.tensor in self._wanted else None for operand in node.operands]
 
     def of_lookup(self, number: int, gradients: Gradients) -> Gradients:
-        """Rows of a table: their gradients are added to the table's."""
+        """Add the gradients of rows to those of their table."""
         node = self._forward.nodes[number]
         table, *index = node.operands
         read = [*map(_read, index), (gradients[0], node.results[0].roles)]
@@ -180,7 +180,7 @@ class _Backward:
         return [made[0], *(None for _ in index)]
 
     def of_dispatch(self, number: int, gradients: Gradients) -> Gradients:
-        """Tokens at their experts: their gradients come back."""
+        """Return the gradients of tokens from their experts."""
         node = self._forward.nodes[number]
         tokens, choices = node.operands
         read, linear = [(gradients[0], node.results[0].roles), _read(choices)], ((0,),)
@@ -190,7 +190,7 @@ class _Backward:
         return [made[0], None]
 
     def of_combine(self, number: int, gradients: Gradients) -> Gradients:
-        """Tokens back from their experts: gradients are sent there; weights meet what came back."""
+        """Send gradients of tokens to their experts; weights meet the results of experts."""
         node = self._forward.nodes[number]
         places, weights, choices = node.operands
         given, chosen = (gradients[0], node.results[0].roles), _read(choices)

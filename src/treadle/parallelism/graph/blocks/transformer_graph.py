@@ -31,7 +31,7 @@ _BLOCKS = "layers"
 
 
 def model_graph(model: TrainingModel, *, batch: int, sequence: int) -> ModelGraph:
-    """The graph of one training step of a model of the zoo or of a ``config.json``.
+    """Return the graph of one training step of a model of the zoo or of a ``config.json``.
 
     Parameters
     ----------

@@ -79,7 +79,7 @@ class Anatomy:
             pieces.summands.append(tensor)
 
     def parameter_users(self, parameter: TensorRef) -> list[int]:
-        """Nodes of the forward pass that read a parameter."""
+        """Return the nodes of the forward pass that read a parameter."""
         return [n for n in self.users.get(parameter, []) if self.graph.nodes[n].phase is Phase.FORWARD]
 
 
@@ -92,7 +92,7 @@ class GradientSlices:
 
 
 def cuts_of(anatomy: Anatomy) -> list[PartCut]:
-    """All places where a graph can be cut, in the order of the forward pass."""
+    """Return all places where a graph can be cut, in the order of the forward pass."""
     graph = anatomy.graph
     forward = {t.node: t for at, t in _crossings(anatomy, anatomy.forward) if at == t.node}
     least, most = _reach(anatomy)
@@ -112,7 +112,7 @@ def cuts_of(anatomy: Anatomy) -> list[PartCut]:
 
 
 def _crossings(anatomy: Anatomy, steps: list[int]) -> Iterator[tuple[int, TensorRef]]:
-    """(Node, tensor) wherever one tensor alone is made up to a step and read by later ones."""
+    """Yield (node, tensor) wherever one tensor alone is made up to a step and read by later ones."""
     inside = set(steps)
     last: dict[TensorRef, int] = {}
     for number in steps:

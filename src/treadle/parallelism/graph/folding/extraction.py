@@ -25,7 +25,7 @@ from treadle.parallelism.graph.model_graph import ModelPart
 
 
 def extracted(anatomy: Anatomy, before: PartCut | None, after: PartCut | None, name: str) -> ModelPart:
-    """The part between two cuts; None: the model's beginning or end.
+    """Return the part between two cuts; None: the model's beginning or end.
 
     Raises
     ------
@@ -80,7 +80,7 @@ class _Extraction:
         return ModelPart(name, graph, 1, enters, leaves)
 
     def _crossing(self, tensor: TensorRef, source: Source, shape: Dims | None = None) -> TensorRef:
-        """A placeholder for what comes from another part."""
+        """Add a placeholder for what comes from another part."""
         node, result = self._graph.nodes[tensor.node], self._graph.result(tensor)
         phase = Phase.FORWARD if source is Source.INPUT else Phase.BACKWARD
         own = replace(result, dims=shape or result.dims, roles=shape or result.dims)
@@ -92,7 +92,7 @@ class _Extraction:
         return self._at[tensor]
 
     def _needed(self) -> set[int]:
-        """Own nodes, and placeholders and what depends on no parameter, as far as they are read."""
+        """Return own nodes, and the placeholders and constants that they read."""
         outputs = [t for t in self._graph.tangents if t.node in self._own]
         found, stack = set(self._own), sorted(self._own)
         stack += [self._graph.tangents[tensor].node for tensor in outputs]
@@ -139,7 +139,7 @@ def _compact(
         return tuple(tuple(one(index) for index in dim) for dim in dims)
 
     def argument_key(value: object) -> object:
-        """Arguments, which contain dimensions of operands."""
+        """Renumber the dimensions of operands in arguments."""
         if isinstance(value, Mapping):
             return {
                 key: [[list(one(Index(*pair))) for pair in dim] for dim in part]
@@ -160,7 +160,7 @@ def _compact(
 
 
 def signature(part: ModelPart, *, shared: Iterable[str] = ()) -> str:
-    """Key of a part: everything but names, lines and paths, except those of shared parameters."""
+    """Return the key of a part: everything but names, lines and paths, except those of shared parameters."""
     data = to_json(part.graph)
     paths = set(shared)
     nodes = data["nodes"]
