@@ -105,31 +105,27 @@ class LocalOperator:
             raise TreadleError(f"execution: {node.operator} draws random numbers, which ranks do not share")
         self.graph, self.node, self.place, self.chunk = graph, node, place, chunk
         self.cuts = cuts_of(node, plan)
-        self._settle_repeated(plan)
-        self.whole = self._by_index()
-
-    def _settle_repeated(self, plan: OperatorPlan) -> None:
-        """Shard roles that operands are repeated over, and no result has, where results are partial."""
+        # roles that operands are repeated over, and no result has, are sharded where results are partial
         taken = {axis for one in plan.inputs for axis in (*one.axes, *one.partial)}
-        left = [axis for axis in self.place.sizes if axis not in taken]
-        left = [axis for axis in left if all(axis in one.partial for one in plan.outputs) and plan.outputs]
-        for role in dict.fromkeys(_called_roles(list(self.node.arguments.values()))):
+        left = [axis for axis in place.sizes if axis not in taken and plan.outputs]
+        left = [axis for axis in left if all(axis in one.partial for one in plan.outputs)]
+        for role in dict.fromkeys(_called_roles(list(node.arguments.values()))):
             if role not in self.cuts:
-                size = self.graph.size(role)
-                fits = [axis for axis in left if size % self.place.sizes[axis] == 0][:1]
+                fits = [axis for axis in left if graph.size(role) % place.sizes[axis] == 0][:1]
                 self.cuts[role], left = tuple(fits), [axis for axis in left if axis not in fits]
-
-    def _by_index(self) -> set[Index]:
+        self.whole: set[Index] = set()
         """Cut roles that must be whole around the call."""
-        if self.node.kind not in (OperatorKind.GATHER, OperatorKind.SCATTER):
-            return set()
-        read = Counter(role for operand in self.node.operands for role in factors(operand.roles))
-        made = {role for result in self.node.results for role in factors(result.roles)}
-        lonely = {role for role, n in read.items() if n == 1 and role not in made} | (made - set(read))
-        if self.name in _BY_INDEX:
-            others = {r for operand in self.node.operands[1:] for r in factors(operand.roles)}
-            lonely |= {role for role in factors(self.node.operands[0].roles) if role not in others}
-        return {role for role in lonely if self.cuts.get(role)}
+        if node.kind in (OperatorKind.GATHER, OperatorKind.SCATTER):
+            read = Counter(role for operand in node.operands for role in factors(operand.roles))
+            made = set(node.result_roles)
+            lonely = {role for role, n in read.items() if n == 1 and role not in made} | (made - set(read))
+            if self.name in _BY_INDEX:
+                lonely |= set(factors(node.operands[0].roles)) - self._later_roles
+            self.whole = {role for role in lonely if self.cuts.get(role)}
+
+    @property
+    def _later_roles(self) -> set[Index]:
+        return {role for operand in self.node.operands[1:] for role in factors(operand.roles)}
 
     def size(self, role: Index) -> int:
         """Return the elements of a role in the call."""
@@ -150,8 +146,14 @@ class LocalOperator:
         """
         import torch
 
-        pairs = zip(self.node.operands, operands, strict=True)
-        given = [self._filled(operand.roles, local) for operand, local in pairs]
+        given = []
+        for operand, local in zip(self.node.operands, operands, strict=True):
+            if not self.whole.isdisjoint(factors(operand.roles)):
+                # zeros where other ranks have rows that are read by index
+                filled = local.new_zeros([self.size(role) for role in factors(operand.roles)])
+                filled[self._own_part(operand.roles)] = local
+                local = filled
+            given.append(local)
         name = self.node.operator
         arguments = {key: self._value(value, given) for key, value in self.node.arguments.items()}
         if self.name in _LIKE:
@@ -162,7 +164,10 @@ class LocalOperator:
         if self.node.kind is OperatorKind.ATTENTION:
             self._mask(arguments)
         elif self.name in _BY_INDEX:
-            self._once(arguments)
+            # count the written tensor once, where ranks hold parts of the values
+            roles = self._later_roles - set(factors(self.node.operands[0].roles))
+            if any(self.place.at[axis] for role in roles for axis in self.cuts.get(role, ())):
+                arguments["self"] = arguments["self"] * 0
         target: Any = torch.ops
         for word in name.split("."):
             target = getattr(target, word)
@@ -178,22 +183,13 @@ class LocalOperator:
         values = [
             one for one in (made if isinstance(made, list | tuple) else [made]) if hasattr(one, "shape")
         ]
-        made_as = zip(self.node.results, values, strict=True)
-        return [self._kept(result.roles, value) for result, value in made_as]
-
-    def _filled(self, roles: Dims, local: Tensor) -> Tensor:
-        """Return an operand with zeros where other ranks have rows that are read by index."""
-        if not self.whole.intersection(factors(roles)):
-            return local
-        result = local.new_zeros([self.size(role) for role in factors(roles)])
-        result[self._own_part(roles)] = local
-        return result
-
-    def _kept(self, roles: Dims, value: Tensor) -> Tensor:
-        """Return a result, by factors; of rows that were written by index the rank's part."""
-        value = value.reshape([self.size(role) for role in factors(roles)])
-        is_cut = not self.whole.isdisjoint(factors(roles))
-        return value[self._own_part(roles)].contiguous() if is_cut else value
+        found = []
+        for result, value in zip(self.node.results, values, strict=True):
+            value = value.reshape([self.size(role) for role in factors(result.roles)])
+            # of rows that were written by index the rank keeps its part
+            is_cut = not self.whole.isdisjoint(factors(result.roles))
+            found.append(value[self._own_part(result.roles)].contiguous() if is_cut else value)
+        return found
 
     def _own_part(self, roles: Dims) -> tuple[slice, ...]:
         """Return the rank's part of a tensor whose roles by index are whole."""
@@ -274,14 +270,6 @@ class LocalOperator:
         mask = torch.zeros(seen.shape, dtype=query.dtype).masked_fill(~seen, float("-inf"))
         arguments["is_causal"] = False
         arguments["attn_mask"] = mask.expand(query.shape[0], query.shape[1], *seen.shape)
-
-    def _once(self, arguments: dict[str, Any]) -> None:
-        """Count the written tensor once, where ranks hold parts of the values."""
-        first = set(factors(self.node.operands[0].roles))
-        others = {role for operand in self.node.operands[1:] for role in factors(operand.roles)}
-        axes = {axis for role in others - first for axis in self.cuts.get(role, ())}
-        if any(self.place.at[axis] for axis in axes):
-            arguments["self"] = arguments["self"] * 0
 
 
 def _called_roles(value: object) -> Iterator[Index]:

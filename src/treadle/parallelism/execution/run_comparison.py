@@ -79,11 +79,9 @@ def common_collectives(found: Sequence[ReadTensor], mesh: Mesh) -> dict[Collecti
     TreadleError
         If ranks differ.
     """
-    axes_of: dict[frozenset[int], tuple[str, ...]] = {}  # of groups
     names = list(axis_sizes(mesh))
-    for n in range(1, len(names) + 1):
-        for axes in combinations(names, n):
-            axes_of.update({frozenset(ranks): axes for ranks in mesh.groups(axes)})
+    subsets = (axes for n in range(1, len(names) + 1) for axes in combinations(names, n))
+    axes_of = {frozenset(ranks): axes for axes in subsets for ranks in mesh.groups(axes)}
     keyed = [Counter[CollectiveKey]() for _ in found]
     for rank, one in enumerate(found):
         for (kind, ranks, size), count in one.collectives.items():
