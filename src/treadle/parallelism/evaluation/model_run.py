@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -113,13 +114,11 @@ class ModelRun:
         pipeline = self.plan.pipeline
         if pipeline is None:
             return dict.fromkeys(range(len(self.layers)), 1)
-        ends = [0, *accumulate(pipeline.layers)]
-        stage = next(piece for piece, end in enumerate(ends[1:]) if at < end) % pipeline.stages
-        most = _most_in_flight(stage, pipeline.stages, pipeline.micro_batches, pipeline.interleave)
+        ends, stages = [0, *accumulate(pipeline.layers)], pipeline.stages
+        stage = (bisect(ends, at) - 1) % stages
+        most = _most_in_flight(stage, stages, pipeline.micro_batches, pipeline.interleave)
         return {
-            layer: most[piece]
-            for piece in range(pipeline.interleave)
-            for layer in range(*ends[piece * pipeline.stages + stage :][:2])
+            layer: n for piece, n in enumerate(most) for layer in range(*ends[piece * stages + stage :][:2])
         }
 
 

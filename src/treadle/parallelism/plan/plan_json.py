@@ -12,7 +12,7 @@ from math import prod
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
-from msgspec.structs import asdict
+from msgspec.structs import asdict, astuple
 
 from treadle.errors import FormatError, ScheduleError
 from treadle.input_files import read_input_string
@@ -80,7 +80,7 @@ class _Operator(Table, frozen=True):
 
     def value(self, name: str) -> OperatorPlan:
         inputs, outputs = (tuple(one.value() for one in states) for states in (self.inputs, self.outputs))
-        chunk = None if self.chunk is None else Chunk(self.chunk.letter, self.chunk.chunks, self.chunk.loop)
+        chunk = None if self.chunk is None else Chunk(*astuple(self.chunk))
         return OperatorPlan(name, inputs, outputs, self.parts, self.keep, chunk)
 
 
@@ -258,7 +258,16 @@ def parse_plan_json(text: str, *, source: str = "") -> ParallelPlan:
 
 def _part_json(plan: PartPlan) -> dict[str, object]:
     return _given(
-        operators={name: _operator_json(one) for name, one in plan.operators.items()},
+        operators={
+            name: _given(
+                inputs=[_state_json(state) for state in one.inputs],
+                outputs=[_state_json(state) for state in one.outputs],
+                parts=one.parts,
+                keep=one.keep and one.keep.value,
+                chunk=one.chunk and dict(zip(("letter", "chunks", "loop"), one.chunk, strict=True)),
+            )
+            for name, one in plan.operators.items()
+        },
         tensors=[
             _given(
                 tensor=one.tensor,
@@ -271,16 +280,6 @@ def _part_json(plan: PartPlan) -> dict[str, object]:
         parameters={path: _state_json(one) for path, one in plan.parameters.items()},
         inputs={name: _state_json(one) for name, one in plan.inputs.items()},
         boundary=plan.boundary and _boundary_json(plan.boundary),
-    )
-
-
-def _operator_json(plan: OperatorPlan) -> dict[str, object]:
-    return _given(
-        inputs=[_state_json(one) for one in plan.inputs],
-        outputs=[_state_json(one) for one in plan.outputs],
-        parts=plan.parts,
-        keep=plan.keep and plan.keep.value,
-        chunk=plan.chunk and dict(zip(("letter", "chunks", "loop"), plan.chunk, strict=True)),
     )
 
 

@@ -71,11 +71,10 @@ def stored_fabric(topology: Topology) -> Topology | str | None:
 def setting_to_json(setting: PlanSetting) -> dict[str, object]:
     """Return A setting as a value of JSON."""
     gpu, fabric = setting.gpu, setting.fabric
+    is_known = ACCELERATORS.get(gpu.name) == gpu
     values = {field.name: getattr(gpu, field.name) for field in fields(gpu)}
     found = {
-        "gpu": gpu.name
-        if ACCELERATORS.get(gpu.name) == gpu
-        else values | {"peak_flops": dict(gpu.peak_flops)},
+        "gpu": gpu.name if is_known else values | {"peak_flops": dict(gpu.peak_flops)},
         "fabric": json.loads(dump_topology(fabric)) if isinstance(fabric, Topology) else fabric,
         "tokens": setting.tokens,
         "sequence": setting.sequence,

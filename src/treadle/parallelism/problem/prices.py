@@ -44,7 +44,14 @@ class StatePrices:
         used = {at for state in (*sources, *targets) for at, axes in enumerate(state.dims) if axes}
         rest = [at for at, size in enumerate(factor_sizes) if at not in used and size > 1]
         if rest:
-            used.add(max(rest, key=lambda at: self._n_cuts(factor_sizes[at])))
+
+            def n_cuts(at: int) -> int:
+                cuts = 1
+                for ranks in self.sizes.values():
+                    cuts *= ranks if factor_sizes[at] % (cuts * ranks) == 0 else 1
+                return cuts
+
+            used.add(max(rest, key=n_cuts))
         kept = sorted(used)
         shape = tuple(factor_sizes[at] for at in kept)
         whole = graph.nbytes(tensor)
@@ -59,10 +66,3 @@ class StatePrices:
                 mine, theirs, shape=shape, element_bytes=element_bytes, sizes=self.sizes, costs=self.costs
             )
         return self._tables[key]
-
-    def _n_cuts(self, size: int) -> int:
-        cuts = 1
-        for ranks in self.sizes.values():
-            if size % (cuts * ranks) == 0:
-                cuts *= ranks
-        return cuts

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from treadle.parallelism.problem.search_problem import SearchProblem
-from treadle.parallelism.problem.variables import OperatorVariable, StateVariable, Variable
+from treadle.parallelism.problem.variables import OperatorVariable, Variable
 from treadle.parallelism.state.sharding import Sharding
 from treadle.schedules.collective import CollectiveKind
 from treadle.training.costs import DerivedCosts, Seconds, Traffic
@@ -63,7 +63,7 @@ def refined(
     whole_of = [places[axis] for one in fine.table.sizes for axis, own in parts.items() if one in own]
     found = []
     for before, after, state in zip(coarse.table.variables, fine.table.variables, plan, strict=True):
-        meaning = _refined_meaning(before, state, parts, whole_of)
+        meaning = _meaning(before, state, parts, whole_of)
         same = next((at for at in range(after.size) if _meaning(after, at) == meaning), None)
         if same is None:
             return None
@@ -71,20 +71,16 @@ def refined(
     return tuple(found) if fine.graph.is_allowed(found) else None
 
 
-def _meaning(variable: Variable, state: int) -> Hashable:
-    if isinstance(variable, StateVariable):
-        return variable.states[state], bool(variable.is_early and variable.is_early[state])
-    letters = tuple(choice.letter for choice in variable.strategy(state).choices)
-    return letters, variable.policy(state), variable.loop(state)
-
-
-def _refined_meaning(variable: Variable, state: int, parts: AxisParts, whole_of: Sequence[int]) -> Hashable:
-    """Return the key of a state on the fine mesh."""
+def _meaning(
+    variable: Variable, state: int, parts: AxisParts | None = None, whole_of: Sequence[int] = ()
+) -> Hashable:
+    """Return the key of a state; with the parts of axes that of the same state on the fine mesh."""
     if isinstance(variable, OperatorVariable):
         choices = variable.strategy(state).choices
-        letters = tuple(choices[at].letter for at in whole_of)
-        return letters, variable.policy(state), variable.loop(state)
-    before = variable.states[state]
-    dims = tuple(tuple(part for axis in axes for part in parts[axis]) for axes in before.dims)
-    partial = frozenset(part for axis in before.partial for part in parts[axis])
-    return Sharding(dims, partial), bool(variable.is_early and variable.is_early[state])
+        own = choices if parts is None else [choices[at] for at in whole_of]
+        return tuple(one.letter for one in own), variable.policy(state), variable.loop(state)
+    sharding = variable.states[state]
+    if parts is not None:
+        dims = tuple(tuple(part for axis in axes for part in parts[axis]) for axes in sharding.dims)
+        sharding = Sharding(dims, frozenset(part for axis in sharding.partial for part in parts[axis]))
+    return sharding, bool(variable.is_early and variable.is_early[state])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -36,15 +37,15 @@ class PartValues:
 
     def readers(self, tensor: TensorRef, phase: Phase) -> tuple[int, ...]:
         """Return the clusters of a phase that read a tensor of others."""
-        return self._readers.get((tensor, phase), ())
+        return self._readers[tensor, phase]
 
     @cached_property
-    def _readers(self) -> dict[tuple[TensorRef, Phase], tuple[int, ...]]:
-        found: dict[tuple[TensorRef, Phase], list[int]] = defaultdict(list)
+    def _readers(self) -> Mapping[tuple[TensorRef, Phase], tuple[int, ...]]:
+        found: dict[tuple[TensorRef, Phase], tuple[int, ...]] = defaultdict(tuple)
         for at, one in enumerate(self.clusters):
             for tensor in one.takes:
-                found[tensor, one.phase].append(at)
-        return {key: tuple(readers) for key, readers in found.items()}
+                found[tensor, one.phase] += (at,)
+        return found
 
     @cached_property
     def is_reread(self) -> tuple[bool, ...]:

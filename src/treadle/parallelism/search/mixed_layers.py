@@ -39,6 +39,8 @@ from treadle.parallelism.search.minimax import Overlap
 
 MOST_COLUMNS, MOST_ENDINGS, MOST_STATES = 40, 20, 6
 """In an integer program; boundary states of which sets of up to three are tried."""
+_MOST_ROUNDS = 3
+"""Most sets of multipliers."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,6 @@ def mix_layers(
     memory_bytes: float = np.inf,
     overlap: Overlap = Overlap.LAYER,
     effort: SearchEffort | None = None,
-    n_rounds: int = 3,
 ) -> MixedLayers | None:
     """Let layers differ where that is faster.
 
@@ -100,8 +101,6 @@ def mix_layers(
         Not over the whole model.
     effort : SearchEffort, optional
         Of each search for a column or an ending; its gap also ends the rounds.
-    n_rounds : int
-        Most sets of multipliers.
 
     Returns
     -------
@@ -121,8 +120,8 @@ def mix_layers(
         for side in (layering.layers, layering.ends)
     )
     best, bound = _one_for_all(columns, endings, layering, memory_bytes), -np.inf
-    shown: tuple[FloatArray, Incumbent | None, Incumbent | None] = np.zeros(0), None, None
-    for _ in range(max(n_rounds, 1)):
+    searches: tuple[FloatArray, Incumbent | None, Incumbent | None] = np.zeros(0), None, None
+    for _ in range(_MOST_ROUNDS):
         columns, endings = _useful(columns, endings, layering, best)
         if not columns.plans or not endings.plans:
             return None
@@ -131,7 +130,7 @@ def mix_layers(
         ending = _search(endings, overlap, prices, effort=effort)
         paid = float(prices.sum()) * memory_bytes if prices.any() else 0.0
         if column.bound + ending.bound - paid > bound:
-            bound, shown = column.bound + ending.bound - paid, (prices, column, ending)
+            bound, searches = column.bound + ending.bound - paid, (prices, column, ending)
         columns = columns.with_more(column.plans, overlap)
         endings = endings.with_more(ending.plans, overlap)
         columns, endings = _useful(columns, endings, layering, best)
@@ -141,7 +140,8 @@ def mix_layers(
             break
     if best is None:
         return None
-    return replace(best, bound=min(bound, best.value), prices=shown[0], column=shown[1], ending=shown[2])
+    prices, cheapest, end = searches
+    return replace(best, bound=min(bound, best.value), prices=prices, column=cheapest, ending=end)
 
 
 def _search(pool: ColumnPool, overlap: Overlap, prices: FloatArray, *, effort: SearchEffort) -> Incumbent:

@@ -81,9 +81,8 @@ class _Backward:
     def graph(self) -> ComputeGraph:
         """Derive it, the last operator first."""
         name = f"d_{self._forward.nodes[self._leaves.node].name}"
-        tangent = self._like(
-            self._leaves, name, OperatorKind.PLACEHOLDER, (), source=Source.TANGENT, path=name
-        )
+        kind = OperatorKind.PLACEHOLDER
+        tangent = self._like(self._leaves, name, kind, (), source=Source.TANGENT, path=name)
         self._parts[self._leaves] = [tangent]
         owners: dict[TensorRef, TensorRef] = {}
         for number in reversed(range(self._count)):
@@ -109,10 +108,8 @@ class _Backward:
         parts = [part for part in self._parts.get(tensor, []) if part is not None]
         if len(parts) < 2:
             return parts[0] if parts else None
-        linear = (tuple(range(len(parts))),)
-        return self._like(
-            tensor, self._name(tensor), OperatorKind.ELEMENTWISE, parts, operator="add", linear=linear
-        )
+        name, linear = self._name(tensor), (tuple(range(len(parts))),)
+        return self._like(tensor, name, OperatorKind.ELEMENTWISE, parts, operator="add", linear=linear)
 
     def _like(
         self, tensor: TensorRef, name: str, kind: OperatorKind, read: Sequence[TensorRef], **notes: Any
@@ -156,18 +153,12 @@ class _Backward:
         operands, results = READS[node.operator]
         by_result = zip(gradients, node.results, strict=True)
         given = [(gradient, result.roles) for gradient, result in by_result if gradient is not None]
-        read = [_read(node.operands[at]) for at in operands]
+        read = [*given, *(_read(node.operands[at]) for at in operands)]
         read += [(TensorRef(number, slot), node.results[slot].roles) for slot in results]
         wanted = [operand for operand in node.operands if operand.tensor in self._wanted]
-        made = self._add(
-            node,
-            node.kind if node.kind is OperatorKind.ATTENTION else OperatorKind.ELEMENTWISE,
-            [*given, *read],
-            wanted,
-            operator=f"{node.operator}_backward",
-            linear=(tuple(range(len(given))),),
-        )
-        left = iter(made)
+        kind = node.kind if node.kind is OperatorKind.ATTENTION else OperatorKind.ELEMENTWISE
+        name, linear = f"{node.operator}_backward", (tuple(range(len(given))),)
+        left = iter(self._add(node, kind, read, wanted, operator=name, linear=linear))
         return [next(left) if operand.tensor in self._wanted else None for operand in node.operands]
 
     def of_lookup(self, number: int, gradients: Gradients) -> Gradients:
@@ -183,10 +174,8 @@ class _Backward:
         """Return the gradients of tokens from their experts."""
         node = self._forward.nodes[number]
         tokens, choices = node.operands
-        read, linear = [(gradients[0], node.results[0].roles), _read(choices)], ((0,),)
-        made = self._add(
-            node, OperatorKind.COMBINE, read, [tokens], operator="dispatch_backward", linear=linear
-        )
+        read, name = [(gradients[0], node.results[0].roles), _read(choices)], "dispatch_backward"
+        made = self._add(node, OperatorKind.COMBINE, read, [tokens], operator=name, linear=((0,),))
         return [made[0], None]
 
     def of_combine(self, number: int, gradients: Gradients) -> Gradients:
@@ -229,19 +218,9 @@ class _Backward:
             name = f"{node.name}_backward"
         elif self._users[wanted[0].tensor] > 1:
             name += f"_{node.name}"
-        return self._forward.add(
-            Node(
-                name,
-                kind,
-                tuple(operands),
-                tuple(results),
-                Phase.BACKWARD,
-                operator=operator,
-                whole=node.whole & met,
-                linear=linear,
-                arguments=node.arguments,
-            )
-        )
+        notes: dict[str, Any] = {"operator": operator, "linear": linear, "arguments": node.arguments}
+        sides = tuple(operands), tuple(results)
+        return self._forward.add(Node(name, kind, *sides, Phase.BACKWARD, whole=node.whole & met, **notes))
 
     def _name(self, tensor: TensorRef) -> str:
         name = self._forward.nodes[tensor.node].name

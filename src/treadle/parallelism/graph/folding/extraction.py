@@ -74,7 +74,7 @@ class _Extraction:
         leaves = None
         if self._after is not None:
             leaves = self._at[self._after.forward]
-            tangents = {leaves: self._at[self._after.gradient], **tangents}
+            tangents = {leaves: self._at[self._after.gradient]} | tangents
         self._nodes.append(output_of(self._nodes, [*tangents, *gradients.values()]))
         graph = _compact(self._graph.atoms, self._nodes, gradients, tangents)
         return ModelPart(name, graph, 1, enters, leaves)
@@ -85,25 +85,21 @@ class _Extraction:
         phase = Phase.FORWARD if source is Source.INPUT else Phase.BACKWARD
         own = replace(result, dims=shape or result.dims, roles=shape or result.dims)
         name = self._graph.spelled(tensor).replace(".", "_")
-        self._nodes.append(
-            Node(name, OperatorKind.PLACEHOLDER, (), (own,), phase, source=source, path=name, line=node.line)
-        )
+        kind = OperatorKind.PLACEHOLDER
+        self._nodes.append(Node(name, kind, (), (own,), phase, source=source, path=name, line=node.line))
         self._at[tensor] = TensorRef(len(self._nodes) - 1)
         return self._at[tensor]
 
     def _needed(self) -> set[int]:
         """Return own nodes, and the placeholders and constants that they read."""
-        outputs = [t for t in self._graph.tangents if t.node in self._own]
-        found, stack = set(self._own), sorted(self._own)
-        stack += [self._graph.tangents[tensor].node for tensor in outputs]
-        crossing = set() if self._before is None else {self._before.forward}
-        crossing |= set() if self._after is None else {self._after.gradient}
+        tangents = [tangent.node for t, tangent in self._graph.tangents.items() if t.node in self._own]
+        found, stack = set(self._own), [*sorted(self._own), *tangents]
+        crossing = {self._before and self._before.forward, self._after and self._after.gradient}
         while stack:
             number = stack.pop()
             found.add(number)
-            for operand in self._graph.nodes[number].operands:
-                if operand.tensor.node not in found and operand.tensor not in crossing:
-                    stack.append(operand.tensor.node)
+            read = [operand.tensor for operand in self._graph.nodes[number].operands]
+            stack += [one.node for one in read if one.node not in found and one not in crossing]
         return found
 
     def _gradients(self, enters: TensorRef | None) -> dict[TensorRef, TensorRef]:
