@@ -365,7 +365,7 @@ def test_what_stands_twice_in_a_file_is_refused() -> None:
 
     refused(
         lambda: plan_from_json(file_of(doubled)),
-        'parts["block"][0]: a tensor stands twice for one phase',
+        'parts["block"][0]: a tensor appears twice for one phase',
         FormatError,
     )
 
@@ -374,6 +374,6 @@ def test_what_stands_twice_in_a_file_is_refused() -> None:
 
     refused(
         lambda: plan_from_json(file_of(summed)),
-        'parts["block"][0].operators["u"].outputs[0]: an axis stands twice',
+        'parts["block"][0].operators["u"].outputs[0]: an axis appears twice',
         FormatError,
     )

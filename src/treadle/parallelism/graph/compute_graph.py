@@ -235,42 +235,36 @@ class ComputeGraph:
         names: set[str] = set()
         for number, node in enumerate(self.nodes):
             if node.name in names:
-                raise TreadleError(f"compute graph: two nodes are called {node.name!r}")
+                raise _fault(f"two nodes are called {node.name!r}")
             names.add(node.name)
             if (node.kind is OperatorKind.OUTPUT) != (number == len(self.nodes) - 1):
-                raise TreadleError(f"compute graph: {node.name}: expected one OUTPUT, as the last node")
+                raise _fault(f"{node.name}: expected one OUTPUT, as the last node")
             for operand in node.operands:
                 self._check_operand(number, operand)
             for result in node.results:
                 self._check_shape(node.name, result.dims, result.roles)
             if not all(0 <= place < len(node.operands) for some in node.linear for place in some):
-                raise TreadleError(f"compute graph: {node.name} is linear in an operand that it has not")
+                raise _fault(f"{node.name} is linear in an operand that it has not")
         for first, second in (*self.gradients.items(), *self.tangents.items()):
             if self._long_atoms(first) != self._long_atoms(second):
-                raise TreadleError(
-                    f"compute graph: {self.spelled(first)} and {self.spelled(second)} are tied, "
-                    "but have different base dimensions"
-                )
+                tied = f"{self.spelled(first)} and {self.spelled(second)}"
+                raise _fault(f"{tied} are tied, but have different base dimensions")
 
     def _check_operand(self, number: int, operand: Operand) -> None:
         name, (node, slot) = self.nodes[number].name, operand.tensor
         if not 0 <= node < number or not 0 <= slot < len(self.nodes[node].results):
-            raise TreadleError(
-                f"compute graph: {name} reads result {slot} of node {node}, which is not there yet"
-            )
+            raise _fault(f"{name} reads result {slot} of node {node}, which is not there yet")
         self._check_shape(name, operand.dims, operand.roles)
         seen = factors(operand.dims)
         if not set(self.factors(operand.tensor)).issuperset(seen) or len(set(seen)) != len(seen):
-            raise TreadleError(
-                f"compute graph: {name} sees dimensions that {self.spelled(operand.tensor)} has not"
-            )
+            raise _fault(f"{name} sees dimensions that {self.spelled(operand.tensor)} has not")
 
     def _check_shape(self, name: str, dims: Dims, roles: Dims) -> None:
         atoms = [[index.atom for index in dim] for dim in dims]
         if atoms != [[index.atom for index in dim] for dim in roles]:
-            raise TreadleError(f"compute graph: {name}: roles and dimensions have different base dimensions")
+            raise _fault(f"{name}: roles and dimensions have different base dimensions")
         if any(not 0 <= atom < len(self.atoms) for dim in atoms for atom in dim):
-            raise TreadleError(f"compute graph: {name}: a base dimension is not listed")
+            raise _fault(f"{name}: a base dimension is not listed")
 
     def _long_atoms(self, tensor: TensorRef) -> list[int]:
         return sorted(index.atom for index in self.factors(tensor) if self.size(index) > 1)
@@ -325,6 +319,10 @@ class ComputeGraph:
         return "\n".join(["Nodes:", *(f"  {node_line(self, node)}" for node in self.nodes)])
 
 
+def _fault(text: str) -> TreadleError:
+    return TreadleError(f"compute graph: {text}")
+
+
 def output_of(nodes: Sequence[Node], tensors: Sequence[TensorRef]) -> Node:
     """Return the node that ends a graph of these nodes, and gives these tensors as they are made."""
     dims = [nodes[tensor.node].results[tensor.slot].dims for tensor in tensors]
@@ -348,9 +346,8 @@ def node_line(graph: ComputeGraph, node: Node) -> str:
         return f"{node.name}: OUTPUT[{', '.join(seen)}]"
     made = ", ".join(_bracketed(graph, result.roles) for result in node.results)
     if node.kind in _BY_SPECIFICATION:
-        before, after = (
-            ",".join(_spelled(graph, one.roles) for one in side) for side in (node.operands, node.results)
-        )
+        sides = (node.operands, node.results)
+        before, after = (",".join(_spelled(graph, one.roles) for one in side) for side in sides)
         names = ", ".join(graph.spelled(operand.tensor) for operand in node.operands)
         text = f'{node.name}: {node.kind.value} "{before}->{after}"({names})'
     else:

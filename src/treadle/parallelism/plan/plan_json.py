@@ -54,7 +54,7 @@ class _State(Table, frozen=True):
     def __post_init__(self) -> None:
         _check_lines((*self.partial, *chain(*self.dims)))
         if len(set(self.partial)) < len(self.partial):
-            raise FormatError("an axis stands twice")
+            raise FormatError("an axis appears twice")
         self.value()
 
     def value(self) -> Sharding:
@@ -115,7 +115,7 @@ class _Part(Table, frozen=True):
         names = (row.tensor for row in self.tensors)
         _check_lines(chain(self.operators, self.parameters, self.inputs, letters, names))
         if len({(row.tensor, row.phase) for row in self.tensors}) < len(self.tensors):
-            raise FormatError("a tensor stands twice for one phase")
+            raise FormatError("a tensor appears twice for one phase")
 
     def value(self) -> PartPlan:
         return PartPlan(

@@ -29,10 +29,8 @@ def full_domains(graph: FactorGraph) -> Domains:
 
 def consistent(graph: FactorGraph, domains: Domains) -> Domains | None:
     """Keep the states with an allowed partner at every neighbour; None if a node loses all of them."""
-    left = []
-    for node, states in enumerate(domains):
-        mask = graph.forbidden_alone.get(node)
-        left.append(states if mask is None else states[~mask[states]])
+    masks = ((states, graph.forbidden_alone.get(node)) for node, states in enumerate(domains))
+    left = [states if mask is None else states[~mask[states]] for states, mask in masks]
     core_domains = _core_domains(left)
     stays = core.states_with_partners(graph.pair_tables, core_domains).astype(np.bool_)
     runs = pairwise(core_domains.start)

@@ -145,6 +145,6 @@ def read_constraints(texts: Sequence[str]) -> dict[str, str]:
                 "1, h by axis 0) or wq=whole"
             )
         if name in found:
-            raise FormatError(f"--pin: {name[:40]!r} stands twice")
+            raise FormatError(f"--pin: {name[:40]!r} appears twice")
         found[name] = state
     return found

@@ -41,7 +41,7 @@ class Sharding:
     Raises
     ------
     ScheduleError
-        If an axis stands twice.
+        If an axis appears twice.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class Sharding:
         if len(set(used)) != len(used):
             twice = next(axis for axis in used if used.count(axis) > 1)
             raise ScheduleError(
-                f"sharding {self}: axis {twice!r} stands twice; an axis shards one dimension, or leaves the "
+                f"sharding {self}: axis {twice!r} appears twice; an axis shards one dimension, or leaves the "
                 "tensor partial"
             )
 

@@ -98,9 +98,10 @@ class _Config:
 
     def state_space(self, heads: str, head_dim: str, state: str) -> StateSpace:
         """Return Mamba-2 by the keys that its formats share, and these."""
-        sizes = map(self.count, (heads, head_dim, state, "n_groups", "conv_kernel", "chunk_size"))
+        names = (heads, head_dim, state, "n_groups", "conv_kernel", "chunk_size")
+        n_heads, width, n_states, groups, kernel, chunk = map(self.count, names)
         biases = self.is_set("use_bias"), self.is_set("use_conv_bias", True)
-        return StateSpace(*sizes, has_bias=biases[0], convolution_bias=biases[1])
+        return StateSpace(n_heads, width, n_states, groups, kernel, chunk, *biases)
 
 
 def _fault(text: str) -> FormatError:
