@@ -19,11 +19,11 @@ from treadle.parallelism.problem.lifetimes import Moment, without_dominated
 from treadle.parallelism.problem.loops import LoopChoice, _connected, regions_of
 from treadle.parallelism.problem.mixing import layering_of
 from treadle.parallelism.problem.presets import preset_domains
+from treadle.parallelism.problem.prices import seconds_between
 from treadle.parallelism.problem.search_problem import SearchProblem, make_problem
 from treadle.parallelism.problem.values import values_of
 from treadle.parallelism.problem.variable_table import VariableTable
 from treadle.parallelism.problem.variables import OperatorVariable, StateVariable, Variable
-from treadle.parallelism.state.seconds_table import seconds_between
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import AlphaBetaCosts

@@ -62,8 +62,8 @@ def checked_proof(
         If the boxes do not cover all plans, or a certificate is invalid.
     """
 
-    def bounded(witness: BoundCertificate, box: Box) -> float:
-        return checked_bound(graph, witness, overlap=overlap, memory_bytes=memory_bytes, box=box)
+    def bounded(certificate: BoundCertificate, box: Box) -> float:
+        return checked_bound(graph, certificate, overlap=overlap, memory_bytes=memory_bytes, box=box)
 
     return _covered(graph, steps, bounded, within)
 
@@ -106,8 +106,8 @@ def checked_mixture(
     total, slack = 0.0, 0.0
     for side, steps in zip(_sides(graph, frozenset(block), frozenset(boundary)), proofs, strict=True):
 
-        def bounded(witness: BoundCertificate, box: Box, side: FactorGraph = side) -> float:
-            own = replace(witness, prices=tuple(prices))
+        def bounded(certificate: BoundCertificate, box: Box, side: FactorGraph = side) -> float:
+            own = replace(certificate, prices=tuple(prices))
             return least_sum(side, _weights(side, own, overlap), own.messages, box)
 
         found = _covered(side, steps, bounded)
@@ -180,7 +180,7 @@ def _sides(
 
 def checked_bound(
     graph: FactorGraph,
-    witness: BoundCertificate,
+    certificate: BoundCertificate,
     *,
     overlap: str = "layer",
     memory_bytes: float = np.inf,
@@ -192,7 +192,7 @@ def checked_bound(
     ----------
     graph : FactorGraph
         The original problem: nothing removed.
-    witness : BoundCertificate
+    certificate : BoundCertificate
     overlap : str
     memory_bytes : float
         Limit of every moment.
@@ -205,9 +205,9 @@ def checked_bound(
         If the certificate does not fit the graph, a share lies outside 0 to 1, or a price is negative: such a
         certificate is invalid.
     """
-    weights = _weights(graph, witness, overlap)
-    n_moments, limit = len(witness.prices), _paid(float(sum(witness.prices)), memory_bytes)
-    found = least_sum(graph, weights, witness.messages, box)
+    weights = _weights(graph, certificate, overlap)
+    n_moments, limit = len(certificate.prices), _paid(float(sum(certificate.prices)), memory_bytes)
+    found = least_sum(graph, weights, certificate.messages, box)
     if np.isinf(found):
         return found
     return found - limit - 8 * n_moments * _ROUNDING * (limit + abs(found))
@@ -220,13 +220,13 @@ def _paid(prices: float, memory_bytes: float) -> float:
     return prices * memory_bytes if prices else 0.0
 
 
-def _weights(graph: FactorGraph, witness: BoundCertificate, overlap: str) -> FloatArray:
+def _weights(graph: FactorGraph, certificate: BoundCertificate, overlap: str) -> FloatArray:
     """Return the prices of a certificate for each quantity, such that no step is faster than its cost."""
     names = graph.quantities
     if overlap not in OVERLAPS:
         raise ScheduleError(f"overlap {overlap!r}; expected {', '.join(OVERLAPS)}")
     n_moments = max(names.n_moments, 1)
-    shares, prices = np.array(witness.shares), np.array(witness.prices)
+    shares, prices = np.array(certificate.shares), np.array(certificate.prices)
     if shares.shape != (names.n_sections,) or prices.shape != (n_moments,):
         raise ScheduleError(
             f"bound: {shares.size} shares, {prices.size} prices; expected {names.n_sections}, {n_moments}"

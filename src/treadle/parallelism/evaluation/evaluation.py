@@ -110,7 +110,7 @@ def evaluate(
     numbers: DeviceNumbers,
     *,
     overlap: str = "layer",
-    passages: Reshardings | None = None,
+    reshardings: Reshardings | None = None,
 ) -> Evaluation:
     """Return the seconds, collectives and memory of a plan.
 
@@ -126,8 +126,8 @@ def evaluate(
         ``layer``: of each layer the longer counts of computing with what it waits for, and of the
         overlapped communication; ``none``: both; ``model``: the longer of the totals (no schedule reaches
         that where layers differ).
-    passages : Reshardings, optional
-        Of that mesh and these costs: plans that are evaluated with the same ones compute each once.
+    reshardings : Reshardings, optional
+        Of that mesh and these costs: plans that share them compute each once.
 
     Raises
     ------
@@ -139,10 +139,10 @@ def evaluate(
     run = ModelRun(plan, model)
     for fault in run.faults():
         raise ScheduleError(f"plan of {plan.model}: {fault.place} {fault.reason}")
-    if passages is None:
-        passages = Reshardings(plan.sizes, costs)
-    times = {key: _times(run, key, passages, numbers) for key in run.runs}
-    switches = [tuple(_switch(run, at, passages)) for at in range(1, len(run.layers))]
+    if reshardings is None:
+        reshardings = Reshardings(plan.sizes, costs)
+    times = {key: _times(run, key, reshardings, numbers) for key in run.runs}
+    switches = [tuple(_switch(run, at, reshardings)) for at in range(1, len(run.layers))]
     switch_s = [sum(one.seconds for one in some) for some in switches]
     layers = [times[key] for key in run.layers]
     return Evaluation(
@@ -187,23 +187,25 @@ def together_s(serial_s: float, beside_s: float, kappa: float) -> float:
     return max(serial_s, beside_s) + (kappa - 1) * min(serial_s, beside_s)
 
 
-def _times(run: ModelRun, key: tuple[int, int], passages: Reshardings, numbers: DeviceNumbers) -> PartTimes:
+def _times(
+    run: ModelRun, key: tuple[int, int], reshardings: Reshardings, numbers: DeviceNumbers
+) -> PartTimes:
     """Return the seconds of a part under one plan."""
     part, n_runs = run.runs[key], run.layers.count(key)
     forward, backward = (
         sum(part.seconds(number, numbers) for number in part.running[phase]) for phase in Phase
     )
     optimizer = run.updated_elements(key) * numbers.optimizer_bytes / numbers.memory_bytes_per_s
-    movements = tuple(_movements(part, key[1], passages))
+    movements = tuple(_movements(part, key[1], reshardings))
     name, zero = part.part.name, run.plan.zero
     return PartTimes(name, key[1], n_runs, forward, backward, optimizer, movements, zero)
 
 
-def _movements(run: PartRun, plan: int, passages: Reshardings) -> Iterator[Movement]:
+def _movements(run: PartRun, plan: int, reshardings: Reshardings) -> Iterator[Movement]:
     graph, enters = run.graph, run.part.enters
     for passing in run.passings:
         tensor, phase, reader, n_chunks = passing.tensor, passing.phase, passing.reader, passing.n_chunks
-        found = passages.cheapest(
+        found = reshardings.cheapest(
             passing.source,
             passing.target,
             shape=run.shape(passing),
@@ -213,11 +215,11 @@ def _movements(run: PartRun, plan: int, passages: Reshardings) -> Iterator[Movem
         ends = {SHARED: "shared", KEPT: "saved", LEAVES: "boundary" if goes_on else "stored"}
         why, role = ends.get(reader) or graph.nodes[reader].name, run.role(passing)
         for one in found.collectives:
-            seconds, name = n_chunks * passages.time_s(one), graph.spelled(tensor)
+            seconds, name = n_chunks * reshardings.time_s(one), graph.spelled(tensor)
             yield Movement(one, n_chunks, seconds, run.part.name, plan, name, phase, why, role, reader)
 
 
-def _switch(run: ModelRun, at: int, passages: Reshardings) -> Iterator[Movement]:
+def _switch(run: ModelRun, at: int, reshardings: Reshardings) -> Iterator[Movement]:
     """Yield the collectives from layer ``at - 1`` to the next and back, where boundary states differ."""
     before, after = (run.runs[run.layers[place]].boundary for place in (at - 1, at))
     key = run.layers[at]
@@ -230,6 +232,6 @@ def _switch(run: ModelRun, at: int, passages: Reshardings) -> Iterator[Movement]
         Phase.BACKWARD: (after.gradient, before.gradient),
     }
     for phase, (source, target) in ends.items():
-        found = passages.cheapest(source, target, shape=shape, element_bytes=element_bytes)
+        found = reshardings.cheapest(source, target, shape=shape, element_bytes=element_bytes)
         for one in found.collectives:
-            yield Movement(one, 1, passages.time_s(one), part.name, key[1], "boundary", phase, "switch")
+            yield Movement(one, 1, reshardings.time_s(one), part.name, key[1], "boundary", phase, "switch")

@@ -71,7 +71,7 @@ class Reshardings:
     --------
     >>> from treadle.training.costs import AlphaBetaCosts
     >>> costs = AlphaBetaCosts(0, {(kind, ("tp",)): 1 for kind in CollectiveKind})
-    >>> found = Passages({"tp": 4}, costs).cheapest(
+    >>> found = Reshardings({"tp": 4}, costs).cheapest(
     ...     Sharding(((),), frozenset(("tp",))), Sharding((("tp",),)), shape=(8,), element_bytes=2)
     >>> [(one.kind.value, one.size_bytes) for one in found.collectives]
     [('reduce-scatter', 16)]

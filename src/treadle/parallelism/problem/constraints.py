@@ -29,14 +29,14 @@ def sharding_of(text: str) -> Sharding:
     >>> sharding_of("ib | - | nv partial dp")
     Sharding(dims=(('ib',), (), ('nv',)), partial=frozenset({'dp'}))
     """
-    shards, _, summands = text.partition(" partial ")
+    shards, _, partial = text.partition(" partial ")
     words = [word.strip() for word in shards.split("|")]
-    if not all(_WORD.fullmatch(word) for word in (*words, summands.strip() or "-")):
+    if not all(_WORD.fullmatch(word) for word in (*words, partial.strip() or "-")):
         raise ScheduleError(
             f"state {text[:60]!r}: expected one such as 'dp | - | tp', a word for each factor"
         )
     dims = tuple(() if word == "-" else tuple(word.split(",")) for word in words)
-    return Sharding(dims, frozenset(summands.strip().split(",")) if summands else frozenset())
+    return Sharding(dims, frozenset(partial.strip().split(",")) if partial else frozenset())
 
 
 def constrained_domains(table: VariableTable, pins: Mapping[str, str]) -> tuple[Int64Array, ...]:

@@ -50,7 +50,7 @@ def tidied(table: VariableTable, plan: Sequence[int]) -> tuple[int, ...]:
                 (reader,) = values.readers(tensor, Phase.BACKWARD)
                 wanted = own.taken(tensor, reader)
             states = table.state(number).states
-            # of summands a shard is all the same: each rank makes its summand from it at once
+            # of partial sums a shard is as good: each rank makes its term from it at once
             found[number] = states.index(wanted) if wanted in states else found[number]
     for (part, tensor, phase), number in table.shared.items():
         variable, state = table.state(number), plan[number]

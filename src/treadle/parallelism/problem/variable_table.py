@@ -145,13 +145,13 @@ class VariableTable:
         for region in self.regions[number]:
             if region.nodes & members:
                 makes = any(tensor.node in members for tensor in region.tensors)
-                refused = ActivationPolicy.SAVED if makes else ActivationPolicy.RECOMPUTED
+                excluded = ActivationPolicy.SAVED if makes else ActivationPolicy.RECOMPUTED
                 found += [
                     (keep, LoopChoice(region.number, letter, n_chunks))
                     for letter in range(len(region.letters))
                     for n_chunks in N_CHUNKS
                     for keep in keeps
-                    if keep is not refused
+                    if keep is not excluded
                 ]
         return tuple(keep for keep, _ in found), tuple(loop for _, loop in found)
 

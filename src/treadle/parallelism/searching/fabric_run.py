@@ -96,15 +96,15 @@ class FabricRun:
             space = replace(space, min_stages=2)
         searches.append(lambda: self.run_pipelines(space, plans_of))
         found: list[FabricSearch] = []
-        refused: InfeasibleError | None = None
+        failure: InfeasibleError | None = None
         for search in searches:
             try:
                 found.append(search())
             except InfeasibleError as error:
-                refused = refused or error
+                failure = failure or error
         if not found:
-            assert refused is not None, "a search at least was made"
-            raise refused
+            assert failure is not None, "a search at least was made"
+            raise failure
         best, bound_s = min(found, key=lambda one: one.best.seconds), min(one.bound_s for one in found)
         return self._with_bound(best, bound_s, tuple(trial for one in found for trial in one.meshes))
 
@@ -127,7 +127,7 @@ class FabricRun:
         found: dict[PipelineLayout, FabricSearch] = {}
         with under(self.context_for(space.mesh)):
             looks = climb(space, plans_of, self.costs)
-            refused: InfeasibleError | None = None
+            failure: InfeasibleError | None = None
             for layout in sorted(looks, key=lambda one: (looks[one].seconds, looks[one].bound_s)):
                 best_s = min((one.best.estimate_s for one in found.values()), default=inf)
                 if found and looks[layout].bound_s >= best_s * (1 - self.plans.request.gap):
@@ -137,10 +137,10 @@ class FabricRun:
                 try:
                     found[layout] = self._of_layout(layout, looks[layout], plans_of(layout.form))
                 except InfeasibleError as error:
-                    refused = error
+                    failure = error
             if not found:
-                assert refused is not None, "a look at least was taken"
-                raise refused
+                assert failure is not None, "a look at least was taken"
+                raise failure
         looked = {layout: (one.seconds, one.bound_s) for layout, one in looks.items()}
         looked |= {layout: (one.best.estimate_s, one.bound_s) for layout, one in found.items()}
         trials = tuple(

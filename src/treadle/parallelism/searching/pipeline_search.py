@@ -156,10 +156,10 @@ def climb(
         If no layout exists, or ranks of groups do not reach each other in any.
     """
     known: dict[PipelineLayout, Look[MeshResult]] = {}
-    refused = InfeasibleError(f"{space.sequences} sequences: no pipeline divides them into micro-batches")
+    failure = InfeasibleError(f"{space.sequences} sequences: no pipeline divides them into micro-batches")
 
     def look(one: PipelineLayout) -> None:
-        nonlocal refused
+        nonlocal failure
         if one in known or (known and context().is_late):
             return
         context().announce(f"mesh {one.mesh.notation}, {one.form.micro_batches} micro-batches")
@@ -167,7 +167,7 @@ def climb(
         try:
             found = plans.look(plans.make_problem(inner_mesh(one.mesh), costs_of(one.mesh), one.form))
         except InfeasibleError as error:
-            refused = error
+            failure = error
             return
         if found.found.plan is None:
             found = plans.search(found, effort=SearchEffort(gap=plans.request.gap, n_parts=_FEW_PARTS))
@@ -183,4 +183,4 @@ def climb(
         best = least
         for one in space.neighbours(best):
             look(one)
-    raise refused
+    raise failure

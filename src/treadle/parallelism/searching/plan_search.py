@@ -86,7 +86,7 @@ class PlanSearch:
     ) -> None:
         self.model, self.request, self.layers = model, request, layers
         self.numbers = request.numbers
-        self._passages: dict[tuple[int, Mesh], tuple[Costs, Reshardings]] = {}
+        self._reshardings: dict[tuple[int, Mesh], tuple[Costs, Reshardings]] = {}
 
     def with_memory(self, memory_bytes: float) -> PlanSearch:
         """Return the same searches under another limit."""
@@ -185,9 +185,9 @@ class PlanSearch:
     def estimated(self, plan: ParallelPlan, costs: Costs) -> Evaluation:
         """Return what the evaluator says of a plan."""
         key = id(costs), plan.mesh  # costs are kept, so that no others take their place
-        _, passages = self._passages.setdefault(key, (costs, Reshardings(plan.sizes, costs)))
+        _, reshardings = self._reshardings.setdefault(key, (costs, Reshardings(plan.sizes, costs)))
         overlap = self.request.overlap.value
-        return evaluate(plan, self.model, costs, self.numbers, overlap=overlap, passages=passages)
+        return evaluate(plan, self.model, costs, self.numbers, overlap=overlap, reshardings=reshardings)
 
     def priced(self, name: str, plan: ParallelPlan, costs: Costs) -> PricedPlan:
         """Return a plan with its step, simulated."""

@@ -102,11 +102,10 @@ class Sharding:
         Raises
         ------
         ScheduleError
-            If the tensor cannot lie so (`refusal`).
+            If the tensor cannot have this state (`unsupported`).
         """
-        refusal = self.unsupported(shape, sizes)
-        if refusal:
-            raise ScheduleError(f"sharding {self}: {refusal}")
+        if reason := self.unsupported(shape, sizes):
+            raise ScheduleError(f"sharding {self}: {reason}")
         return tuple(
             size // prod(sizes[axis] for axis in axes) for size, axes in zip(shape, self.dims, strict=True)
         )

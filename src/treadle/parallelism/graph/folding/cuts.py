@@ -76,7 +76,7 @@ class Anatomy:
             for operand in node.operands:
                 self._unfold(operand.tensor, pieces, is_root=False)
         else:
-            pieces.summands.append(tensor)
+            pieces.terms.append(tensor)
 
     def parameter_users(self, parameter: TensorRef) -> list[int]:
         """Return the nodes of the forward pass that read a parameter."""
@@ -88,7 +88,7 @@ class GradientSlices:
     """A parameter's gradient as sums, and what they add."""
 
     sums: list[TensorRef]
-    summands: list[TensorRef]
+    terms: list[TensorRef]
 
 
 def cuts_of(anatomy: Anatomy) -> list[PartCut]:

@@ -110,7 +110,7 @@ class _Extraction:
             if owner not in self._at:
                 continue
             pieces = self._anatomy.pieces.get(owner)
-            mine = [gradient] if pieces is None else [t for t in pieces.summands if t.node in self._own]
+            mine = [gradient] if pieces is None else [t for t in pieces.terms if t.node in self._own]
             if len(mine) != 1 or mine[0].node not in self._own:
                 raise TreadleError(
                     f"capture: {self._graph.nodes[owner.node].path} has {len(mine)} gradients in one part"
