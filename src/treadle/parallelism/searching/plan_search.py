@@ -101,14 +101,8 @@ class PlanSearch:
             If a constraint has an unknown name.
         """
         numbers, zero = self.numbers, self.request.zero
-        parameters = ParameterBytes(
-            numbers.stored_bytes,
-            numbers.optimizer_bytes,
-            zero,
-            numbers.spread_bytes[zero],
-            form.micro_batches,
-            form.stages,
-        )
+        held, spread = (numbers.stored_bytes, numbers.optimizer_bytes), numbers.spread_bytes[zero]
+        parameters = ParameterBytes(*held, zero, spread, form.micro_batches, form.stages)
         problem = make_problem(
             self.model, mesh, costs, self.request.times, parameters=parameters, kappa=numbers.kappa
         )
@@ -196,20 +190,11 @@ class PlanSearch:
         times = [timeline.device_time(device) for device in timeline.devices]
         compute = float(sum(one.compute_s + one.contention_s for one in times)) / len(times)
         idle = float(sum(one.idle_s for one in times)) / len(times)
-        seconds = float(timeline.total_s)
-        return PricedPlan(
-            name,
-            plan,
-            seconds,
-            found.seconds,
-            compute,
-            max(0.0, seconds - compute - idle),
-            idle,
-            found.communication_s,
-            {",".join(axes): seconds for axes, (_, _, seconds) in found.by_axes.items()},
-            found.peak_bytes,
-            found.peak_bytes <= self.request.memory_bytes,
-        )
+        seconds, held = float(timeline.total_s), found.peak_bytes
+        parts = compute, max(0.0, seconds - compute - idle), idle, found.communication_s
+        by_axes = {",".join(axes): total for axes, (_, _, total) in found.by_axes.items()}
+        fits = held <= self.request.memory_bytes
+        return PricedPlan(name, plan, seconds, found.seconds, *parts, by_axes, held, fits)
 
     def checked_bound(self, found: MeshResult) -> float:
         """Bound by the evaluator's own pass over the entire problem, or over the search's boxes."""
