@@ -191,7 +191,7 @@ def test_evaluation_shares_nothing_with_the_search() -> None:
 
     What checks a bound is given the search's tables and its witness, and takes them as values.
     """
-    states = ("transitions", "seconds_table", "moves", "strategies")
+    states = ("transitions", "moves", "strategies")
     theirs = ("problem", "search", *(f"state.{one}" for one in states))
     given = {"bound_check": ("search.bound_certificate", "search.factor_graph")}
     left = [path for path in of_package("parallelism") if path.parent.name == "evaluation"]

@@ -210,7 +210,7 @@ class RooflineTimes:
         return self.device.peak(self.precision) * (self.efficiency if share is None else share)
 
     def work_times(self, layer: ModelLayer, local: LocalWork) -> tuple[WorkTime, ...]:
-        """Seconds of each of the layer's works, in their order."""
+        """Return the seconds of each of the layer's works, in their order."""
         return tuple(self._work_time(layer, work, local) for work in layer.works)
 
     def _work_time(self, layer: ModelLayer, work: Work, local: LocalWork) -> WorkTime:

@@ -64,7 +64,7 @@ def step_request(
     """Resolve the given options; errors are those of `train`."""
     notes: list[str] = []
     device = as_accelerator(gpu)
-    precision = _precision(given.get("precision"), device, "precision")
+    precision = _precision(given.get("precision"), device)
     element_bytes = gradient_bytes = ELEMENT_BYTES[precision]
     if (gradients := given.get("gradients")) is not None:
         gradient_bytes = ELEMENT_BYTES[known_name("precision", gradients, ELEMENT_BYTES)]
@@ -123,14 +123,14 @@ def as_accelerator(gpu: Accelerator | Path | str) -> Accelerator:
     return accelerator(gpu)
 
 
-def _precision(given: str | None, device: Accelerator, what: str) -> str:
+def _precision(given: str | None, device: Accelerator) -> str:
     if given is not None:
         known = known_name("precision", given, ELEMENT_BYTES)
         device.peak(known)
         return known
     found = next((one for one in ("bf16", "fp16", "fp32") if one in device.peak_flops), None)
     if found is None:
-        raise FormatError(f"{what}: {device.name} has none of bf16, fp16 and fp32; name one")
+        raise FormatError(f"precision: {device.name} has none of bf16, fp16 and fp32; name one")
     return found
 
 

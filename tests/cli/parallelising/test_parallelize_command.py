@@ -247,7 +247,7 @@ def test_several_fabrics_are_set_side_by_side(capsys: pytest.CaptureFixture[str]
         (["tiny.json", *ASKED, "--pin", "wqq=k:0"], "no tensor 'wqq'"),
         (["tiny.json", *ASKED, "--pin", "wq=x:0"], "expected DIM:AXIS"),
         (["tiny.json", *ASKED, "--pin", "wq=k:7"], "no axis '7'"),
-        (["tiny.json", *ASKED, "--pin", "wq=d:0", "--pin", "wq=k:0"], "stands twice"),
+        (["tiny.json", *ASKED, "--pin", "wq=d:0", "--pin", "wq=k:0"], "appears twice"),
         (["tiny.json", *ASKED, "--export", "plan.txt"], "ends with .py"),
         (["tiny.json", *ASKED, "--export", "x.py", "-o", "./x.py"], "different files"),
         (["tiny.json", *ASKED, "--micro-batches", "4"], "expected stages, an axis pp of the mesh"),

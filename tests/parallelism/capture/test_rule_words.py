@@ -129,7 +129,6 @@ def test_dimensions_are_counted_from_the_end_too() -> None:
     assert [one.axes(), one.axes("dims"), one.axes("no"), one.axes("missing")] == [
         (2,), (2, 0), (0, 1, 2), (0, 1, 2)
     ]  # fmt: skip
-    assert [one.flag(name) for name in ("yes", "no", "missing")] == [True, False, False]
     scalar = call("x", {"dim": -1, "dims": [-1]}, [()], [])
     assert (scalar.axis(), scalar.axes(), scalar.axes("dims")) == (0, (0,), (0,))
     assert "".join(labels(25)) == "abcdefghijklmnopqrstuvwAB"

@@ -14,7 +14,7 @@ from treadle.errors import ScheduleError
 from treadle.parallelism.evaluation.bound_check import checked_bound, least_sum
 from treadle.parallelism.search.bound_certificate import BoundCertificate, bound_certificate
 from treadle.parallelism.search.factor_graph import FactorGraph, Quantities, factor
-from treadle.parallelism.search.minimax import Overlap
+from treadle.parallelism.search.minimax import Overlap, step_time
 
 
 def least(graph: FactorGraph, overlap: str, memory_bytes: float) -> float:
@@ -31,7 +31,8 @@ def test_witnessed_bounds_lie_below_every_plan_and_near_the_linear_program(overl
         if not plans:
             continue
         memory = float(np.median([float(peak(graph, one)) for one in plans.values()]))
-        witness = bound_certificate(graph, memory_bytes=memory, overlap=overlap, known=list(plans)[:2])
+        aim = step_time(graph, memory_bytes=memory, overlap=overlap)
+        witness = bound_certificate(graph, aim, known=list(plans)[:2])
         assert witness is not None
         bound = checked_bound(graph, witness, overlap=overlap.value, memory_bytes=memory)
         assert bound <= least(graph, overlap.value, memory)
@@ -64,7 +65,7 @@ def test_any_numbers_whatever_prove_something_true() -> None:
 
 def test_messages_matter_and_multipliers_too() -> None:
     graph = next(g for g in map(random_graph, range(50)) if len(g.sizes) > 3 and len(every_plan(g)) > 20)
-    witness = bound_certificate(graph)
+    witness = bound_certificate(graph, step_time(graph))
     assert witness is not None
     bound = checked_bound(graph, witness)
     silent = replace(witness, messages=np.zeros_like(witness.messages))
@@ -82,12 +83,12 @@ def test_nothing_possible_is_infinite() -> None:
     none = FactorGraph(graph.sizes, graph.quantities, (banned, *graph.factors[1:]), graph.repeats)
     n_messages = sum(none.sizes[node] for part in none.factors if len(part.scope) == 2 for node in part.scope)
     assert least_sum(none, np.ones(none.quantities.count), np.zeros(n_messages)) == np.inf
-    assert bound_certificate(none) is None
+    assert bound_certificate(none, step_time(none)) is None
 
 
 def test_witnesses_that_prove_nothing_are_refused() -> None:
     graph = next(g for g in map(random_graph, range(50)) if len(g.sizes) > 2 and every_plan(g))
-    witness = bound_certificate(graph)
+    witness = bound_certificate(graph, step_time(graph))
     assert witness is not None
     for wrong, words in (
         (replace(witness, shares=(1.5, 0.0)), "shares from 0 to 1"),

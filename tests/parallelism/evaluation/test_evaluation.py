@@ -37,8 +37,8 @@ TOLD = Evaluation(
     100.0,
     "layer",
     (
-        PartTimes("p", 0, 3, 1.0, 2.0, 4.0, 0.5, 0.25, (movement(GATHER, 4, 0.5), movement(SUM, 2, 0.25))),
-        PartTimes("q", 0, 5, 8.0, 0.0, 0.0, 0.0, 2.0, (movement(GATHER, 1, 2.0),)),
+        PartTimes("p", 0, 3, 1.0, 2.0, 4.0, (movement(GATHER, 4, 0.5), movement(SUM, 2, 0.25))),
+        PartTimes("q", 0, 5, 8.0, 0.0, 0.0, (movement(GATHER, 1, 2.0),)),
     ),
     (movement(SUM, 1, 16.0), movement(GATHER, 1, 32.0)),
     (moment("a", 5, 1), moment("b", 4, 4), moment("c", 7)),

@@ -52,12 +52,13 @@ def test_axes_are_named_by_the_letters_that_they_cut_in_the_order_of_train() -> 
     named = both(by_letter("x", "f"), by_letter("y", "t"))
     found = nearest(plan(named))
     assert list(found.axes.items()) == [("dp", ("y",)), ("tp", ("x",))]
-    assert (found.recompute, found.left_out, found.summary(plan(named))) == (Recompute.NONE, (), "dp=4,tp=2")
+    assert (found.recompute, found.left_out) == (Recompute.NONE, ())
+    assert found.shape(plan(named)) == {"dp": 4, "tp": 2}
     tokens = replace(MODEL, batch="", sequence="t")
     assert nearest(plan(named, model=tokens), tokens).axes == {"cp": ("y",), "tp": ("x",)}
     both_axes = nearest(plan(BY_TOKENS))
     assert both_axes.axes == {"dp": ("x", "y")}
-    assert both_axes.summary(plan(BY_TOKENS)) == "dp=8"
+    assert both_axes.shape(plan(BY_TOKENS)) == {"dp": 8}
 
 
 def test_replicas_whose_weights_are_mostly_stored_in_shards_are_fsdp() -> None:

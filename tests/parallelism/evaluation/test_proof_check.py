@@ -28,9 +28,7 @@ def proof(
 ) -> list[ProofStep]:
     assert found.record is not None
     aim = step_time(graph, overlap=overlap, memory_bytes=memory)
-    return list(
-        proof_steps(graph, aim, found.record, at_least=found.bound, known=found.plans, overlap=overlap)
-    )
+    return list(proof_steps(graph, aim, found.record, at_least=found.bound, known=found.plans))
 
 
 @pytest.mark.parametrize("overlap", list(Overlap))

@@ -131,7 +131,7 @@ OPERATOR = ("parts", "block", 1, "operators", "a")
         (("mesh", "ranks"), [0] * 8, "expected a permutation"),
         (("boundary", "activation"), {"dims": [["no"], []]}, "names the axis 'no'"),
         (("boundary", "activation"), {"dims": [["pp"], []]}, "names the axis 'pp'"),
-        (("boundary", "activation"), {"dims": [["dp", "dp"], []]}, "'dp' stands twice"),
+        (("boundary", "activation"), {"dims": [["dp", "dp"], []]}, "'dp' appears twice"),
         (("boundary", "activation"), {"dims": [[]]}, "differ in their number of factors"),
         (
             ("boundary", "activation"),

@@ -73,7 +73,7 @@ def test_chunks_beyond_their_range(chunk: Chunk) -> None:
 def test_entries_of_tensors_say_something_that_can_be() -> None:
     refused(
         lambda: TensorPlan("u", Phase.BACKWARD, saved=WHOLE),
-        "plan of u: saved in the backward phase; expected the forward one",
+        "plan of u: saved in the backward phase, not the forward one",
     )
     refused(
         lambda: TensorPlan("u", Phase.FORWARD),
@@ -87,7 +87,7 @@ def test_entries_of_tensors_say_something_that_can_be() -> None:
 
 def test_what_is_stored_is_whole_or_in_shards() -> None:
     summands = Sharding(((),), frozenset(("a",)))
-    words = "plan: w is stored as partial sums; expected it replicated or sharded"
+    words = "plan: w is stored as partial sums; store it replicated or sharded"
     refused(lambda: PartPlan({}, parameters={"w": summands}), words)
     refused(lambda: PartPlan({}, inputs={"w": summands}), words)
 
@@ -365,7 +365,7 @@ def test_what_stands_twice_in_a_file_is_refused() -> None:
 
     refused(
         lambda: plan_from_json(file_of(doubled)),
-        'parts["block"][0]: a tensor stands twice for one phase',
+        'parts["block"][0]: a tensor appears twice for one phase',
         FormatError,
     )
 
@@ -374,6 +374,6 @@ def test_what_stands_twice_in_a_file_is_refused() -> None:
 
     refused(
         lambda: plan_from_json(file_of(summed)),
-        'parts["block"][0].operators["u"].outputs[0]: an axis stands twice',
+        'parts["block"][0].operators["u"].outputs[0]: an axis appears twice',
         FormatError,
     )

@@ -26,7 +26,7 @@ from treadle.parallelism.graph.compute_graph import (
 from treadle.parallelism.plan.part_plan import ActivationPolicy
 from treadle.parallelism.problem.constraints import sharding_of
 from treadle.parallelism.problem.operators import choices_of_node, is_everywhere, operator_of
-from treadle.parallelism.problem.prices import StatePrices
+from treadle.parallelism.problem.prices import StatePrices, seconds_between
 from treadle.parallelism.problem.refining import JoinedCosts, refined
 from treadle.parallelism.problem.search_problem import SearchProblem, make_problem
 from treadle.parallelism.problem.values import values_of
@@ -40,7 +40,6 @@ from treadle.parallelism.problem.variables import (
 )
 from treadle.parallelism.search.branching import Incumbent, SearchEffort
 from treadle.parallelism.search.one_plan import fastest_plan
-from treadle.parallelism.state.seconds_table import seconds_between
 from treadle.parallelism.state.sharding import Sharding
 from treadle.parallelism.state.strategies import WHOLE, Choice
 from treadle.schedules.collective import CollectiveKind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,12 +18,12 @@ from treadle.parallelism.problem.assembly import loop_rules
 from treadle.parallelism.problem.lifetimes import Moment, without_dominated
 from treadle.parallelism.problem.loops import LoopChoice, _connected, regions_of
 from treadle.parallelism.problem.mixing import layering_of
-from treadle.parallelism.problem.presets import NamedDomains, Preset, RecomputePolicy, Use, presets
+from treadle.parallelism.problem.presets import preset_domains
+from treadle.parallelism.problem.prices import seconds_between
 from treadle.parallelism.problem.search_problem import SearchProblem, make_problem
 from treadle.parallelism.problem.values import values_of
 from treadle.parallelism.problem.variable_table import VariableTable
 from treadle.parallelism.problem.variables import OperatorVariable, StateVariable, Variable
-from treadle.parallelism.state.seconds_table import seconds_between
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import AlphaBetaCosts
@@ -64,9 +65,7 @@ EXPERTS = [
 
 def test_named_plans_of_two_axes_each_computes_nothing_some_or_all_again(problem: SearchProblem) -> None:
     again = ("", ", selective recompute", ", full recompute")
-    names = [plan.name for plan in presets(problem.table)]
-    assert names == [f"{name}{word}" for name in (*PLAIN, *CONTEXT) for word in again]
-    assert list(problem.named()) == names
+    assert list(problem.named()) == [f"{name}{word}" for name in (*PLAIN, *CONTEXT) for word in again]
 
 
 def with_experts(sizes: dict[str, int]) -> list[str]:
@@ -75,8 +74,8 @@ def with_experts(sizes: dict[str, int]) -> list[str]:
     draft.operator("sent", "et", OperatorKind.DISPATCH, "x")
     part = ModelPart("part", draft.graph({}, {}, "sent"), 1, None, None)
     model = SimpleNamespace(batch="t", sequence="s")
-    table = SimpleNamespace(sizes=sizes, model=model, values=[values_of(part)])
-    return [plan.name for plan in presets(table) if plan.again is RecomputePolicy.NOTHING]  # type: ignore[arg-type]
+    table: Any = SimpleNamespace(sizes=sizes, model=model, values=[values_of(part)], variables=[])
+    return [name for name in preset_domains(table) if "recompute" not in name]
 
 
 def test_experts_have_plans_of_their_own_beside_tensors() -> None:
@@ -85,12 +84,6 @@ def test_experts_have_plans_of_their_own_beside_tensors() -> None:
     three = with_experts({"x": 2, "y": 3, "z": 4})
     assert {"HSDP y", "CP y x FSDP x,z", "EP x x TP z x FSDP y", "EP z x TP x x FSDP y"} < set(three)
     assert len(three) == len(set(three)) == 2 + 3 + 3 * 7 + 6
-
-
-def test_a_plan_is_called_by_what_its_axes_are_for() -> None:
-    uses = {"x": Use.SHARDS, "y": Use.REPLICAS, "z": Use.SHARDS}
-    assert Preset(uses, RecomputePolicy.ALL).name == "HSDP x,z, full recompute"
-    assert Preset({**uses, "w": Use.TENSORS}, RecomputePolicy.NOTHING).name == "TP w x FSDP x,z x DP y"
 
 
 def shown(variable: Variable, state: int) -> str:
@@ -180,18 +173,17 @@ def test_a_sum_of_products_may_be_saved_where_pointwise_operators_are_computed_a
         "part", draft.graph({"x": "dx", "w": "dw"}, {"q": "dq"}, "q"), 2, TensorRef(0), TensorRef(4)
     )
     table = VariableTable(ModelGraph("m", (part,), "t", tokens=8), {"x": 2})
-    found = {}
-    for again in RecomputePolicy:
-        domains = NamedDomains(table).of(Preset({"x": Use.REPLICAS}, again))
-        for variable, states in zip(table.variables, domains, strict=True):
+    found, names = {}, ("DP", "DP, selective recompute", "DP, full recompute")
+    for name in names:
+        for variable, states in zip(table.variables, preset_domains(table)[name], strict=True):
             if isinstance(variable, OperatorVariable):
-                found[variable.name, again] = {variable.policy(state) for state in states.tolist()}
-    assert [found["part/s", again] for again in RecomputePolicy] == [
+                found[variable.name, name] = {variable.policy(state) for state in states.tolist()}
+    assert [found["part/s", name] for name in names] == [
         {ActivationPolicy.SAVED},
         {ActivationPolicy.SAVED, ActivationPolicy.RECOMPUTED},
         {ActivationPolicy.RECOMPUTED},
     ]
-    assert [found["part/q", again] for again in RecomputePolicy] == [
+    assert [found["part/q", name] for name in names] == [
         {ActivationPolicy.SAVED},
         {ActivationPolicy.RECOMPUTED},
         {ActivationPolicy.RECOMPUTED},

@@ -35,5 +35,5 @@ def test_uneven_shards_and_unknown_axes_are_refused(
 
 @pytest.mark.parametrize("dims", [((("dp",), ("dp",)), ()), (((), ("dp",)), ("dp",)), ((("dp", "dp"),), ())])
 def test_an_axis_does_one_thing(dims: tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]) -> None:
-    with pytest.raises(ScheduleError, match="axis 'dp' stands twice"):
+    with pytest.raises(ScheduleError, match="axis 'dp' appears twice"):
         Sharding(dims[0], frozenset(dims[1]))

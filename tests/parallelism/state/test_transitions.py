@@ -14,8 +14,8 @@ from parallelism.state.shards_on_ranks import (
     lay_out,
     single_collectives,
 )
+from treadle.parallelism.problem.prices import seconds_between
 from treadle.parallelism.state.moves import n_shards_of
-from treadle.parallelism.state.seconds_table import seconds_between
 from treadle.parallelism.state.sharding import Sharding
 from treadle.parallelism.state.transitions import Transitions
 from treadle.schedules.collective import CollectiveKind

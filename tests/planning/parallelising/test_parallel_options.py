@@ -129,7 +129,7 @@ def test_overlaps_are_known_by_name() -> None:
 def test_pins_are_read_at_their_first_sign() -> None:
     assert read_constraints([]) == {}
     assert read_constraints([" wq = k:1/h:0 ", "w=a=b"]) == {"wq": "k:1/h:0", "w": "a=b"}
-    with pytest.raises(FormatError, match=r"^--pin: 'wq' stands twice$"):
+    with pytest.raises(FormatError, match=r"^--pin: 'wq' appears twice$"):
         read_constraints(["wq=whole", "wv=whole", "wq=k:1"])
 
 

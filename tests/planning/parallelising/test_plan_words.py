@@ -16,8 +16,6 @@ from treadle.api import capture
 from treadle.errors import FormatError, InfeasibleError
 from treadle.parallelism.explaining import explain_plan
 from treadle.parallelism.plan.plan_json import read_plan
-from treadle.parallelism.search.one_plan import MemoryShortage
-from treadle.parallelism.searching import fabric_run
 from treadle.parallelism.searching.fabric_run import FabricRun
 from treadle.parallelism.searching.mesh_search import Look, MeshSearch
 from treadle.parallelism.searching.parallel_result import FabricSearch, ParallelizeResult
@@ -165,17 +163,6 @@ def test_meshes_of_a_stage() -> None:
         inner_mesh(Mesh((4,), ("pp",)))
 
 
-def test_how_much_memory_is_missing() -> None:
-    def words(**fields: Any) -> str:
-        return fabric_run._least_words(cast(MemoryShortage, SimpleNamespace(**fields)))
-
-    assert words(plan=None) == "none fits into any: what is pinned, or the mesh, forbids every plan"
-    assert words(plan=(1,), least_bytes=2 * 2**30, bound_bytes=1.23456 * 2**30) == (
-        "the least that a plan was found to fit into is 2 GB, and none fits into less than 1.235 GB; use "
-        "more ranks, or fewer tokens"
-    )
-
-
 @pytest.mark.parametrize(
     ("shortage", "words"),
     [
@@ -188,6 +175,11 @@ def test_how_much_memory_is_missing() -> None:
             SimpleNamespace(plan=None),
             "no plan fits into 3 GB a rank; none fits into any: what is pinned, or the mesh, forbids every "
             "plan",
+        ),
+        (
+            SimpleNamespace(plan=(1,), least_bytes=2 * 2**30, bound_bytes=1.23456 * 2**30),
+            "no plan fits into 3 GB a rank; the least that a plan was found to fit into is 2 GB, and none "
+            "fits into less than 1.235 GB; use more ranks, or fewer tokens",
         ),
     ],
 )

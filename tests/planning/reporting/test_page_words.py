@@ -14,10 +14,11 @@ from tests.parallelism.plan.small_models import small_model
 from treadle.drawing.pages import parallel_page, step_page
 from treadle.drawing.pages.parallel_page import ReportedPlan, evaluated
 from treadle.drawing.pages.parallel_plan_file import is_parallel_plan
+from treadle.parallelism.graph.compute_graph import Phase
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
 from treadle.parallelism.searching.parallel_options import parallel_request
 from treadle.parallelism.searching.parallel_result import FabricMatrix, MeshTrial, PricedPlan
-from treadle.parallelism.searching.plan_search import PlanSearch, ordered
+from treadle.parallelism.searching.plan_search import PlanSearch
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import AlphaBetaCosts
@@ -111,11 +112,6 @@ def test_plans_side_by_side() -> None:
     ]
 
 
-def test_what_does_not_fit_comes_last() -> None:
-    rows = [row("slow", 3.0), row("large", 1.0, fits=False), row("quick", 2.0)]
-    assert [one.name for one in ordered(rows)] == ["quick", "slow", "large"]
-
-
 def test_meshes_that_were_looked_at() -> None:
     trials = [MeshTrial(MESH, 2.0, 1.0, True), MeshTrial(Mesh((6,), ("0",)), inf, inf, False)]
     table: Any = parallel_page._meshes(trials)
@@ -176,9 +172,9 @@ def test_parts_of_a_model(plans: dict[str, ParallelPlan]) -> None:
     assert (block.runs, head.runs) == (3, 1)
     assert table["rows"] == [
         ["3 x block", [3 * block.forward_s, 3 * block.backward_s, 3 * block.optimizer_s, 0, 0]],
-        ["communication", [0, 0, 0, 3 * block.forward_moved_s, 3 * block.backward_moved_s]],
+        ["communication", [0, 0, 0, *(3 * block.moved_s(phase) for phase in Phase)]],
         ["1 x head", [head.forward_s, head.backward_s, head.optimizer_s, 0, 0]],
-        ["communication", [0, 0, 0, head.forward_moved_s, head.backward_moved_s]],
+        ["communication", [0, 0, 0, *map(head.moved_s, Phase)]],
     ]
     assert table["note"] == "all layers of a kind together; of each layer the longer of both counts"
     for overlap, words in (("none", "both count"), ("model", "the longer of both sums counts")):

@@ -202,10 +202,10 @@ def test_the_precision_is_the_first_of_three_that_there_is() -> None:
         (("fp32", "fp16"), "fp16"),
         (("tf32", "fp32"), "fp32"),
     ):
-        assert train_options._precision(None, own(*there), "precision") == taken
+        assert train_options._precision(None, own(*there)) == taken
     with pytest.raises(FormatError, match=r"^precision: own has none of bf16, fp16 and fp32; name one$"):
-        train_options._precision(None, own("tf32"), "precision")
-    assert train_options._precision("TF32", own("tf32"), "precision") == "tf32"
+        train_options._precision(None, own("tf32"))
+    assert train_options._precision("TF32", own("tf32")) == "tf32"
     assert as_accelerator(own("tf32")) == own("tf32")
     assert as_accelerator("H100") is accelerator("h100")
 

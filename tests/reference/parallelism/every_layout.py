@@ -47,9 +47,9 @@ def every_evaluation(
     problem: SearchProblem, costs: Costs, numbers: DeviceNumbers, overlap: str
 ) -> list[Evaluation]:
     """Of each plan once; those of which nobody needs a state count as the plan without it."""
-    passages = Reshardings(problem.table.sizes, costs)
+    reshardings = Reshardings(problem.table.sizes, costs)
     plans = {problem.tidied(labels) for labels in allowed_plans(problem.graph)}
     return [
-        evaluate(problem.decode(labels), problem.model, costs, numbers, overlap=overlap, passages=passages)
-        for labels in sorted(plans)
+        evaluate(plan, problem.model, costs, numbers, overlap=overlap, reshardings=reshardings)
+        for plan in map(problem.decode, sorted(plans))
     ]

@@ -11,6 +11,7 @@ from treadle.drawing.pages.task_tracks import task_tracks
 from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate
 from treadle.parallelism.evaluation.resimulation import Resimulated
 from treadle.parallelism.explaining.state_format import dims_of, spelled_state
+from treadle.parallelism.graph.compute_graph import Phase
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
 from treadle.parallelism.searching.parallel_options import ParallelRequest
@@ -229,7 +230,7 @@ def _parts(found: Evaluation, pipeline: Pipeline | None = None) -> dict[str, obj
             [f"{runs} x {name}", [runs * one.forward_s, runs * one.backward_s, runs * one.optimizer_s, 0, 0]]
         )
         if one.communication_s:
-            rows.append(["communication", [0, 0, 0, runs * one.forward_moved_s, runs * one.backward_moved_s]])
+            rows.append(["communication", [0, 0, 0, *(runs * one.moved_s(phase) for phase in Phase)]])
     hides = {
         "layer": "of each layer the longer of both counts",
         "none": "both count",

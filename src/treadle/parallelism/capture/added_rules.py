@@ -68,7 +68,7 @@ def operator_rule(
 
 
 def registered_rules() -> tuple[tuple[OperatorRule, ...], tuple[str, ...]]:
-    """Rules that were registered, those of plug-ins too; a line for each plug-in that cannot be loaded."""
+    """Return the registered rules, also of plug-ins, and a line for each plug-in that cannot be loaded."""
     faults = []
     for name, entries in find_plug_ins(ENTRY_POINTS, taken=_LOADED).items():
         found = load_plug_in(*entries)

@@ -35,25 +35,24 @@ class OperatorCall:
     names: tuple[str, ...] = ()
 
     def axis(self, name: str = "dim", rank: int | None = None) -> int:
-        """An argument that is a dimension, counted from 0; of the first operand's rank, if none is given."""
+        """Return an argument that is a dimension, counted from 0; by default of the first operand's rank."""
         value = self.arguments[name]
         assert isinstance(value, int), f"{self.operator}: {name} is {value!r}"
         return value % max(1, len(self.operands[0]) if rank is None else rank)
 
     def axes(self, name: str = "dim") -> tuple[int, ...]:
-        """An argument that is one or several dimensions; all, if it is absent or empty."""
+        """Return an argument that is one or several dimensions; all of them if it is absent or empty."""
         rank, value = len(self.operands[0]), self.arguments.get(name)
-        if isinstance(value, int):
-            return (value % max(1, rank),)
-        if isinstance(value, Sequence) and value:
-            return tuple(int(axis) % max(1, rank) for axis in value)
-        return tuple(range(rank))
+        given = [value] if isinstance(value, int) else value or range(rank)
+        assert isinstance(given, Sequence), f"{self.operator}: {name} is {value!r}"
+        return tuple(int(axis) % max(1, rank) for axis in given)
 
-    def flag(self, name: str) -> bool:
-        """An argument that is true or false."""
-        return bool(self.arguments.get(name))
+    @property
+    def labels(self) -> list[str]:
+        """A label for each dimension of the first operand."""
+        return labels(len(self.operands[0]))
 
 
 def labels(rank: int) -> list[str]:
-    """Number of labels; ``z`` and ``y`` stay free for what a rule adds."""
+    """Return labels of dimensions; ``x``, ``y`` and ``z`` stay free for what a rule adds."""
     return [letter for letter in ascii_letters if letter not in "xyz"][:rank]

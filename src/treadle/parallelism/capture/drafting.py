@@ -71,15 +71,15 @@ class Drafting:
         self._named: list[tuple[int, ...]] = []  # dimensions in the order that they appear in, for letters
 
     def shape(self, seen: Seen) -> tuple[int, ...]:
-        """Sizes of a tensor's dimensions as seen."""
+        """Return the sizes of a tensor's dimensions as seen."""
         return tuple(prod(self.atoms.size(factor.atom) for factor in dim) for dim in seen.dims)
 
     def element_bytes(self, seen: Seen) -> int:
-        """Bytes of an element of a tensor."""
+        """Return the bytes of an element of a tensor."""
         return self._drafts[seen.tensor.node].results[seen.tensor.slot][1]
 
     def regroup(self, seen: Seen, shape: Sequence[int]) -> Seen:
-        """A view of another shape, row-major."""
+        """Return A view of another shape, row-major."""
         factors = [factor for dim in seen.dims for factor in dim]
         targets = [self.atoms.fresh(size) for size in shape]
         self.atoms.unify([factor.atom for factor in factors], targets)
@@ -99,14 +99,14 @@ class Drafting:
         return tuple(found)
 
     def notice(self, seen: Seen) -> Seen:
-        """Dimensions that appear here get names, merged ones too (the skipped e of Fig. 5.2b)."""
+        """Note dimensions that get names, merged ones too (the skipped e of Fig. 5.2b)."""
         self._named += [
             tuple(factor.atom for factor in dim) for dim in seen.dims if any(f.owner is not None for f in dim)
         ]
         return seen
 
     def repeated(self, size: int) -> tuple[DimensionFactor, ...]:
-        """A dimension that a tensor is repeated over."""
+        """Return A dimension that a tensor is repeated over."""
         return (DimensionFactor(None, self.atoms.fresh(size)),)
 
     def tie(self, first: Seen, second: Seen) -> None:
@@ -115,7 +115,7 @@ class Drafting:
             self.atoms.unify([factor.atom for factor in one], [factor.atom for factor in other])
 
     def _leaves(self, factors: Iterable[DimensionFactor]) -> list[DimensionFactor]:
-        """Factors of more than one element, as far as they are split now."""
+        """Return the factors of more than one element, as far as they are split now."""
         return [
             DimensionFactor(owner, leaf)
             for owner, atom in factors
@@ -157,7 +157,10 @@ class Drafting:
         roles = self._roles(specification, operands, [shape for shape, _ in shapes])
         read = []
         for seen, word in zip(operands, specification.operands, strict=True):
-            divided = [self._divide(dim, part, roles) for dim, part in zip(seen.dims, word, strict=True)]
+            divided = []
+            for dim, part in zip(seen.dims, word, strict=True):  # the factors of each role
+                leaves = self._leaves(dim)[::-1]
+                divided.append([(label, self._popped(leaves, self._extent(roles[label]))) for label in part])
             read.append((seen.tensor, divided))
         draft = _Draft(name, kind, roles, read, [], phase, specification.whole, dict(notes))
         made = []
@@ -185,7 +188,7 @@ class Drafting:
     def _roles(
         self, specification: Specification, operands: Sequence[Seen], shapes: Sequence[Sequence[int]]
     ) -> dict[str, list[int]]:
-        """Base dimensions of every role: dimensions that share a role are unified."""
+        """Return the base dimensions of every role, and unify dimensions that share a role."""
         given: list[tuple[tuple[str, ...], int, list[int]]] = []
         for seen, word in zip(operands, specification.operands, strict=True):
             for dim, size, part in zip(seen.dims, self.shape(seen), word, strict=True):
@@ -224,22 +227,13 @@ class Drafting:
                 raise TreadleError(f"the rule gives {' x '.join(part)} two sizes")
         return sizes
 
-    def _divide(
-        self, dim: tuple[DimensionFactor, ...], part: tuple[str, ...], roles: Mapping[str, list[int]]
-    ) -> list[tuple[str, tuple[DimensionFactor, ...]]]:
-        """A dimension's factors by role."""
-        leaves = self._leaves(dim)[::-1]
-        return [(label, self._popped(leaves, self._extent(roles[label]))) for label in part]
-
     def add_placeholder(self, name: str, shape: Sequence[int], element_bytes: int, **notes: object) -> Seen:
         """Add a placeholder."""
         word = tuple((f"{place}",) for place in range(len(shape)))
         specification = Specification((), (word,), frozenset())
         phase = Phase.BACKWARD if notes.get("source") is Source.TANGENT else Phase.FORWARD
-        (seen,) = self.add(
-            name, OperatorKind.PLACEHOLDER, specification, [], [(shape, element_bytes)], phase=phase, **notes
-        )
-        return seen
+        kind, shapes = OperatorKind.PLACEHOLDER, [(shape, element_bytes)]
+        return self.add(name, kind, specification, [], shapes, phase=phase, **notes)[0]
 
     def finish(
         self,
@@ -248,7 +242,7 @@ class Drafting:
         gradients: Mapping[TensorRef, Seen],
         tangents: Mapping[TensorRef, TensorRef],
     ) -> ComputeGraph:
-        """The graph of all operators so far, which gives these outputs."""
+        """Return the graph of all operators so far, which gives these outputs."""
         words = [[(f"{n}.{place}",) for place in range(len(seen.dims))] for n, seen in enumerate(outputs)]
         specification = Specification(tuple(map(tuple, words)), (), frozenset())
         self.add("output", OperatorKind.OUTPUT, specification, outputs, [], phase=Phase.BACKWARD)
@@ -261,7 +255,7 @@ class Drafting:
         return ComputeGraph(atoms, tuple(nodes), ties, dict(tangents))
 
     def _numbered(self) -> tuple[dict[int, int], tuple[BaseDim, ...]]:
-        """Final numbers of leaves, and base dimensions named by appearance; merged ones get a name too."""
+        """Return the final numbers of leaves, and base dimensions named by appearance, also merged ones."""
         found: dict[int, BaseDim] = {}
         merged: set[tuple[int, ...]] = set()
         names = dim_names()
@@ -288,7 +282,7 @@ class Drafting:
         return [leaf for leaf in leaves if self.atoms.size(leaf) > 1] or list(leaves[:1])
 
     def _indices(self, draft: _Draft, numbers: Mapping[int, int]) -> list[_Places]:
-        """For each result: (owner, leaf) -> the tensor's indices, in order."""
+        """Return for each result the tensor's indices by (owner, leaf), in order."""
         found = []
         for word, _ in draft.results:
             counted: Counter[int] = Counter()
@@ -305,12 +299,11 @@ class Drafting:
     def _node(self, number: int, indices: Sequence[Sequence[_Places]], numbers: Mapping[int, int]) -> Node:
         draft = self._drafts[number]
         counted: Counter[int] = Counter()
-        roles: dict[str, list[tuple[int, Index]]] = {}
-        for label in draft.roles:
-            roles[label] = []
+        roles: dict[str, list[tuple[int, Index]]] = {label: [] for label in draft.roles}
+        for label, found in roles.items():
             for leaf in self._role_leaves(draft, label):
                 if leaf in numbers:
-                    roles[label].append((leaf, Index(numbers[leaf], counted[leaf])))
+                    found.append((leaf, Index(numbers[leaf], counted[leaf])))
                     counted[leaf] += 1
         long = {
             label: [role for leaf, role in some if self.atoms.size(leaf) > 1] for label, some in roles.items()
@@ -349,7 +342,7 @@ _Places = dict[tuple[tuple[int, int], int], list[Index]]
 
 
 def _unzipped(dims: Iterable[Sequence[tuple[Index, Index]]]) -> tuple[Dims, Dims]:
-    """Factors and roles of dimensions from pairs of them."""
+    """Return the factors and roles of dimensions from pairs of them."""
     first, second = ([tuple(pair[at] for pair in dim) for dim in dims] for at in (0, 1))
     return tuple(first), tuple(second)
 

@@ -33,7 +33,7 @@ def capture(
     rules: Iterable[OperatorRule] = (),
     is_fed: bool = False,
 ) -> ComputeGraph:
-    """The compute graph of one step of a module.
+    """Return the compute graph of one step of a module.
 
     Parameters
     ----------
@@ -99,13 +99,13 @@ def capture(
 
 
 def _mean(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    """A sum that is divided: means of parts are not parts of a mean."""
+    """Write a mean as a sum that is divided: means of parts are not parts of a mean."""
     axes = range(x.dim()) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
     return x.sum(list(axes), keepdim, dtype=dtype) / prod(x.shape[axis] for axis in axes)
 
 
 def _added_to(product: Any) -> Callable[..., Any]:
-    """A product that is added to something; factors of 1 are not operators."""
+    """Return a product that is added to a tensor; factors of 1 are not operators."""
 
     def added(x: Any, first: Any, second: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
         made = product(first, second) if alpha == 1 else alpha * product(first, second)
@@ -115,7 +115,7 @@ def _added_to(product: Any) -> Callable[..., Any]:
 
 
 def _told(error: BaseException) -> str:
-    """An exception in one line, with the innermost place outside PyTorch where it was raised."""
+    """Format an exception in one line, with the innermost place outside PyTorch where it was raised."""
     import torch
 
     own = str(Path(torch.__file__).parent)
@@ -129,7 +129,7 @@ def _told(error: BaseException) -> str:
 
 
 def _tied(module: Any) -> dict[str, str]:
-    """Second names of parameters and buffers that a module has twice, with their first names."""
+    """Return the second names of parameters and buffers that a module has twice, with their first names."""
     first: dict[int, str] = {}
     tied = {}
     for names in (module.named_parameters, module.named_buffers):
@@ -147,7 +147,7 @@ def _converting_modules() -> Iterator[None]:
     """
     import torch
 
-    known: dict[int, tuple[Any, Any]] = {}  # with the old ones, so that no number is given anew
+    known: dict[int, tuple[Any, Any]] = {}  # with the old ones, so that no id is used again
 
     def applied(module: Any, function: Callable[[Any], Any], recurse: bool = True) -> Any:
         for child in module.children() if recurse else ():
@@ -172,7 +172,7 @@ def _converting_modules() -> Iterator[None]:
 
 
 def _lines_of_the_model() -> Any:
-    """A mode that notes where the model calls each operator: the innermost place outside torch."""
+    """Return A mode that notes where the model calls each operator: the innermost place outside torch."""
     import torch
     from torch.fx.traceback import set_stack_trace
     from torch.overrides import TorchFunctionMode

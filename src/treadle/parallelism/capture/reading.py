@@ -31,7 +31,7 @@ def read_joint(
     tied: Mapping[str, str] | None = None,
     faults: Iterable[str] = (),
 ) -> ComputeGraph:
-    """The compute graph of a ``torch.fx.GraphModule`` with descriptors.
+    """Return the compute graph of a ``torch.fx.GraphModule`` with descriptors.
 
     Parameters
     ----------
@@ -115,21 +115,33 @@ class _Reading:
             if operator in VIEWS and operator not in self._rules:
                 return self._draft.notice(VIEWS[operator](self._draft, operands[0], call))
             kind, specification, sets = self._rule(node, call)
+            value, read, linear = node.meta["val"], operands, linear_sets(call, sets)
+            if not specification.operands:
+                # it reads no tensor, not even the one whose shape it has
+                read, linear = [], ()
+                arguments = {
+                    name: given
+                    for name, given in arguments.items()
+                    if not (isinstance(given, dict) and "operand" in given)
+                } | {"dtype": {"torch": str(value.dtype)}}
             made = self._draft.add(
                 node.name,
                 kind,
                 specification,
-                operands if specification.operands else [],
-                [(tuple(value.shape), value.element_size()) for value in self._values_of(node)],
+                read,
+                [(tuple(one.shape), one.element_size()) for one in self._values_of(node)],
                 phase=Phase.BACKWARD if node in self._late else Phase.FORWARD,
                 operator=operator,
                 line=_line(node),
-                linear=linear_sets(call, sets) if specification.operands else (),
-                arguments=arguments if specification.operands else self._made_alone(node, arguments),
+                linear=linear,
+                arguments=arguments,
             )
             if "_like." in operator:  # of the shape of a tensor that it does not read
                 self._draft.tie(made[0], operands[0])
-            return self._unpacked(node, made)
+            if not isinstance(value, list | tuple):
+                return made[0]
+            left = iter(made)
+            return [next(left) if hasattr(one, "shape") else None for one in value]
         except TreadleError as error:
             where = f" at {line}" if (line := _line(node)) else ""
             raise TreadleError(f"capture: {operator}{where}: {error}") from error
@@ -151,7 +163,7 @@ class _Reading:
         )
 
     def _described(self, node: Any, operator: str) -> tuple[OperatorCall, list[Seen], dict[str, object]]:
-        """The call as rules see it, the tensors that it reads, and the arguments as a node keeps them."""
+        """Return the call as rules see it, the tensors that it reads, and the arguments of its node."""
         kept: dict[str, object] = {}
         schema = getattr(getattr(node.target, "_schema", None), "arguments", [])
         arguments: dict[str, Any] = {
@@ -174,7 +186,7 @@ class _Reading:
         return OperatorCall(operator, arguments, shapes, results, tuple(names)), operands, kept
 
     def _kept(self, value: Any, n_operands: int) -> object:
-        """An argument as a value of JSON; its tensors are counted on from this number of operands."""
+        """Return an argument as a value of JSON; its tensors are counted on from this number of operands."""
         numbers = count(n_operands)
 
         def as_argument(part: Any) -> object:
@@ -191,28 +203,10 @@ class _Reading:
         return as_argument(value)
 
     @staticmethod
-    def _made_alone(node: Any, arguments: Mapping[str, object]) -> dict[str, object]:
-        """Arguments of what reads no tensor, not even that after which it is formed."""
-        plain = {
-            name: value
-            for name, value in arguments.items()
-            if not (isinstance(value, dict) and "operand" in value)
-        }
-        return plain | {"dtype": {"torch": str(node.meta["val"].dtype)}}
-
-    @staticmethod
     def _values_of(node: Any) -> list[Any]:
         value = node.meta["val"]
         values = value if isinstance(value, list | tuple) else [value]
         return [one for one in values if hasattr(one, "shape")]
-
-    @staticmethod
-    def _unpacked(node: Any, made: list[Seen]) -> Any:
-        value = node.meta["val"]
-        if not isinstance(value, list | tuple):
-            return made[0]
-        left = iter(made)
-        return [next(left) if hasattr(one, "shape") else None for one in value]
 
     def _finish(self, node: Any) -> ComputeGraph:
         outputs: list[Seen] = []
@@ -239,7 +233,7 @@ class _Reading:
         return self._draft.finish([*outputs, *gradients.values()], gradients=gradients, tangents=tangents)
 
     def _added(self, owner: Seen, first: Seen, second: Seen) -> Seen:
-        """The gradient of a parameter that a module has twice."""
+        """Return the gradient of a parameter that a module has twice."""
         self._sums += 1
         shape = self._draft.shape(owner)
         (seen,) = self._draft.add(
@@ -257,7 +251,7 @@ class _Reading:
 
 
 def _tensors(value: object) -> Iterator[Any]:
-    """Nodes of fx in an argument."""
+    """Yield the nodes of fx in an argument."""
     if hasattr(value, "all_input_nodes"):
         yield value
     elif isinstance(value, list | tuple):

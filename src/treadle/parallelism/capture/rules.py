@@ -11,7 +11,7 @@ operands, a product in each. A set counts only where all of it are tensors: addi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -47,57 +47,63 @@ class OperatorRule:
     linear: tuple[tuple[str, ...], ...] = ()
 
     def specify(self, call: OperatorCall) -> str:
-        """The specification of one call."""
+        """Return the specification of one call."""
         return self.specification if isinstance(self.specification, str) else self.specification(call)
 
 
+def _words(before: Sequence[str], after: Sequence[str]) -> str:
+    return f"{','.join(before)}->{','.join(after)}"
+
+
+def _whole(names: Sequence[str], axes: Collection[int]) -> str:
+    """Return the word of a tensor that cannot be split over some dimensions."""
+    return "".join(f"{name}!" if axis in axes else name for axis, name in enumerate(names))
+
+
 def _reduced(call: OperatorCall) -> str:
-    names, gone = labels(len(call.operands[0])), call.axes()
-    keep = call.flag("keepdim")
-    left = "".join(
-        "1" if axis in gone and keep else name for axis, name in enumerate(names) if keep or axis not in gone
-    )
-    return f"{''.join(names)}->{','.join([left] * len(call.results))}"
+    gone, keep = call.axes(), bool(call.arguments.get("keepdim"))
+    left = [name for axis, name in enumerate(call.labels) if axis not in gone]
+    if keep:
+        left = ["1" if axis in gone else name for axis, name in enumerate(call.labels)]
+    return _words(["".join(call.labels)], ["".join(left)] * len(call.results))
 
 
 def _reduced_whole(call: OperatorCall) -> str:
-    """A reduction that parts do not add up to: of what it reduces, nothing can be split."""
-    names, gone = labels(len(call.operands[0])), call.axes()
-    before = "".join(f"{name}!" if axis in gone else name for axis, name in enumerate(names))
-    return f"{before}->{_reduced(call).partition('->')[2]}"
+    """Return the words of a reduction whose parts do not add up: what it reduces cannot be split."""
+    return f"{_whole(call.labels, call.axes())}->{_reduced(call).partition('->')[2]}"
 
 
 def _whole_axis(call: OperatorCall) -> str:
-    """One dimension stays whole in all operands and results: softmax, cumulative sums, sorting."""
-    names = labels(len(call.operands[0]))
-    names[call.axis()] += "!"
-    word = "".join(names)
-    return f"{','.join([word] * len(call.operands))}->{','.join([word] * len(call.results))}"
+    """Keep one dimension whole in all operands and results: softmax, cumulative sums, sorting."""
+    word = _whole(call.labels, [call.axis()])
+    return _words([word] * len(call.operands), [word] * len(call.results))
 
 
 def _flipped(call: OperatorCall) -> str:
-    names, turned = labels(len(call.operands[0])), call.axes("dims")
-    word = "".join(f"{name}!" if axis in turned else name for axis, name in enumerate(names))
-    return f"{word}->{''.join(names)}"
+    return f"{_whole(call.labels, call.axes('dims'))}->{''.join(call.labels)}"
+
+
+def _with_axis(call: OperatorCall, *labels: str) -> tuple[str, ...]:
+    """Return words of tensors that differ in one axis, from the labels of that axis."""
+    names, axis = call.labels, call.axis()
+    return tuple("".join([*names[:axis], label, *names[axis + 1 :]]) for label in labels)
 
 
 def _whole_part(call: OperatorCall) -> str:
-    """A part of a dimension, of which neither the whole nor the part can be split (topk)."""
-    before, after, axis = labels(len(call.operands[0])), labels(len(call.operands[0])), call.axis()
-    before[axis], after[axis] = "z!", "y!"
-    return f"{''.join(before)}->{','.join([''.join(after)] * len(call.results))}"
+    """Take a part of a dimension, of which neither the whole nor the part can be split (topk)."""
+    before, after = _with_axis(call, "z!", "y!")
+    return _words([before], [after] * len(call.results))
 
 
 def _part(call: OperatorCall) -> tuple[str, str]:
-    """Words of a tensor and of a slice of it: of an equal part if it is one, else of any."""
+    """Return the words of a tensor and of a slice of it: of an equal part if it is one, else of any."""
     start, step, axis = call.arguments.get("start") or 0, call.arguments.get("step") or 1, call.axis()
     assert isinstance(start, int)
     small, large = sorted((call.operands[0][axis], call.results[0][axis]))
-    outer, inner = labels(len(call.operands[0])), labels(len(call.operands[0]))
     # a step, or a start that is counted from the end, is at no multiple
     is_equal = large % small == 0 and (start if step == 1 and start >= 0 else 1) % small == 0
-    outer[axis], inner[axis] = ("(z!y)", "y") if is_equal else ("z!", "y!")
-    return "".join(outer), "".join(inner)
+    outer, inner = _with_axis(call, *(("(z!y)", "y") if is_equal else ("z!", "y!")))
+    return outer, inner
 
 
 def _slice(call: OperatorCall) -> str:
@@ -108,41 +114,29 @@ def _slice_backward(call: OperatorCall) -> str:
     return "->".join(reversed(_part(call)))
 
 
-def _picked(rank: int, axis: int) -> tuple[str, str]:
-    """Words of a tensor, and of what is at one place of an axis of it."""
-    names = labels(rank)
-    small = "".join(names[:axis] + names[axis + 1 :])
-    names[axis] += "!"
-    return "".join(names), small
-
-
 def _select(call: OperatorCall) -> str:
-    large, small = _picked(len(call.operands[0]), call.axis())
-    return f"{large}->{','.join([small] * len(call.results))}"
+    (small,) = _with_axis(call, "")
+    return _words([_whole(call.labels, [call.axis()])], [small] * len(call.results))
 
 
 def _select_backward(call: OperatorCall) -> str:
     rank = len(call.results[0])
-    return "->".join(reversed(_picked(rank, call.axis(rank=rank))))
+    axis, names = call.axis(rank=rank), labels(rank)
+    return f"{''.join(names[:axis] + names[axis + 1 :])}->{_whole(names, [axis])}"
 
 
 def _runs(sizes: list[int]) -> tuple[str, list[str]]:
-    """Words of a dimension and of runs that it consists of: which run it is, and runs of several sizes, are
-    not split.
-    """
-    if len(sizes) == 1:
-        return "y", ["y"]
+    """Return the words of a dimension and of its runs; what counts or distinguishes runs stays whole."""
     if len(set(sizes)) == 1:
-        return "(z!y)", ["y"] * len(sizes)
+        return "(z!y)" if len(sizes) > 1 else "y", ["y"] * len(sizes)
     return "z!", [f"{letter}!" for letter in "xyABCDEFGHIJKLMNOPQRSTUVW"[: len(sizes)]]
 
 
 def _whole_and_runs(call: OperatorCall, parts: tuple[Shape, ...]) -> tuple[str, str]:
-    """Words of a tensor, and of all runs along an axis that it consists of."""
-    axis, names = call.axis(), labels(len(call.operands[0]))
-    outer, inner = _runs([shape[axis] for shape in parts])
-    before, after = "".join(names[:axis]), "".join(names[axis + 1 :])
-    return f"{before}{outer}{after}", ",".join(f"{before}{one}{after}" for one in inner)
+    """Return the words of a tensor, and of all runs along an axis that it consists of."""
+    outer, inner = _runs([shape[call.axis()] for shape in parts])
+    whole, *runs = _with_axis(call, outer, *inner)
+    return whole, ",".join(runs)
 
 
 def _split(call: OperatorCall) -> str:
@@ -154,42 +148,37 @@ def _cat(call: OperatorCall) -> str:
 
 
 def _stack(call: OperatorCall) -> str:
-    names = labels(len(call.operands[0]))
-    axis = call.axis(rank=len(names) + 1)
-    word = "".join(names)
-    return f"{','.join([word] * len(call.operands))}->{''.join([*names[:axis], 'z!', *names[axis:]])}"
+    names, axis = call.labels, call.axis(rank=len(call.labels) + 1)
+    return _words(["".join(names)] * len(call.operands), ["".join([*names[:axis], "z!", *names[axis:]])])
 
 
 def _attention(call: OperatorCall) -> str:
-    queries, rows = "b(kg)qe", "b(kg)q"
     mask = ["...qs"] if "attn_mask" in call.names else []
-    return f"{','.join([queries, 'bkse', 'bksv', *mask])}->b(kg)qv,{rows}"
+    return _words(["b(kg)qe", "bkse", "bksv", *mask], ["b(kg)qv", "b(kg)q"])
 
 
 def _attention_backward(call: OperatorCall) -> str:
-    heads = "b(kg)q"
     mask = ["...qs"] if "attn_mask" in call.names else []
-    operands = [f"{heads}v", f"{heads}e", "bkse", "bksv", f"{heads}v", heads, *mask]
-    return f"{','.join(operands)}->{heads}e,bkse,bksv"
+    operands = ["b(kg)qv", "b(kg)qe", "bkse", "bksv", "b(kg)qv", "b(kg)q", *mask]
+    return _words(operands, ["b(kg)qe", "bkse", "bksv"])
 
 
 def _layer_norm(call: OperatorCall) -> str:
     shape = call.arguments["normalized_shape"]
     assert isinstance(shape, list | tuple)
     normal = "uvw"[: len(shape)]
-    marked = "".join(f"{label}!" for label in normal)
     weights = [normal for name in call.names if name in ("weight", "bias")]
-    ones = "1" * len(shape)
-    return f"{','.join([f'...{marked}', *weights])}->...{normal},...{ones},...{ones}"
+    marked, ones = _whole(normal, range(len(shape))), "1" * len(shape)
+    return _words([f"...{marked}", *weights], [f"...{normal}", f"...{ones}", f"...{ones}"])
 
 
 def _same(call: OperatorCall) -> str:
-    return f"{','.join(['...'] * len(call.operands))}->{','.join(['...'] * len(call.results))}"
+    return _words(["..."] * len(call.operands), ["..."] * len(call.results))
 
 
 def _made(call: OperatorCall) -> str:
-    """Made from nothing, perhaps of another tensor's shape: each rank makes its part."""
-    return f"->{','.join(''.join(labels(len(shape))) for shape in call.results)}"
+    """Make a tensor from nothing, perhaps of another one's shape: each rank makes its part."""
+    return _words([], ["".join(labels(len(shape))) for shape in call.results])
 
 
 def pointwise(call: OperatorCall) -> str:
@@ -199,11 +188,11 @@ def pointwise(call: OperatorCall) -> str:
     for shape in call.operands:
         sides = zip(names[rank - len(shape) :], shape, call.results[0][rank - len(shape) :], strict=True)
         words.append("".join("1" if size == 1 < wanted else name for name, size, wanted in sides))
-    return f"{','.join(words)}->{','.join([''.join(names)] * len(call.results))}"
+    return _words(words, ["".join(names)] * len(call.results))
 
 
 def _index_words(call: OperatorCall) -> tuple[str, str, str]:
-    """Words of a tensor that is indexed along one dimension, of the index, and of what it picks."""
+    """Return the words of a tensor indexed along one dimension, of the index, and of the result."""
     given = call.arguments["indices"]
     assert isinstance(given, tuple)
     if sum(given) != 1:
@@ -216,50 +205,41 @@ def _index_words(call: OperatorCall) -> tuple[str, str, str]:
 
 
 def _indexed(call: OperatorCall) -> str:
-    """``x[:, index]``."""
+    """Return the words of ``x[:, index]``."""
     tensor, index, picked = _index_words(call)
     return f"{tensor},{index}->{picked}"
 
 
-def _along_axis(call: OperatorCall) -> tuple[str, str]:
-    """Words of a tensor that is read or written along one axis by index, and of what that is."""
-    one, other, axis = labels(len(call.operands[0])), labels(len(call.operands[0])), call.axis()
-    one[axis], other[axis] = "z", "y"
-    return "".join(one), "".join(other)
-
-
 def _selected(call: OperatorCall) -> str:
-    """``index_select(x, dim, index)``."""
-    read, picked = _along_axis(call)
+    """Return the words of ``index_select(x, dim, index)``."""
+    read, picked = _with_axis(call, "z", "y")
     return f"{read},y->{picked}"
 
 
 def _put(call: OperatorCall) -> str:
-    """``x[:, index] = values``, or added."""
+    """Return the words of ``x[:, index] = values``, or of adding them."""
     tensor, index, picked = _index_words(call)
-    if len(call.operands[2]) != len(picked):
-        raise TreadleError(
-            f"values of {len(call.operands[2])} dimensions are repeated; expected {len(picked)}"
-        )
+    if (rank := len(call.operands[2])) != len(picked):
+        raise TreadleError(f"values of {rank} dimensions are repeated; expected {len(picked)}")
     return f"{tensor},{index},{picked}->{tensor}"
 
 
 def _put_along(call: OperatorCall) -> str:
-    """``index_add(x, dim, index, source)``."""
-    written, added = _along_axis(call)
+    """Return the words of ``index_add(x, dim, index, source)``."""
+    written, added = _with_axis(call, "z", "y")
     return f"{written},y,{added}->{written}"
 
 
 def _gathered(call: OperatorCall) -> str:
-    """``gather(x, dim, index)``: the axis is read by index; index and result have one of their own."""
-    read, picked = _along_axis(call)
+    """Return the words of ``gather(x, dim, index)``: index and result have an axis of their own."""
+    read, picked = _with_axis(call, "z", "y")
     return f"{read},{picked}->{picked}"
 
 
 def _scattered(call: OperatorCall) -> str:
-    """``scatter(x, dim, index, src)``: the axis is written by index."""
-    written, picked = _along_axis(call)
-    return f"{','.join([written, *[picked] * (len(call.operands) - 1)])}->{written}"
+    """Return the words of ``scatter(x, dim, index, src)``: the axis is written by index."""
+    written, picked = _with_axis(call, "z", "y")
+    return _words([written, *[picked] * (len(call.operands) - 1)], [written])
 
 
 _CPU_ATTENTION = "aten._scaled_dot_product_flash_attention_for_cpu"
@@ -431,7 +411,7 @@ LINEAR: Mapping[str, Sets] = MappingProxyType(
 
 
 def linear_sets(call: OperatorCall, given: Sets = ()) -> tuple[tuple[int, ...], ...]:
-    """Sets of a call's operands, by place, in which it is linear.
+    """Return the sets of a call's operands, by place, in which it is linear.
 
     Parameters
     ----------

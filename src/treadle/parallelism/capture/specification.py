@@ -8,6 +8,7 @@ split over. An empty word is a scalar.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from treadle.errors import TreadleError
@@ -57,11 +58,8 @@ def read_specification(text: str, operands: tuple[int, ...], results: tuple[int,
 def _word(word: str, rank: int, text: str, whole: set[str]) -> Word:
     dims: list[tuple[str, ...]] = []
     tokens = word.replace("...", ".")
-    given = (
-        len(tokens.replace("!", ""))
-        - sum(end - start for start, end in _groups(tokens.replace("!", "")))
-        - ("." in tokens)
-    )
+    # dimensions besides those of "...": brackets are one each
+    given = len(re.sub(r"\([^)]*\)", "g", tokens.replace("!", ""))) - ("." in tokens)
     group: list[str] | None = None
     for token in tokens:
         if token == ".":
@@ -81,12 +79,6 @@ def _word(word: str, rank: int, text: str, whole: set[str]) -> Word:
         else:
             dims.append((token,))
     if len(dims) != rank:
-        raise TreadleError(
-            f"specification {text!r}: {word!r} has {len(dims)} dimensions; the tensor has {rank}"
-        )
+        fault = f"{word!r} has {len(dims)} dimensions; the tensor has {rank}"
+        raise TreadleError(f"specification {text!r}: {fault}")
     return tuple(dims)
-
-
-def _groups(tokens: str) -> list[tuple[int, int]]:
-    """First and last places of the words in brackets."""
-    return [(start, tokens.index(")", start)) for start, token in enumerate(tokens) if token == "("]

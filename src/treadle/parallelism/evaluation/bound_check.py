@@ -43,7 +43,7 @@ def checked_proof(
     memory_bytes: float = np.inf,
     within: Sequence[Int64Array] | None = None,
 ) -> float:
-    """Seconds that no plan within the limit goes below, by a proof box by box.
+    """Return a lower bound on the seconds of all plans within the limit, by a proof box by box.
 
     Parameters
     ----------
@@ -62,8 +62,8 @@ def checked_proof(
         If the boxes do not cover all plans, or a certificate is invalid.
     """
 
-    def bounded(witness: BoundCertificate, box: Box) -> float:
-        return checked_bound(graph, witness, overlap=overlap, memory_bytes=memory_bytes, box=box)
+    def bounded(certificate: BoundCertificate, box: Box) -> float:
+        return checked_bound(graph, certificate, overlap=overlap, memory_bytes=memory_bytes, box=box)
 
     return _covered(graph, steps, bounded, within)
 
@@ -78,7 +78,7 @@ def checked_mixture(
     overlap: str = "layer",
     memory_bytes: float = np.inf,
 ) -> float:
-    """Seconds that no model goes below whose layers may each take another plan of the block.
+    """Return a lower bound on the seconds of models whose layers may each take another plan of the block.
 
     Parameters
     ----------
@@ -106,8 +106,8 @@ def checked_mixture(
     total, slack = 0.0, 0.0
     for side, steps in zip(_sides(graph, frozenset(block), frozenset(boundary)), proofs, strict=True):
 
-        def bounded(witness: BoundCertificate, box: Box, side: FactorGraph = side) -> float:
-            own = replace(witness, prices=tuple(prices))
+        def bounded(certificate: BoundCertificate, box: Box, side: FactorGraph = side) -> float:
+            own = replace(certificate, prices=tuple(prices))
             return least_sum(side, _weights(side, own, overlap), own.messages, box)
 
         found = _covered(side, steps, bounded)
@@ -124,7 +124,7 @@ def _covered(
     bounded: Callable[[BoundCertificate, Box], float],
     within: Sequence[Int64Array] | None = None,
 ) -> float:
-    """The least bound of boxes that together are all plans."""
+    """Return the least bound of boxes that together are all plans."""
     start = [np.ones(size, bool) for size in graph.sizes]
     if within is not None:
         start = [np.isin(np.arange(size), some) for size, some in zip(graph.sizes, within, strict=True)]
@@ -151,7 +151,7 @@ def _covered(
 def _sides(
     graph: FactorGraph, block: frozenset[int], boundary: frozenset[int]
 ) -> tuple[FactorGraph, FactorGraph]:
-    """The graphs of block and ends; every factor is in one of them."""
+    """Return the graphs of block and ends; every factor is in one of them."""
     names = graph.quantities
     if block & boundary:
         raise ScheduleError("bound: a node of the block is one of its boundary")
@@ -180,19 +180,19 @@ def _sides(
 
 def checked_bound(
     graph: FactorGraph,
-    witness: BoundCertificate,
+    certificate: BoundCertificate,
     *,
     overlap: str = "layer",
     memory_bytes: float = np.inf,
     box: Box | None = None,
 ) -> float:
-    """Seconds that no plan of the graph within the limit goes below.
+    """Return a lower bound on the seconds of all plans of the graph within the limit.
 
     Parameters
     ----------
     graph : FactorGraph
         The original problem: nothing removed.
-    witness : BoundCertificate
+    certificate : BoundCertificate
     overlap : str
     memory_bytes : float
         Limit of every moment.
@@ -205,28 +205,28 @@ def checked_bound(
         If the certificate does not fit the graph, a share lies outside 0 to 1, or a price is negative: such a
         certificate is invalid.
     """
-    weights = _weights(graph, witness, overlap)
-    n_moments, limit = len(witness.prices), _paid(float(sum(witness.prices)), memory_bytes)
-    found = least_sum(graph, weights, witness.messages, box)
+    weights = _weights(graph, certificate, overlap)
+    n_moments, limit = len(certificate.prices), _paid(float(sum(certificate.prices)), memory_bytes)
+    found = least_sum(graph, weights, certificate.messages, box)
     if np.isinf(found):
         return found
     return found - limit - 8 * n_moments * _ROUNDING * (limit + abs(found))
 
 
 def _paid(prices: float, memory_bytes: float) -> float:
-    """Seconds for all bytes of the limit at the sum of the prices of all moments."""
+    """Return the seconds for all bytes of the limit at the sum of the prices of all moments."""
     if prices and not memory_bytes < np.inf:
         raise ScheduleError("bound: bytes have prices, but nothing limits them")
     return prices * memory_bytes if prices else 0.0
 
 
-def _weights(graph: FactorGraph, witness: BoundCertificate, overlap: str) -> FloatArray:
-    """Prices of a certificate for each quantity, such that no step is faster than its cost."""
+def _weights(graph: FactorGraph, certificate: BoundCertificate, overlap: str) -> FloatArray:
+    """Return the prices of a certificate for each quantity, such that no step is faster than its cost."""
     names = graph.quantities
     if overlap not in OVERLAPS:
         raise ScheduleError(f"overlap {overlap!r}; expected {', '.join(OVERLAPS)}")
     n_moments = max(names.n_moments, 1)
-    shares, prices = np.array(witness.shares), np.array(witness.prices)
+    shares, prices = np.array(certificate.shares), np.array(certificate.prices)
     if shares.shape != (names.n_sections,) or prices.shape != (n_moments,):
         raise ScheduleError(
             f"bound: {shares.size} shares, {prices.size} prices; expected {names.n_sections}, {n_moments}"
@@ -297,7 +297,7 @@ def least_sum(graph: FactorGraph, weights: FloatArray, messages: FloatArray, box
 
 
 def _charged(part: Factor, weights: FloatArray, *states: Int64Array) -> FloatArray:
-    """Costs of a factor's states at nonnegative weights; quantities often share a table."""
+    """Return the costs of a factor's states at nonnegative weights; quantities often share a table."""
     shared: dict[int, tuple[FloatArray, float]] = {}
     for quantity, table in part.tables.items():
         if weights[quantity]:
@@ -313,7 +313,7 @@ def _charged(part: Factor, weights: FloatArray, *states: Int64Array) -> FloatArr
 
 
 def _possible(graph: FactorGraph, box: Box | None) -> list[BoolArray] | None:
-    """States that some plan of a box may take, by pairwise consistency; None if a node has none."""
+    """Return the states of a box that pairwise consistency allows; None if a node has none."""
     found = [np.ones(size, bool) for size in graph.sizes] if box is None else [one.copy() for one in box]
     bans = [part for part in graph.factors if part.forbidden is not None]
     changed = set(range(graph.n_nodes))

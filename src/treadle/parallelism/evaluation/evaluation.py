@@ -14,8 +14,8 @@ from treadle.brief import brief
 from treadle.errors import ScheduleError
 from treadle.parallelism.evaluation.memory_at_moments import Moment
 from treadle.parallelism.evaluation.model_run import ModelRun
-from treadle.parallelism.evaluation.node_work import DeviceNumbers, operator_seconds, unmoved
-from treadle.parallelism.evaluation.part_run import KEPT, LEAVES, SHARED, PartRun, Passing
+from treadle.parallelism.evaluation.node_work import DeviceNumbers
+from treadle.parallelism.evaluation.part_run import KEPT, LEAVES, SHARED, PartRun
 from treadle.parallelism.evaluation.part_times import Movement, PartTimes
 from treadle.parallelism.evaluation.reshardings import Reshardings
 from treadle.parallelism.graph.compute_graph import Phase
@@ -97,9 +97,9 @@ class Evaluation:
         found: dict[tuple[str, ...], tuple[int, int, float]] = {}
         for runs, one in self.movements:
             count, size, seconds = found.get(one.collective.axes, (0, 0, 0.0))
-            more = runs * one.count
-            size += more * one.collective.size_bytes
-            found[one.collective.axes] = count + more, size, seconds + runs * one.seconds
+            calls = runs * one.count
+            n_bytes = size + calls * one.collective.size_bytes
+            found[one.collective.axes] = count + calls, n_bytes, seconds + runs * one.seconds
         return found
 
 
@@ -110,9 +110,9 @@ def evaluate(
     numbers: DeviceNumbers,
     *,
     overlap: str = "layer",
-    passages: Reshardings | None = None,
+    reshardings: Reshardings | None = None,
 ) -> Evaluation:
-    """Seconds, collectives and memory of a plan.
+    """Return the seconds, collectives and memory of a plan.
 
     Parameters
     ----------
@@ -126,8 +126,8 @@ def evaluate(
         ``layer``: of each layer the longer counts of computing with what it waits for, and of the
         overlapped communication; ``none``: both; ``model``: the longer of the totals (no schedule reaches
         that where layers differ).
-    passages : Reshardings, optional
-        Of that mesh and these costs: plans that are evaluated with the same ones compute each once.
+    reshardings : Reshardings, optional
+        Of that mesh and these costs: plans that share them compute each once.
 
     Raises
     ------
@@ -139,10 +139,10 @@ def evaluate(
     run = ModelRun(plan, model)
     for fault in run.faults():
         raise ScheduleError(f"plan of {plan.model}: {fault.place} {fault.reason}")
-    if passages is None:
-        passages = Reshardings(plan.sizes, costs)
-    times = {key: _times(run, key, passages, numbers) for key in run.runs}
-    switches = [tuple(_switch(run, at, passages)) for at in range(1, len(run.layers))]
+    if reshardings is None:
+        reshardings = Reshardings(plan.sizes, costs)
+    times = {key: _times(run, key, reshardings, numbers) for key in run.runs}
+    switches = [tuple(_switch(run, at, reshardings)) for at in range(1, len(run.layers))]
     switch_s = [sum(one.seconds for one in some) for some in switches]
     layers = [times[key] for key in run.layers]
     return Evaluation(
@@ -187,78 +187,44 @@ def together_s(serial_s: float, beside_s: float, kappa: float) -> float:
     return max(serial_s, beside_s) + (kappa - 1) * min(serial_s, beside_s)
 
 
-def _times(run: ModelRun, key: tuple[int, int], passages: Reshardings, numbers: DeviceNumbers) -> PartTimes:
-    """Seconds of a part under one plan."""
-    part = run.runs[key]
-    fused = unmoved(part.graph)
-    compute = [
-        sum(
-            operator_seconds(
-                part.graph, number, part.operator(number), sizes=run.sizes, numbers=numbers, fused=fused
-            )
-            for number in part.running[phase]
-        )
-        for phase in Phase
-    ]
-    movements = tuple(_movements(part, key[1], passages))
-    forward_moved, backward_moved = (
-        sum(one.seconds for one in movements if one.phase is phase) for phase in Phase
+def _times(
+    run: ModelRun, key: tuple[int, int], reshardings: Reshardings, numbers: DeviceNumbers
+) -> PartTimes:
+    """Return the seconds of a part under one plan."""
+    part, n_runs = run.runs[key], run.layers.count(key)
+    forward, backward = (
+        sum(part.seconds(number, numbers) for number in part.running[phase]) for phase in Phase
     )
-    elements = run.updated_elements(key)
-    optimizer = elements * numbers.optimizer_bytes / numbers.memory_bytes_per_s
-    return PartTimes(
-        part.part.name,
-        key[1],
-        run.layers.count(key),
-        compute[0],
-        compute[1],
-        optimizer,
-        forward_moved,
-        backward_moved,
-        movements,
-        run.plan.zero,
-    )
+    optimizer = run.updated_elements(key) * numbers.optimizer_bytes / numbers.memory_bytes_per_s
+    movements = tuple(_movements(part, key[1], reshardings))
+    name, zero = part.part.name, run.plan.zero
+    return PartTimes(name, key[1], n_runs, forward, backward, optimizer, movements, zero)
 
 
-def _movements(run: PartRun, plan: int, passages: Reshardings) -> Iterator[Movement]:
+def _movements(run: PartRun, plan: int, reshardings: Reshardings) -> Iterator[Movement]:
+    graph, enters = run.graph, run.part.enters
     for passing in run.passings:
-        found = passages.cheapest(
+        tensor, phase, reader, n_chunks = passing.tensor, passing.phase, passing.reader, passing.n_chunks
+        found = reshardings.cheapest(
             passing.source,
             passing.target,
             shape=run.shape(passing),
-            element_bytes=run.graph.result(passing.tensor).element_bytes,
+            element_bytes=graph.result(tensor).element_bytes,
         )
-        role = run.role(passing)
+        goes_on = phase is Phase.FORWARD or (enters is not None and graph.gradients.get(enters) == tensor)
+        ends = {SHARED: "shared", KEPT: "saved", LEAVES: "boundary" if goes_on else "stored"}
+        why, role = ends.get(reader) or graph.nodes[reader].name, run.role(passing)
         for one in found.collectives:
-            yield Movement(
-                one,
-                passing.n_chunks,
-                passing.n_chunks * passages.time_s(one),
-                run.part.name,
-                plan,
-                run.graph.spelled(passing.tensor),
-                passing.phase,
-                _why(run, passing),
-                role,
-                passing.reader,
-            )
+            seconds, name = n_chunks * reshardings.time_s(one), graph.spelled(tensor)
+            yield Movement(one, n_chunks, seconds, run.part.name, plan, name, phase, why, role, reader)
 
 
-def _why(run: PartRun, passing: Passing) -> str:
-    if passing.reader == LEAVES:
-        goes_on = passing.phase is Phase.FORWARD or (
-            run.part.enters is not None and run.graph.gradients.get(run.part.enters) == passing.tensor
-        )
-        return "boundary" if goes_on else "stored"
-    return {SHARED: "shared", KEPT: "saved"}.get(passing.reader) or run.graph.nodes[passing.reader].name
-
-
-def _switch(run: ModelRun, at: int, passages: Reshardings) -> Iterator[Movement]:
-    """From layer ``at - 1`` to the next and back, where their boundary states differ."""
+def _switch(run: ModelRun, at: int, reshardings: Reshardings) -> Iterator[Movement]:
+    """Yield the collectives from layer ``at - 1`` to the next and back, where boundary states differ."""
     before, after = (run.runs[run.layers[place]].boundary for place in (at - 1, at))
     key = run.layers[at]
     part = run.runs[key].part
-    assert part.enters is not None, "check_fit and the model graph see to it"
+    assert part.enters is not None, "a model graph has checked that layers feed each other"
     shape = tuple(size for _, size in part.factors(part.enters))
     element_bytes = part.graph.result(part.enters).element_bytes
     ends = {
@@ -266,6 +232,6 @@ def _switch(run: ModelRun, at: int, passages: Reshardings) -> Iterator[Movement]
         Phase.BACKWARD: (after.gradient, before.gradient),
     }
     for phase, (source, target) in ends.items():
-        found = passages.cheapest(source, target, shape=shape, element_bytes=element_bytes)
+        found = reshardings.cheapest(source, target, shape=shape, element_bytes=element_bytes)
         for one in found.collectives:
-            yield Movement(one, 1, passages.time_s(one), part.name, key[1], "boundary", phase, "switch")
+            yield Movement(one, 1, reshardings.time_s(one), part.name, key[1], "boundary", phase, "switch")

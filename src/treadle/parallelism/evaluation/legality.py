@@ -49,35 +49,27 @@ def operator_faults(node: Node, plan: OperatorPlan, sizes: Mapping[str, int]) ->
 
 
 def _along(node: Node, plan: OperatorPlan, axis: str) -> Index | Unsupported | None:
-    """The role that an axis cuts, if any."""
+    """Return the role that an axis cuts, if any."""
     places = [_place(side.roles, state, axis) for side, state in sides(node, plan)]
     taken, made = places[: len(node.operands)], places[len(node.operands) :]
-    summands = tuple(at for at, place in enumerate(taken) if place == "+")
-    roles = dict.fromkeys(place for place in places if isinstance(place, Index))
-    if summands:
-        return _summands(node, axis, summands, taken, made)
-    if not roles:
-        if "+" in made:
-            return Unsupported(f"has a partial result along {axis} without a sharded dimension", node.name)
-        return None
+    partial = tuple(at for at, place in enumerate(taken) if place == "+")
     linked = _linked(node)
-    own = {linked.get(role, role) for role in roles}
-    if len(own) > 1:
-        return Unsupported(f"is sharded along {axis} on {len(own)} dimensions", node.name)
-    return _cut(node, axis, own.pop(), taken, made)
-
-
-def _summands(
-    node: Node, axis: str, summands: tuple[int, ...], taken: Sequence[object], made: Sequence[object]
-) -> Unsupported | None:
-    if any(isinstance(place, Index) for place in (*taken, *made)):
-        return Unsupported(f"is sharded along {axis}, but some of its inputs are partial", node.name)
+    roles = {linked.get(place, place) for place in places if isinstance(place, Index)}
+    if roles and not partial:
+        if len(roles) > 1:
+            return Unsupported(f"is sharded along {axis} on {len(roles)} dimensions", node.name)
+        return _cut(node, axis, roles.pop(), taken, made)
     linear = {(at,) for at in range(len(node.operands))} if node.kind is OperatorKind.EINSUM else node.linear
-    if summands not in {tuple(sorted(some)) for some in linear}:
-        return Unsupported(f"is not linear in its partial inputs along {axis} {summands}", node.name)
-    if any(place != "+" for place in made):
-        return Unsupported(f"has partial inputs along {axis}, but its result is not partial", node.name)
-    return None
+    fault = ""
+    if not partial:
+        fault = f"has a partial result along {axis} without a sharded dimension" if "+" in made else ""
+    elif roles:
+        fault = f"is sharded along {axis}, but some of its inputs are partial"
+    elif partial not in {tuple(sorted(some)) for some in linear}:
+        fault = f"is not linear in its partial inputs along {axis} {partial}"
+    elif any(place != "+" for place in made):
+        fault = f"has partial inputs along {axis}, but its result is not partial"
+    return Unsupported(fault, node.name) if fault else None
 
 
 def role_fault(node: Node, role: Index, how: str) -> Unsupported | None:
@@ -89,8 +81,10 @@ def role_fault(node: Node, role: Index, how: str) -> Unsupported | None:
         queries, output = factors(node.operands[0].roles), factors(node.results[0].roles)
         if role not in queries or role not in output:
             return Unsupported(f"is cut {how} over keys or within heads", node.name)
-    if node.kind in (OperatorKind.DISPATCH, OperatorKind.COMBINE) and role in _choice_roles(node):
-        return Unsupported(f"is cut {how} over the experts of one token", node.name)
+    if node.kind in (OperatorKind.DISPATCH, OperatorKind.COMBINE):
+        at_experts, rest = _at_experts(node)
+        if role not in at_experts and not all(role in one for one in rest):
+            return Unsupported(f"is cut {how} over the experts of one token", node.name)
     for number, result in enumerate(node.results):
         if alike.isdisjoint(factors(result.roles)) and not _adds(node, alike):
             return Unsupported(f"is cut {how} over what result {number} has not, and adds not", node.name)
@@ -98,7 +92,7 @@ def role_fault(node: Node, role: Index, how: str) -> Unsupported | None:
 
 
 def _alike(node: Node, role: Index) -> set[Index]:
-    """A role and those that are linked with it."""
+    """Return a role and those that are linked with it."""
     return {role, *(other for other, one in _linked(node).items() if one == role)}
 
 
@@ -142,14 +136,8 @@ def _linked(node: Node) -> dict[Index, Index]:
     return {own[1]: tokens[0]} if len(own) == 2 and len(tokens) == 1 else {}
 
 
-def _choice_roles(node: Node) -> set[Index]:
-    """Return the roles of DISPATCH and COMBINE that count the experts of one token."""
-    at_experts, rest = _at_experts(node)
-    return {role for one in rest for role in one if not all(role in o for o in rest)} - set(at_experts)
-
-
 def _at_experts(node: Node) -> tuple[tuple[Index, ...], list[tuple[Index, ...]]]:
-    """Roles of the tensor that lies at the experts, and those of all others."""
+    """Return the roles of the tensor that lies at the experts, and those of all others."""
     operands = [factors(operand.roles) for operand in node.operands]
     results = [factors(result.roles) for result in node.results]
     if node.kind is OperatorKind.DISPATCH:
@@ -158,15 +146,14 @@ def _at_experts(node: Node) -> tuple[tuple[Index, ...], list[tuple[Index, ...]]]
 
 
 def _order_faults(node: Node, plan: OperatorPlan) -> Iterator[Unsupported]:
-    """Axes that cut one role must cut it in one order, or ranks meet different parts."""
+    """Check that axes that cut one role cut it in one order; otherwise ranks meet different parts."""
     linked = _linked(node)
     orders: dict[Index, tuple[str, ...]] = {}
     for side, state in sides(node, plan):
         for role, axes in zip(factors(side.roles), state.dims, strict=True):
             if axes and orders.setdefault(linked.get(role, role), axes) != axes:
-                yield Unsupported(
-                    f"is cut over one role in the orders {','.join(axes)} and others", node.name
-                )
+                reason = f"is cut over one role in the orders {','.join(axes)} and others"
+                yield Unsupported(reason, node.name)
                 return
 
 

@@ -64,7 +64,7 @@ class _Life:
 
 
 def moments(run: PartRun) -> Iterator[Moment]:
-    """All moments of a run, with what comes and goes."""
+    """Yield all moments of a run."""
     for phase in Phase:
         units = run.units(phase)
         assert not isinstance(units, Unsupported)
@@ -79,7 +79,7 @@ def moments(run: PartRun) -> Iterator[Moment]:
 
 
 def saved(run: PartRun) -> Iterator[Held]:
-    """Tensors that one run saves from its forward to its backward pass."""
+    """Yield the tensors that one run saves from its forward to its backward pass."""
     for tensor in run.graph.tensors():
         name = run.graph.spelled(tensor)
         state = run.plan.saved(name)
@@ -89,7 +89,7 @@ def saved(run: PartRun) -> Iterator[Held]:
 
 
 def _lives(run: PartRun, phase: Phase, units: tuple[RunUnit, ...]) -> Iterator[_Life]:
-    """Tensors that wait for others than the unit that makes them."""
+    """Yield the tensors that wait for others than the unit that makes them."""
     unit_of = {number: at for at, unit in enumerate(units) for number in unit.nodes}
     for (tensor, when), readings in run.readings.items():
         if when is not phase:
@@ -97,15 +97,17 @@ def _lives(run: PartRun, phase: Phase, units: tuple[RunUnit, ...]) -> Iterator[_
         node, name = run.graph.nodes[tensor.node], run.graph.spelled(tensor)
         held = run.held(tensor, phase)
         readers = [unit_of[one.node] for one in readings if one.node != LEAVES]
-        is_made = tensor.node in unit_of
-        if _is_kept(run, tensor, held) or (not is_made and not _waits(run, tensor, phase)):
+        is_made, is_tangent = tensor.node in unit_of, node.source is Source.TANGENT
+        # what comes from before takes no memory of its own where it is stored or saved
+        is_there = not is_made and not is_tangent and held == run.source(tensor, phase)
+        if _is_kept(run, tensor, held) or is_there:
             continue
         first = unit_of[tensor.node] if is_made else min(readers, default=len(units))
         last = max(readers, default=-1)
         enters = run.part.enters
         if len(readers) < len(readings) and enters is not None and run.graph.gradients.get(enters) == tensor:
             last = len(units) - 1  # the gradient of what entered waits for the part before
-        if node.source is Source.TANGENT:  # it is there from the beginning, as the part after gave it
+        if is_tangent:  # it is there from the beginning, as the part after gave it
             given = run.source(tensor, phase)
             assert isinstance(given, Sharding)
             if given == held:
@@ -123,26 +125,18 @@ def _is_kept(run: PartRun, tensor: TensorRef, held: Sharding) -> bool:
     return run.plan.saved(run.graph.spelled(tensor)) == held
 
 
-def _waits(run: PartRun, tensor: TensorRef, phase: Phase) -> bool:
-    """Whether what comes from before takes memory of its own: not where it is stored or saved."""
-    if run.graph.nodes[tensor.node].source is Source.TANGENT:
-        return True
-    return run.held(tensor, phase) != run.source(tensor, phase)
-
-
 def _taken(run: PartRun, phase: Phase, unit: RunUnit) -> Iterator[Held]:
-    """Resharded outside tensors of a unit: each operand separately, as it is paid."""
+    """Yield the resharded outside tensors of a unit: each operand separately, as it is paid."""
     for (tensor, when), readings in run.readings.items():
-        if when is not phase or tensor.node in unit.nodes:
-            continue
-        held = run.held(tensor, phase)
-        for one in readings:
-            if one.node in unit.nodes and one.state != held:
-                yield Held("taken", run.graph.spelled(tensor), run.local_bytes(tensor, one.state))
+        if when is phase and tensor.node not in unit.nodes:
+            held = run.held(tensor, phase)
+            for one in readings:
+                if one.node in unit.nodes and one.state != held:
+                    yield Held("taken", run.graph.spelled(tensor), run.local_bytes(tensor, one.state))
 
 
 def _inside(run: PartRun, phase: Phase, unit: RunUnit, number: int) -> Iterator[Held]:
-    """Results of a unit's operator; in a loop also one chunk of the tensors between its operators."""
+    """Yield the results of a unit's operator; in a loop also a chunk of the tensors inside it."""
     place = {node: at for at, node in enumerate(unit.nodes)}
     for node in unit.nodes:
         for tensor, state in zip(run.graph.results(node), run.operator(node).outputs, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -46,7 +47,7 @@ class ModelRun:
             self.runs[at, chosen] = PartRun(part, own, own.boundary or plan.boundary, self.sizes)
 
     def faults(self) -> Iterator[Unsupported]:
-        """Reasons why the plan computes something else than the model."""
+        """Yield the reasons why the plan computes something else than the model."""
         for (part, chosen), run in self.runs.items():
             name = self.model.parts[part].name
             number = f" plan {chosen}" if len(self.plan.parts[name]) > 1 else ""
@@ -76,7 +77,7 @@ class ModelRun:
         return self.stored_elements(key, everywhere=self.plan.zero > 0)
 
     def entering_bytes(self, key: tuple[int, int]) -> int:
-        """Bytes of the activations that enter a run, at a rank; 0 where nothing does."""
+        """Return the bytes of the activations that enter a run, at a rank; 0 where nothing does."""
         run = self.runs[key]
         enters = run.part.enters
         return 0 if enters is None else run.local_bytes(enters, run.stored(enters))
@@ -90,7 +91,7 @@ class ModelRun:
                 yield Moment(one.part, one.phase, one.node, tuple(held for held in contents if held.n_bytes))
 
     def _throughout(self, key: tuple[int, int], numbers: DeviceNumbers) -> list[Held]:
-        """Memory of a rank while the last layer of a plan runs: all that was saved until then."""
+        """Return the memory of a rank while the last layer of a plan runs: all that was saved until then."""
         last = max(at for at, one in enumerate(self.layers) if one == key)
         in_flight = self._in_flight(last)
         spread = numbers.spread_bytes[self.plan.zero]
@@ -113,13 +114,11 @@ class ModelRun:
         pipeline = self.plan.pipeline
         if pipeline is None:
             return dict.fromkeys(range(len(self.layers)), 1)
-        ends = [0, *accumulate(pipeline.layers)]
-        stage = next(piece for piece, end in enumerate(ends[1:]) if at < end) % pipeline.stages
-        most = _most_in_flight(stage, pipeline.stages, pipeline.micro_batches, pipeline.interleave)
+        ends, stages = [0, *accumulate(pipeline.layers)], pipeline.stages
+        stage = (bisect(ends, at) - 1) % stages
+        most = _most_in_flight(stage, stages, pipeline.micro_batches, pipeline.interleave)
         return {
-            layer: most[piece]
-            for piece in range(pipeline.interleave)
-            for layer in range(*ends[piece * pipeline.stages + stage :][:2])
+            layer: n for piece, n in enumerate(most) for layer in range(*ends[piece * stages + stage :][:2])
         }
 
 

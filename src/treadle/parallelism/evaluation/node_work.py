@@ -87,7 +87,7 @@ class DeviceNumbers:
 
 
 def operations(graph: ComputeGraph, node: Node) -> float:
-    """Floating-point operations of a whole operator; 0 for all but products and attention."""
+    """Return the floating-point operations of an operator; 0 for all but products and attention."""
     if node.kind is OperatorKind.EINSUM:
         return 2.0 * max(len(node.operands) - 1, 1) * _elements(graph, (*node.read, *node.result_roles))
     if node.kind is not OperatorKind.ATTENTION:
@@ -106,7 +106,7 @@ def _elements(graph: ComputeGraph, roles: Iterable[Index]) -> int:
 
 
 def unmoved(graph: ComputeGraph) -> frozenset[TensorRef]:
-    """Tensors that never reach memory: pointwise operators of one phase make them and, alone, read them."""
+    """Return the tensors that never reach memory: only pointwise operators of one phase touch them."""
     moved = {
         operand.tensor
         for reader in graph.nodes
@@ -133,7 +133,7 @@ def operator_seconds(
     numbers: DeviceNumbers,
     fused: frozenset[TensorRef],
 ) -> float:
-    """Seconds of one rank's part of an operator.
+    """Return the seconds of one rank's part of an operator.
 
     Parameters
     ----------

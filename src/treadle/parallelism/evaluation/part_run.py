@@ -7,16 +7,16 @@ other, and what lies between two of them is there one chunk at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 from math import prod
 
 from treadle.parallelism.evaluation.legality import operator_faults, role_fault
+from treadle.parallelism.evaluation.node_work import DeviceNumbers, operator_seconds, unmoved
 from treadle.parallelism.evaluation.part_times import Role
 from treadle.parallelism.graph.compute_graph import (
-    Dims,
     Index,
     OperatorKind,
     Phase,
@@ -26,7 +26,7 @@ from treadle.parallelism.graph.compute_graph import (
     pairs,
 )
 from treadle.parallelism.graph.model_graph import ModelPart
-from treadle.parallelism.plan.fit import boundary_state
+from treadle.parallelism.plan.fit import boundary_state, over_factors, stored_state
 from treadle.parallelism.plan.part_plan import (
     ActivationPolicy,
     Boundary,
@@ -75,8 +75,6 @@ class Passing:
 
 
 LEAVES, SHARED, KEPT = -1, -2, -3
-_WHOLE = None, 1
-"""Factor and chunks of what is not moved by chunks."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +102,7 @@ class PartRun:
         self.graph = part.graph
 
     def operator(self, node: int) -> OperatorPlan:
-        """The plan of an operator."""
+        """Return the plan of an operator."""
         return self.plan.operators[self.graph.nodes[node].name]
 
     @cached_property
@@ -117,23 +115,15 @@ class PartRun:
 
     @cached_property
     def running_sets(self) -> dict[Phase, frozenset[int]]:
-        """The same, in no order."""
+        """The same operators as sets."""
         return {phase: frozenset(nodes) for phase, nodes in self.running.items()}
 
     def stored(self, tensor: TensorRef) -> Sharding:
         """Return the state of a placeholder."""
-        node = self.graph.nodes[tensor.node]
-        if tensor == self.part.enters:
-            return boundary_state(self.part, tensor, self.boundary.activation)
-        if self.part.leaves is not None and tensor == self.graph.tangents[self.part.leaves]:
-            state = boundary_state(self.part, self.part.leaves, self.boundary.gradient)
-            return self.over_tensor(tensor, self.graph.result(self.part.leaves).dims, state)
-        if node.source is Source.PARAMETER:
-            return self.plan.parameters[node.path]
-        return self.plan.inputs[node.name]
+        return stored_state(self.part, self.plan, self.boundary, tensor)
 
     def source(self, tensor: TensorRef, phase: Phase) -> Sharding | Unsupported:
-        """The state from which readers of a phase take a tensor, unless they share another."""
+        """Return the state from which readers of a phase take a tensor, unless they share another."""
         node, name = self.graph.nodes[tensor.node], self.graph.spelled(tensor)
         is_late = node.phase is Phase.FORWARD and phase is Phase.BACKWARD
         if is_late and (saved := self.plan.saved(name)) is not None:
@@ -146,18 +136,13 @@ class PartRun:
         return made.outputs[tensor.slot]
 
     def held(self, tensor: TensorRef, phase: Phase) -> Sharding:
-        """The state in which a tensor waits for its readers."""
+        """Return the state in which a tensor waits for its readers."""
         shared = self.plan.shared(self.graph.spelled(tensor), phase)
         if shared is not None:
             return shared
         source = self.source(tensor, phase)
         assert isinstance(source, Sharding)
         return source
-
-    def over_tensor(self, tensor: TensorRef, dims: Dims, state: Sharding) -> Sharding:
-        """Convert a state over some dimensions to the factors of a tensor of the same base dimensions."""
-        axes = dict(zip(factors(dims), state.dims, strict=True))
-        return Sharding(tuple(axes.get(index, ()) for index in self.graph.factors(tensor)), state.partial)
 
     @cached_property
     def readings(self) -> dict[tuple[TensorRef, Phase], tuple[Reading, ...]]:
@@ -170,7 +155,7 @@ class PartRun:
                 for operand, state in zip(node.operands, plan.inputs, strict=True):
                     chunked = [index for index, one in pairs(operand) if one == role]
                     factor = self.graph.factors(operand.tensor).index(chunked[0]) if chunked else None
-                    taken = self.over_tensor(operand.tensor, operand.dims, state)
+                    taken = over_factors(self.graph, operand.tensor, operand.dims, state)
                     found.setdefault((operand.tensor, phase), []).append(Reading(number, taken, factor))
         for tensor, phase, state in self._leaving():
             found.setdefault((tensor, phase), []).append(Reading(LEAVES, state))
@@ -187,11 +172,11 @@ class PartRun:
                 state = self.stored(owner)
             else:
                 continue
-            own = self.over_tensor(gradient, self.graph.result(owner).dims, state)
-            yield gradient, Phase.BACKWARD, own
+            dims = self.graph.result(owner).dims
+            yield gradient, Phase.BACKWARD, over_factors(self.graph, gradient, dims, state)
 
     def chunk_role(self, number: int) -> Index | None:
-        """The role of which an operator's loop does one chunk at a time."""
+        """Return the role of which an operator's loop does one chunk at a time."""
         chunk, node = self.operator(number).chunk, self.graph.nodes[number]
         roles = (*node.read, *node.result_roles) if chunk is not None else ()
         names = {self.graph.dim_name(role) + "'" * role.prime: role for role in reversed(roles)}
@@ -213,12 +198,18 @@ class PartRun:
             if isinstance(source, Unsupported):
                 continue  # a fault
             shared = self.plan.shared(self.graph.spelled(tensor), phase)
-            chunks = [self._chunks(tensor, phase, one) for one in readings]
+            found = []
+            for one in readings:
+                chunk = None if one.node < 0 else self.operator(one.node).chunk
+                is_made = tensor.node in self.running_sets[phase] and self.in_one_loop(tensor.node, one.node)
+                # a reader in the loop that makes the tensor takes it chunk by chunk
+                is_cut = chunk is not None and one.factor is not None and is_made
+                chunks = (one.factor, chunk.n_chunks) if chunk is not None and is_cut else ()
+                found.append(Passing(tensor, phase, one.node, shared or source, one.state, *chunks))
             if shared is not None:
-                first = next((some for some in chunks if some[0] is not None), _WHOLE)
-                yield Passing(tensor, phase, SHARED, source, shared, *first)
-            for one, some in zip(readings, chunks, strict=True):
-                yield Passing(tensor, phase, one.node, shared or source, one.state, *some)
+                first = next((one for one in found if one.factor is not None), found[0])
+                yield replace(first, reader=SHARED, source=source, target=shared)
+            yield from found
         for tensor in self.graph.tensors():
             saved = self.plan.saved(self.graph.spelled(tensor))
             if saved is not None:
@@ -231,7 +222,7 @@ class PartRun:
         tensor, node, reader = passing.tensor, self.graph.nodes[passing.tensor.node], passing.reader
         if node.source is Source.PARAMETER or reader == KEPT:
             return Role.SAVED if reader == KEPT else Role.WEIGHT
-        if reader == LEAVES and tensor in self._of_parameters:
+        if reader == LEAVES and tensor in self._parameter_gradients:
             return Role.SUM if passing.source.dims == passing.target.dims else Role.GRADIENT
         is_late = node.phase is not passing.phase
         if not is_late or (reader >= 0 and self.graph.nodes[reader].phase is Phase.FORWARD):
@@ -241,30 +232,34 @@ class PartRun:
         return Role.WAIT if is_again and (reader == SHARED or not is_shared) else Role.SAVED
 
     @cached_property
-    def _of_parameters(self) -> frozenset[TensorRef]:
-        """Gradients of parameters."""
+    def _parameter_gradients(self) -> frozenset[TensorRef]:
         owners = self.graph.gradients.items()
         return frozenset(one for own, one in owners if self.graph.nodes[own.node].source is Source.PARAMETER)
 
-    def _chunks(self, tensor: TensorRef, phase: Phase, one: Reading) -> tuple[int | None, int]:
-        """The factor of which a reader takes chunks as its loop makes them, and how many."""
-        chunk = None if one.node < 0 else self.operator(one.node).chunk
-        makes = tensor.node in self.running_sets[phase] and self.in_one_loop(tensor.node, one.node)
-        return _WHOLE if chunk is None or one.factor is None or not makes else (one.factor, chunk.n_chunks)
-
     def shape(self, passing: Passing) -> tuple[int, ...]:
-        """Elements of each factor of what is moved at a time."""
+        """Return the elements of each factor of what is moved at a time."""
         sizes = list(self.graph.factor_sizes(passing.tensor))
         if passing.factor is not None:
             sizes[passing.factor] //= passing.n_chunks
         return tuple(sizes)
 
+    @cached_property
+    def _unmoved(self) -> frozenset[TensorRef]:
+        return unmoved(self.graph)
+
+    def seconds(self, number: int, numbers: DeviceNumbers) -> float:
+        """Return the seconds of a rank's part of an operator."""
+        plan = self.operator(number)
+        return operator_seconds(
+            self.graph, number, plan, sizes=self.sizes, numbers=numbers, fused=self._unmoved
+        )
+
     def local_bytes(self, tensor: TensorRef, state: Sharding) -> int:
-        """Bytes of a tensor at one rank."""
+        """Return the bytes of a tensor at one rank."""
         return self.graph.nbytes(tensor) // prod(self.sizes[axis] for axis in state.axes)
 
     def units(self, phase: Phase) -> tuple[RunUnit, ...] | Unsupported:
-        """The order in which a phase runs: that of the graph, loops without anything in between."""
+        """Return the order in which a phase runs: that of the graph, loops without anything in between."""
         nodes, groups = self.graph.nodes, dict[object, list[int]]()
         for number in self.running[phase]:
             chunk = self.operator(number).chunk
@@ -305,11 +300,9 @@ class PartRun:
         sources = (self.source(tensor, phase) for tensor, phase in self.readings)
         yield from (source for source in sources if isinstance(source, Unsupported))
         for number in self.running[Phase.FORWARD]:
-            for name in map(self.graph.spelled, self.graph.results(number)):
-                if (
-                    self.operator(number).keep is not ActivationPolicy.SAVED
-                    and self.plan.saved(name) is not None
-                ):
+            is_saved = self.operator(number).keep is ActivationPolicy.SAVED
+            for name in () if is_saved else map(self.graph.spelled, self.graph.results(number)):
+                if self.plan.saved(name) is not None:
                     yield Unsupported("is saved, though its operator's results are not", name)
         by_name = {self.graph.spelled(tensor): tensor for tensor in self.graph.tensors()}
         for (name, phase), entry in self.plan.tensors.items():
@@ -321,7 +314,7 @@ class PartRun:
         yield from (units for units in map(self.units, Phase) if isinstance(units, Unsupported))
 
     def _loop_faults(self, number: int) -> Iterator[Unsupported]:
-        """A loop takes one chunk at a time of every operand with its dimension; others are complete."""
+        """Check that a loop takes one chunk at a time of every operand with its dimension."""
         node, plan = self.graph.nodes[number], self.operator(number)
         if plan.chunk is None:
             return
@@ -342,28 +335,23 @@ class PartRun:
                 yield from self._link_faults(number, other, role)
 
     def _link_faults(self, number: int, other: int, role: Index) -> Iterator[Unsupported]:
-        """Between two operators of a loop, chunks of one factor go, cut over the same axes."""
+        """Check that between two operators of a loop chunks of one factor go, cut over the same axes."""
         if not self.in_one_loop(number, other):
             return
         node, mine = self.graph.nodes[number], list(self._loop_axes(number, role))
         far = self.chunk_role(other)
         if far is not None and [*self._loop_axes(other, far), *mine][:1] != mine[:1]:
-            yield Unsupported(
-                f"{self.graph.nodes[other].name} of its loop chunks the dimension differently", node.name
-            )
-        for operand in node.operands:
-            if operand.tensor.node != other:
-                continue
+            reason = f"{self.graph.nodes[other].name} of its loop chunks the dimension differently"
+            yield Unsupported(reason, node.name)
+        for operand in [operand for operand in node.operands if operand.tensor.node == other]:
             made = {index for index, one in pairs(self.graph.result(operand.tensor)) if one == far}
-            seen = {index for index, one in pairs(operand) if one == role}
-            if not made or made != seen:
+            if not made or made != {index for index, one in pairs(operand) if one == role}:
                 name = self.graph.spelled(operand.tensor)
-                yield Unsupported(
-                    f"takes {name} within its loop, of which no chunk is there alone", node.name
-                )
+                reason = f"takes {name} within its loop, of which no chunk is there alone"
+                yield Unsupported(reason, node.name)
 
     def _loop_axes(self, number: int, role: Index) -> Iterator[tuple[str, ...]]:
-        """Axes that shard the loop's dimension in an operator's inputs and results."""
+        """Yield the axes that shard the loop's dimension in an operator's inputs and results."""
         for side, state in sides(self.graph.nodes[number], self.operator(number)):
             cutting = zip(factors(side.roles), state.dims, strict=True)
             yield from (axes for one, axes in cutting if one == role)

@@ -76,8 +76,6 @@ class PartTimes:
         Compute of a run; recomputed operators in the second, without the optimizer.
     optimizer_s : float
         Of a run's parameters.
-    forward_moved_s, backward_moved_s : float
-        Communication of a run.
     movements : tuple of Movement
     zero : int
         As `ParallelPlan.zero`.
@@ -89,8 +87,6 @@ class PartTimes:
     forward_s: float
     backward_s: float
     optimizer_s: float
-    forward_moved_s: float
-    backward_moved_s: float
     movements: tuple[Movement, ...]
     zero: int = 0
 
@@ -101,8 +97,12 @@ class PartTimes:
 
     @property
     def communication_s(self) -> float:
-        """Seconds of a run."""
-        return self.forward_moved_s + self.backward_moved_s
+        """Seconds of a run, hidden or not."""
+        return sum(map(self.moved_s, Phase))
+
+    def moved_s(self, phase: Phase) -> float:
+        """Return the seconds of communication in one phase of a run."""
+        return sum(one.seconds for one in self.movements if one.phase is phase)
 
     def serial_s(self, micro_batches: int = 1) -> float:
         """Return the seconds of computing and of communication that it waits for, of a micro-batch."""

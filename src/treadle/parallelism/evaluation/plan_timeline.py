@@ -15,7 +15,7 @@ from itertools import accumulate, pairwise
 
 from treadle.parallelism.evaluation.evaluation import Evaluation
 from treadle.parallelism.evaluation.model_run import ModelRun
-from treadle.parallelism.evaluation.node_work import DeviceNumbers, operator_seconds, unmoved
+from treadle.parallelism.evaluation.node_work import DeviceNumbers
 from treadle.parallelism.evaluation.part_run import KEPT, SHARED, PartRun
 from treadle.parallelism.evaluation.part_times import Movement, PartTimes, Role
 from treadle.parallelism.graph.compute_graph import Phase
@@ -64,12 +64,11 @@ def plan_timeline(
         tuple(range(*pair) for pair in pairwise(ends)),
         1 if plan.pipeline is None else pipeline.stages,
     )
-    times = {(one.part, one.plan): one for one in evaluation.parts}
-    made: dict[tuple[int, int], StageLayer] = {}
-    for key, own in run.runs.items():
-        made[key] = _layer(own, times[own.part.name, key[1]], numbers, run.sizes, plan.zero)
+    by_name = {(one.part, one.plan): one for one in evaluation.parts}
+    times = {key: by_name[own.part.name, key[1]] for key, own in run.runs.items()}
+    made = {key: _layer(own, times[key], numbers, plan.zero) for key, own in run.runs.items()}
     layers = [made[key] for key in run.layers]
-    optimizer = [times[model.parts[at].name, chosen].optimizer_s for at, chosen in run.layers]
+    optimizer = [times[key].optimizer_s for key in run.layers]
     entering = [run.entering_bytes(key) for key in run.layers]
     options = TrainingOptions(
         kappa=numbers.kappa,
@@ -78,27 +77,24 @@ def plan_timeline(
         streams=CommunicationStreams.PER_AXIS,
     )
     known = RememberedCosts(costs)
-    # gradients of many micro-batches are reduced once: there the size of buckets changes next to nothing
-    has_choice = plan.pipeline is None and any(layer.buckets for layer in layers)
-    timelines = (
-        run_tasks(
-            stage_tasks(
-                layers,
-                cut,
-                known,
-                options,
-                sent_bytes=[entering[end] for end in ends[1:-1]] + [0],
-                optimizer_s=[
-                    sum(optimizer[at] for at in cut.stage_layers(stage)) for stage in range(cut.stages)
-                ],
-                bucket_bytes=size,
-                ties=_ties(run, cut),
-            ),
-            Contention(numbers.kappa, known.slowdowns),
+    by_stage = [sum(optimizer[at] for at in cut.stage_layers(stage)) for stage in range(cut.stages)]
+
+    def timeline(bucket_bytes: int) -> Timeline:
+        tasks = stage_tasks(
+            layers,
+            cut,
+            known,
+            options,
+            sent_bytes=[entering[end] for end in ends[1:-1]] + [0],
+            optimizer_s=by_stage,
+            bucket_bytes=bucket_bytes,
+            ties=_ties(run, cut),
         )
-        for size in (BUCKETS if has_choice else BUCKETS[2:3])
-    )
-    return min(timelines, key=lambda one: one.total_s)
+        return run_tasks(tasks, Contention(numbers.kappa, known.slowdowns))
+
+    # gradients of many micro-batches are reduced once, so that the size of buckets hardly matters
+    has_choice = plan.pipeline is None and any(layer.buckets for layer in layers)
+    return min(map(timeline, BUCKETS if has_choice else BUCKETS[2:3]), key=lambda one: one.total_s)
 
 
 def _ties(run: ModelRun, cut: PipelineCut) -> Iterable[tuple[int, int, str, int]]:
@@ -113,9 +109,7 @@ def _ties(run: ModelRun, cut: PipelineCut) -> Iterable[tuple[int, int, str, int]
             yield first, second, f"gradient of {tie.first[1]}", size
 
 
-def _layer(
-    run: PartRun, times: PartTimes, numbers: DeviceNumbers, sizes: dict[str, int], zero: int
-) -> StageLayer:
+def _layer(run: PartRun, times: PartTimes, numbers: DeviceNumbers, zero: int) -> StageLayer:
     """Return a part under one plan as a layer of a stage."""
     chains: dict[tuple[Role, Phase, str], list[Movement]] = defaultdict(list)
     for one in times.movements:
@@ -146,10 +140,10 @@ def _layer(
             buckets[CollectiveKind.REDUCE_SCATTER if is_total else kind, axes] += some
     return StageLayer(
         run.part.name,
-        LayerPart(*(_actions(run, times, phase, numbers, sizes) for phase in Phase)),
+        LayerPart(*(_actions(run, times, phase, numbers) for phase in Phase)),
         {
-            way: tuple(Communication(*kind, size) for kind, size in some.items())
-            for way, some in gathers.items()
+            is_forward: tuple(Communication(*kind, size) for kind, size in some.items())
+            for is_forward, some in gathers.items()
         },
         drops,
         not drops and zero < 2,
@@ -161,15 +155,12 @@ def _layer(
     )
 
 
-def _actions(
-    run: PartRun, times: PartTimes, phase: Phase, numbers: DeviceNumbers, sizes: dict[str, int]
-) -> tuple[LayerAction, ...]:
+def _actions(run: PartRun, times: PartTimes, phase: Phase, numbers: DeviceNumbers) -> tuple[LayerAction, ...]:
     """Return what a pass of a part does, one after the other."""
     units = run.units(phase)
     assert not isinstance(units, Unsupported), "a plan that was evaluated is legal"
     order = [number for unit in units for number in unit.nodes]
     due = _due(run, times, phase, order)
-    fused = unmoved(run.graph)
     found: list[LayerAction] = []
     seconds, is_again, beside = 0.0, False, list[Communication]()
     kept: list[Communication] = []
@@ -195,9 +186,7 @@ def _actions(
         found += [LayerAction(exchange=_communication(one)) for one in waits if one.role is Role.WAIT]
         # nothing waits for what is moved only to be saved
         beside += kept
-        seconds += operator_seconds(
-            run.graph, number, run.operator(number), sizes=sizes, numbers=numbers, fused=fused
-        )
+        seconds += run.seconds(number, numbers)
         kept = list(map(_communication, due[~number]))
     beside += kept
     flush()

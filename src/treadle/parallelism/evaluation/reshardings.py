@@ -71,7 +71,7 @@ class Reshardings:
     --------
     >>> from treadle.training.costs import AlphaBetaCosts
     >>> costs = AlphaBetaCosts(0, {(kind, ("tp",)): 1 for kind in CollectiveKind})
-    >>> found = Passages({"tp": 4}, costs).cheapest(
+    >>> found = Reshardings({"tp": 4}, costs).cheapest(
     ...     Sharding(((),), frozenset(("tp",))), Sharding((("tp",),)), shape=(8,), element_bytes=2)
     >>> [(one.kind.value, one.size_bytes) for one in found.collectives]
     [('reduce-scatter', 16)]
@@ -107,17 +107,13 @@ class Reshardings:
             place.local_shape(shape, self.sizes)
         long = [at for at, size in enumerate(shape) if size > 1]
         start, end = ((tuple(place.dims[at] for at in long), place.partial) for place in (source, target))
-        sizes = tuple(shape[at] for at in long)
-        key = (start, end, sizes, element_bytes)
+        key = (start, end, tuple(shape[at] for at in long), element_bytes)
         if key not in self._found:
-            is_local = _is_local(start, end)
-            self._found[key] = (
-                Resharding(0.0, ()) if is_local else self._search(start, end, sizes, element_bytes)
-            )
+            self._found[key] = Resharding(0.0, ()) if _is_local(start, end) else self._search(*key)
         return self._found[key]
 
     def time_s(self, one: PricedCollective) -> float:
-        """Seconds of a collective."""
+        """Return the seconds of a collective."""
         return float(self._costs.time_s(one.kind, one.axes, one.size_bytes))
 
     def _search(self, start: _State, end: _State, shape: tuple[int, ...], element_bytes: int) -> Resharding:
@@ -243,7 +239,7 @@ def _edges_of(here: _State, axes: tuple[str, ...]) -> tuple[_Edge, ...]:
     for axis in axes:
         if axis not in used:
             one = frozenset((axis,))
-            found += [((cut, partial), None, one, 1) for cut in _cut_anew(lists, one)]
+            found += [((cut, partial), None, one, 1) for cut in _cut_again(lists, one)]
             found.append(((lists, partial | one), None, one, 1))
     for at, names in enumerate(lists):
         if names:
@@ -252,10 +248,8 @@ def _edges_of(here: _State, axes: tuple[str, ...]) -> tuple[_Edge, ...]:
     for n in range(1, len(partial) + 1):
         for some in map(frozenset, combinations(sorted(partial), n)):
             found.append(((lists, partial - some), CollectiveKind.ALLREDUCE, some, 1))
-            found += [
-                ((cut, partial - some), CollectiveKind.REDUCE_SCATTER, some, 1)
-                for cut in _cut_anew(lists, some)
-            ]
+            scatter = CollectiveKind.REDUCE_SCATTER
+            found += [((cut, partial - some), scatter, some, 1) for cut in _cut_again(lists, some)]
     for lengths in product(*(range(len(names) + 1) for names in lists)):
         moved = frozenset(axis for names, n in zip(lists, lengths, strict=True) for axis in names[n:])
         if not moved:
@@ -263,16 +257,14 @@ def _edges_of(here: _State, axes: tuple[str, ...]) -> tuple[_Edge, ...]:
         base = tuple(names[:n] for names, n in zip(lists, lengths, strict=True))
         found.append(((base, partial), CollectiveKind.ALLGATHER, moved, 1))
         loses = [n < len(names) for names, n in zip(lists, lengths, strict=True)]
-        for cut in _cut_anew(base, moved):
-            if cut == lists:
-                continue
+        for cut in _cut_again(base, moved) - {lists}:
             both = any(lost and len(new) > len(old) for lost, new, old in zip(loses, cut, base, strict=True))
             found.append(((cut, partial), CollectiveKind.ALLTOALL, moved, 2 if both else 1))
     return tuple(found)
 
 
-def _cut_anew(lists: _Lists, axes: frozenset[str]) -> set[_Lists]:
-    """All lists with these axes at their ends, in every order."""
+def _cut_again(lists: _Lists, axes: frozenset[str]) -> set[_Lists]:
+    """Return all lists with these axes at their ends, in every order."""
     found = set()
     for order in permutations(sorted(axes)):
         for places in product(range(len(lists)), repeat=len(order)):

@@ -50,13 +50,13 @@ class NamedLayout:
     recompute: Recompute
     left_out: tuple[str, ...]
 
-    def summary(self, plan: ParallelPlan) -> str:
-        """Notation of ``treadle train --mesh``: ``fsdp=16,tp=8``."""
+    def shape(self, plan: ParallelPlan) -> dict[str, int]:
+        """Return the ranks of each form."""
         sizes = dict(zip(plan.mesh.axis_names, plan.mesh.shape, strict=True))
-        return ",".join(f"{form}={prod(sizes[axis] for axis in axes)}" for form, axes in self.axes.items())
+        return {form: prod(sizes[axis] for axis in axes) for form, axes in self.axes.items()}
 
     def options(self, plan: ParallelPlan, given: TrainingOptions) -> TrainingOptions:
-        """Options of a step, with what the plan says of them."""
+        """Return the options of a step, with what the plan says of them."""
         pipeline = plan.pipeline or Pipeline("pp", (1, 1), 1)
         cuts = any(axis in plan.boundary.activation.axes for axis in self.axes.get("tp", ()))
         return replace(
@@ -94,10 +94,9 @@ def resimulate(
     training: TrainingModel,
     costs: Costs,
     times: RooflineTimes,
-    *,
     options: TrainingOptions | None = None,
 ) -> Resimulated | Unsupported:
-    """A step of the plan's nearest layout, by `simulate_step`.
+    """Simulate a step of the plan's nearest layout by `simulate_step`.
 
     Parameters
     ----------
@@ -127,30 +126,21 @@ def resimulate(
         left_out.append(f"weights gathered along {', '.join(sorted(gathered - shards))} as well")
     if any(map(_has_biases, model.parts)):
         left_out.append("biases added by operators of their own")
-    layout = replace(layout, left_out=tuple(left_out))
-    sizes = dict(zip(plan.mesh.axis_names, plan.mesh.shape, strict=True))
-    shape = tuple(prod(sizes[axis] for axis in axes) for axes in layout.axes.values())
-    mesh = Mesh(shape or (1,), tuple(layout.axes) or ("dp",))
+    layout, shape = replace(layout, left_out=tuple(left_out)), layout.shape(plan)
+    mesh = Mesh(tuple(shape.values()) or (1,), tuple(shape) or ("dp",))
     if options is None:
         kappa = contention_of(None, times.device.name).kappa
         options = TrainingOptions(kappa=kappa, streams=CommunicationStreams.PER_AXIS)
     own = layout.options(plan, options)
     tokens = model.sequence_tokens
+    n_sequences = own.micro_batches * (model.tokens // tokens)
+    streams = dict.fromkeys(training.streams, tokens)
     try:
-        setup = TrainingSetup(
-            training,
-            mesh,
-            times.device,
-            times.precision,
-            times,
-            own.micro_batches * (model.tokens // tokens),
-            dict.fromkeys(training.streams, tokens),
-            own,
-        )
-        outcome = simulate_step(setup, _ByForm(costs, layout.axes, tuple(sizes)))
+        setup = TrainingSetup(training, mesh, times.device, times.precision, times, n_sequences, streams, own)
+        outcome = simulate_step(setup, _ByForm(costs, layout.axes, plan.mesh.axis_names))
     except ScheduleError as error:
         return Unsupported(str(error), "train")
-    return Resimulated(layout, layout.summary(plan), outcome)
+    return Resimulated(layout, ",".join(f"{form}={n}" for form, n in shape.items()), outcome)
 
 
 @dataclass(frozen=True)
@@ -176,7 +166,7 @@ class _ByForm(DerivedCosts):
 
 
 def nearest_layout(plan: ParallelPlan, model: ModelGraph) -> NamedLayout | Unsupported:
-    """The form of each axis of a plan, by the floating-point operations that are done so."""
+    """Return the form of each axis of a plan, by the floating-point operations that are done so."""
     axes: dict[str, list[str]] = {}
     left_out: list[str] = []
     if plan.pipeline is not None:
@@ -208,57 +198,52 @@ def nearest_layout(plan: ParallelPlan, model: ModelGraph) -> NamedLayout | Unsup
 
 
 def _runs(plan: ParallelPlan, model: ModelGraph) -> list[tuple[ModelPart, PartPlan, int]]:
-    """Each plan of each part with how many layers run under it."""
-    found = []
-    for part in model.parts:
-        choice = plan.layers.get(part.name, (0,) * part.repeats)
-        for number, one in enumerate(plan.parts[part.name]):
-            found.append((part, one, choice.count(number)))
-    return found
+    """Return each plan of each part, and the number of layers that run under it."""
+    return [
+        (part, one, plan.layers.get(part.name, (0,) * part.repeats).count(number))
+        for part in model.parts
+        for number, one in enumerate(plan.parts[part.name])
+    ]
 
 
 def _work_by_form(plan: ParallelPlan, model: ModelGraph, axis: str) -> dict[str, float]:
-    """Operations of the forward pass by `train`'s name of their sharding; "" where none is sharded."""
-    forms = {
-        **dict.fromkeys(_expert_letters(model), "ep"), model.sequence: "cp", model.batch: "dp", "": ""
-    }  # fmt: skip
+    """Return the operations of the forward pass by `train`'s name of their sharding, if any."""
+    forms = dict.fromkeys(_expert_dims(model), "ep")
+    forms |= {model.sequence: "cp", model.batch: "dp", "": ""}
     found: dict[str, float] = {}
     for part, own, count in _runs(plan, model):
         for node in part.graph.nodes:
             if node.computes and node.phase is Phase.FORWARD:
-                letter = ""
+                dim = ""
                 for side, state in sides(node, own.operators[node.name]):
                     for role, axes in zip(factors(side.roles), state.dims, strict=True):
-                        letter = part.graph.dim_name(role) if axis in axes else letter
-                form = forms.get(letter, "tp")
+                        dim = part.graph.dim_name(role) if axis in axes else dim
+                form = forms.get(dim, "tp")
                 if flops := count * operations(part.graph, node):
                     found[form] = found.get(form, 0.0) + flops
     return found
 
 
-def _expert_letters(model: ModelGraph) -> frozenset[str]:
-    found = set()
-    for part in model.parts:
-        for node in part.graph.nodes:
-            if node.kind is OperatorKind.DISPATCH:
-                read = set(node.read)
-                own = [role for role in factors(node.results[0].roles) if role not in read]
-                found.add(part.graph.dim_name(own[0]))
-    return frozenset(found)
+def _expert_dims(model: ModelGraph) -> frozenset[str]:
+    return frozenset(
+        part.graph.dim_name(next(role for role in factors(node.results[0].roles) if role not in node.read))
+        for part in model.parts
+        for node in part.graph.nodes
+        if node.kind is OperatorKind.DISPATCH
+    )
 
 
 def _is_sharded(plan: ParallelPlan, model: ModelGraph, axis: str, *, expert: bool = True) -> bool:
     """Return whether most elements of parameters, or of those of no expert, are stored in shards."""
     cut = total = 0
-    letters = _expert_letters(model)
+    expert_dims = _expert_dims(model)
     for part, own, count in _runs(plan, model):
         for path, tensor in part.parameters.items():
             dims = {part.graph.dim_name(index) for index in part.graph.factors(tensor)}
-            if not expert and letters & dims:
-                continue
-            elements = count * part.graph.elements(tensor)
-            total += elements
-            cut += elements * (axis in own.parameters[path].axes)
+            if expert or expert_dims.isdisjoint(dims):
+                elements = count * part.graph.elements(tensor)
+                total += elements
+                cut += elements * (axis in own.parameters[path].axes)
     return 2 * cut > total
 
 
@@ -293,7 +278,7 @@ def _other_shards(plan: ParallelPlan, model: ModelGraph, axes: Mapping[str, Sequ
 
 
 def _recomputed(plan: ParallelPlan, model: ModelGraph) -> tuple[Recompute, list[str]]:
-    """Work that is recomputed."""
+    """Return the kind of recomputation nearest to the plan, and what it leaves out."""
     again = attention = total = unused = 0.0
     light = 0
     for part, own, count in _runs(plan, model):

@@ -61,7 +61,7 @@ class CountedCollective(NamedTuple):
 
 
 def ranks_of(group: Any) -> tuple[int, ...]:
-    """Ranks of a group, given as such or by name."""
+    """Return the ranks of a group, given as such or by name."""
     import torch.distributed as dist
     from torch.distributed.distributed_c10d import _resolve_process_group
 
@@ -81,7 +81,7 @@ def counted() -> Iterator[Counter[CountedCollective]]:
 
     @contextmanager
     def deeper() -> Iterator[int]:
-        """Collectives within one are not counted; how many there are around this one."""
+        """Count how many collectives are around this one: those within one are not counted."""
         outer = getattr(inside, "depth", 0)
         inside.depth = outer + 1
         try:
@@ -125,7 +125,7 @@ def counted() -> Iterator[Counter[CountedCollective]]:
 
 
 def _group_of(arguments: list[Any]) -> Any:
-    """The group among a call's arguments: its name comes last, or it is an object of the dispatcher."""
+    """Return the group among the arguments of a call: its name comes last, or it is an object."""
     import torch
     from torch.distributed import ProcessGroup
 
@@ -139,7 +139,7 @@ def _group_of(arguments: list[Any]) -> Any:
 
 
 def _sizes(value: Any) -> Iterator[int]:
-    """Bytes of tensors; those of a list are one buffer."""
+    """Yield the bytes of tensors; those of a list are one buffer."""
     import torch
 
     if isinstance(value, torch.Tensor):

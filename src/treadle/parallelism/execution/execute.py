@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
@@ -15,13 +14,12 @@ from treadle.parallelism.execution.local_operators import LocalOperator
 from treadle.parallelism.execution.rank_step import (
     RankTask,
     ReadTensor,
-    Routes,
     find_routes,
     routes_of,
     run_step,
 )
 from treadle.parallelism.execution.ranks import apart, fork_ranks
-from treadle.parallelism.execution.reference import RunValues, reference_step
+from treadle.parallelism.execution.reference import reference_step
 from treadle.parallelism.execution.run_comparison import (
     CollectiveKey,
     common_collectives,
@@ -131,9 +129,8 @@ def _check_operators(task: RankTask) -> None:
     place = BlockPosition(task.plan.mesh, 0)
     for part in task.model.parts:
         for plan in task.plan.parts[part.name]:
-            for node in part.graph.nodes:
-                if node.name in plan.operators:
-                    LocalOperator(part.graph, node, plan.operators[node.name], place)
+            for node in [node for node in part.graph.nodes if node.name in plan.operators]:
+                LocalOperator(part.graph, node, plan.operators[node.name], place)
             for phase in Phase:
                 _check_sources(part, plan, phase)
 
@@ -164,7 +161,11 @@ def _run_tasks(tasks: list[RankTask], backend: str, seed: int, timeout_s: float)
     with torch.no_grad():
         for run in runs:
             find_routes(*run)
-    work = partial(_rank_runs, runs)
+
+    def work(rank: int) -> list[ReadTensor]:
+        with torch.no_grad():
+            return [run_step(task, values, rank, known) for task, values, known in runs]
+
     by_rank = fork_ranks(tasks[0].plan.mesh.n_ranks, backend, work, timeout_s=timeout_s)
     executions = []
     for task, values, found in zip(tasks, expected, zip(*by_rank, strict=True), strict=True):
@@ -176,10 +177,3 @@ def _run_tasks(tasks: list[RankTask], backend: str, seed: int, timeout_s: float)
             RankExecutions(backend, len(found), errors, collectives, peak, at, stored, precision)
         )
     return executions
-
-
-def _rank_runs(runs: list[tuple[RankTask, list[RunValues], Routes]], rank: int) -> list[ReadTensor]:
-    import torch
-
-    with torch.no_grad():
-        return [run_step(task, values, rank, known) for task, values, known in runs]

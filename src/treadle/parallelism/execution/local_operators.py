@@ -47,7 +47,7 @@ ADDED_IN_PLACE = {"mm": "addmm_", "bmm": "baddbmm_"}
 
 
 def cuts_of(node: Node, plan: OperatorPlan) -> Cuts:
-    """Axes that cut each role.
+    """Return the axes that cut each role.
 
     Raises
     ------
@@ -105,53 +105,55 @@ class LocalOperator:
             raise TreadleError(f"execution: {node.operator} draws random numbers, which ranks do not share")
         self.graph, self.node, self.place, self.chunk = graph, node, place, chunk
         self.cuts = cuts_of(node, plan)
-        self._settle_repeated(plan)
-        self.whole = self._by_index()
-
-    def _settle_repeated(self, plan: OperatorPlan) -> None:
-        """A role that operands are repeated over, and no result has, is sharded where results are partial."""
+        # roles that operands are repeated over, and no result has, are sharded where results are partial
         taken = {axis for one in plan.inputs for axis in (*one.axes, *one.partial)}
-        left = [axis for axis in self.place.sizes if axis not in taken]
-        left = [axis for axis in left if all(axis in one.partial for one in plan.outputs) and plan.outputs]
-        for role in dict.fromkeys(_called_roles(list(self.node.arguments.values()))):
+        left = [axis for axis in place.sizes if axis not in taken and plan.outputs]
+        left = [axis for axis in left if all(axis in one.partial for one in plan.outputs)]
+        for role in dict.fromkeys(_called_roles(list(node.arguments.values()))):
             if role not in self.cuts:
-                size = self.graph.size(role)
-                fits = [axis for axis in left if size % self.place.sizes[axis] == 0][:1]
+                fits = [axis for axis in left if graph.size(role) % place.sizes[axis] == 0][:1]
                 self.cuts[role], left = tuple(fits), [axis for axis in left if axis not in fits]
-
-    def _by_index(self) -> set[Index]:
+        self.whole: set[Index] = set()
         """Cut roles that must be whole around the call."""
-        if self.node.kind not in (OperatorKind.GATHER, OperatorKind.SCATTER):
-            return set()
-        read = Counter(role for operand in self.node.operands for role in factors(operand.roles))
-        made = {role for result in self.node.results for role in factors(result.roles)}
-        lonely = {role for role, n in read.items() if n == 1 and role not in made} | (made - set(read))
-        if self.name in _BY_INDEX:
-            others = {r for operand in self.node.operands[1:] for r in factors(operand.roles)}
-            lonely |= {role for role in factors(self.node.operands[0].roles) if role not in others}
-        return {role for role in lonely if self.cuts.get(role)}
+        if node.kind in (OperatorKind.GATHER, OperatorKind.SCATTER):
+            read = Counter(role for operand in node.operands for role in factors(operand.roles))
+            made = set(node.result_roles)
+            lonely = {role for role, n in read.items() if n == 1 and role not in made} | (made - set(read))
+            if self.name in _BY_INDEX:
+                lonely |= set(factors(node.operands[0].roles)) - self._later_roles
+            self.whole = {role for role in lonely if self.cuts.get(role)}
+
+    @property
+    def _later_roles(self) -> set[Index]:
+        return {role for operand in self.node.operands[1:] for role in factors(operand.roles)}
 
     def size(self, role: Index) -> int:
-        """Elements of a role in the call."""
+        """Return the elements of a role in the call."""
         whole = self.graph.size(role)
         if role not in self.whole:
             whole //= prod(self.place.sizes[axis] for axis in self.cuts.get(role, ()))
         return whole // self.chunk[1] if self.chunk is not None and role == self.chunk[0] else whole
 
     def _own(self, role: Index) -> slice:
-        """The rank's part of a role that is whole in the call."""
+        """Return the rank's part of a role that is whole in the call."""
         state, shape = Sharding((self.cuts.get(role, ()),)), (self.graph.size(role),)
         return block(state, shape, self.place.sizes, self.place.at)[0]
 
     def run(self, operands: Sequence[Tensor], into: Tensor | None = None) -> list[Tensor]:
-        """Results, by factors of ``result.dims``, from operands, by those of ``operand.dims``.
+        """Return results, by factors of ``result.dims``, from operands, by those of ``operand.dims``.
 
         ``into`` is a sum that the result of a matrix product is added to where it lies, and is given back.
         """
         import torch
 
-        pairs = zip(self.node.operands, operands, strict=True)
-        given = [self._filled(operand.roles, local) for operand, local in pairs]
+        given = []
+        for operand, local in zip(self.node.operands, operands, strict=True):
+            if not self.whole.isdisjoint(factors(operand.roles)):
+                # zeros where other ranks have rows that are read by index
+                filled = local.new_zeros([self.size(role) for role in factors(operand.roles)])
+                filled[self._own_part(operand.roles)] = local
+                local = filled
+            given.append(local)
         name = self.node.operator
         arguments = {key: self._value(value, given) for key, value in self.node.arguments.items()}
         if self.name in _LIKE:
@@ -162,7 +164,10 @@ class LocalOperator:
         if self.node.kind is OperatorKind.ATTENTION:
             self._mask(arguments)
         elif self.name in _BY_INDEX:
-            self._once(arguments)
+            # count the written tensor once, where ranks hold parts of the values
+            roles = self._later_roles - set(factors(self.node.operands[0].roles))
+            if any(self.place.at[axis] for role in roles for axis in self.cuts.get(role, ())):
+                arguments["self"] = arguments["self"] * 0
         target: Any = torch.ops
         for word in name.split("."):
             target = getattr(target, word)
@@ -178,25 +183,16 @@ class LocalOperator:
         values = [
             one for one in (made if isinstance(made, list | tuple) else [made]) if hasattr(one, "shape")
         ]
-        made_as = zip(self.node.results, values, strict=True)
-        return [self._kept(result.roles, value) for result, value in made_as]
-
-    def _filled(self, roles: Dims, local: Tensor) -> Tensor:
-        """An operand with zeros where other ranks have rows that are read by index."""
-        if not self.whole.intersection(factors(roles)):
-            return local
-        result = local.new_zeros([self.size(role) for role in factors(roles)])
-        result[self._own_part(roles)] = local
-        return result
-
-    def _kept(self, roles: Dims, value: Tensor) -> Tensor:
-        """A result, by factors; the rank's part of rows that were written by index."""
-        value = value.reshape([self.size(role) for role in factors(roles)])
-        is_cut = not self.whole.isdisjoint(factors(roles))
-        return value[self._own_part(roles)].contiguous() if is_cut else value
+        found = []
+        for result, value in zip(self.node.results, values, strict=True):
+            value = value.reshape([self.size(role) for role in factors(result.roles)])
+            # of rows that were written by index the rank keeps its part
+            is_cut = not self.whole.isdisjoint(factors(result.roles))
+            found.append(value[self._own_part(result.roles)].contiguous() if is_cut else value)
+        return found
 
     def _own_part(self, roles: Dims) -> tuple[slice, ...]:
-        """The rank's part of a tensor whose roles by index are whole."""
+        """Return the rank's part of a tensor whose roles by index are whole."""
         return tuple(self._own(role) if role in self.whole else slice(None) for role in factors(roles))
 
     def _value(self, value: object, given: Sequence[Tensor]) -> Any:
@@ -215,7 +211,7 @@ class LocalOperator:
         return value
 
     def _called(self, roles: Dims, dims: Sequence[Sequence[Sequence[int]]], local: Tensor) -> Tensor:
-        """An operand in the dimensions that the call has for it."""
+        """Return an operand in the dimensions that the call has for it."""
         own = [role for role in factors(roles) if self.graph.size(role) > 1]
         called = [[Index(*role) for role in dim] for dim in dims]
         flat = [role for dim in called for role in dim]
@@ -228,7 +224,7 @@ class LocalOperator:
         return local.reshape([prod(self.size(role) for role in dim) for dim in called])
 
     def _dims_of(self, argument: str) -> Sequence[Sequence[Sequence[int]]]:
-        """The dimensions in which the call has an operand, each of roles."""
+        """Return the dimensions in which the call has an operand, each of roles."""
         found: Any = self.node.arguments[argument]
         dims: Sequence[Sequence[Sequence[int]]] = found["dims"]
         return dims
@@ -237,7 +233,7 @@ class LocalOperator:
         return [prod(self.size(role) for role in dim) for dim in roles]
 
     def _localise(self, arguments: dict[str, Any]) -> None:
-        """Shapes, and places along dimensions that ranks have a part of."""
+        """Adapt shapes, and places along dimensions that ranks have a part of."""
         results = [self._called_shape(result.roles) for result in self.node.results]
         if self.name in _SIZED:
             arguments[_SIZED[self.name]] = results[0]
@@ -256,7 +252,7 @@ class LocalOperator:
                 arguments[name] = value * called[axis] // whole
 
     def _mask(self, arguments: dict[str, Any]) -> None:
-        """Queries that are a part of the sequence see the keys before them by a mask."""
+        """Mask keys after each query, where queries are a part of the sequence."""
         import torch
 
         if not arguments["is_causal"]:
@@ -275,17 +271,9 @@ class LocalOperator:
         arguments["is_causal"] = False
         arguments["attn_mask"] = mask.expand(query.shape[0], query.shape[1], *seen.shape)
 
-    def _once(self, arguments: dict[str, Any]) -> None:
-        """Count the written tensor once, where ranks hold parts of the values."""
-        first = set(factors(self.node.operands[0].roles))
-        others = {role for operand in self.node.operands[1:] for role in factors(operand.roles)}
-        axes = {axis for role in others - first for axis in self.cuts.get(role, ())}
-        if any(self.place.at[axis] for axis in axes):
-            arguments["self"] = arguments["self"] * 0
-
 
 def _called_roles(value: object) -> Iterator[Index]:
-    """Roles of the dimensions of tensors among arguments."""
+    """Yield the roles of the dimensions of tensors among arguments."""
     if isinstance(value, Mapping):
         yield from (Index(*role) for dim in value.get("dims", ()) for role in dim)
     elif isinstance(value, list | tuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from treadle.errors import ScheduleError
@@ -17,7 +16,6 @@ from treadle.parallelism.graph.compute_graph import (
     Dims,
     Index,
     Operand,
-    OperatorKind,
     Phase,
     Source,
     TensorRef,
@@ -25,7 +23,7 @@ from treadle.parallelism.graph.compute_graph import (
     pairs,
 )
 from treadle.parallelism.graph.model_graph import ModelPart
-from treadle.parallelism.plan.fit import boundary_state
+from treadle.parallelism.plan.fit import boundary_state, over_factors, stored_state
 from treadle.parallelism.plan.part_plan import Boundary, PartPlan
 from treadle.parallelism.state.sharding import Sharding
 
@@ -84,24 +82,15 @@ class PartExecution:
         holdings.add(self, self._held)
 
     def _held(self) -> list[Tensor]:
-        tables = (self.stored.values(), self.sources.values(), self.kept.values(), self._shared.values())
-        return [one.value for one in chain.from_iterable(tables)]
+        tables = (self.stored, self.sources, self.kept, self._shared)
+        return [one.value for table in tables for one in table.values()]
 
     def stored_state(self, number: int) -> Sharding:
-        """The state of a placeholder."""
-        node, tensor = self.graph.nodes[number], TensorRef(number)
-        if tensor == self.part.enters:
-            return boundary_state(self.part, tensor, self.boundary.activation)
-        if self.part.leaves is not None and tensor == self.graph.tangents.get(self.part.leaves):
-            return boundary_state(self.part, tensor, self.boundary.gradient)
-        is_parameter = node.source is Source.PARAMETER
-        table, key = (self.plan.parameters, node.path) if is_parameter else (self.plan.inputs, node.name)
-        if key not in table:
-            raise ScheduleError(f"plan of {self.part.name}: no state of {key}")
-        return table[key]
+        """Return the state of a placeholder."""
+        return stored_state(self.part, self.plan, self.boundary, TensorRef(number))
 
     def forward(self) -> list[Local]:
-        """Run the forward pass; outputs in their order, what leaves in the boundary's state."""
+        """Run the forward pass, and return the outputs; what leaves is in the boundary's state."""
         for tensor, local in self.stored.items():
             saved = self.plan.saved(self.graph.spelled(tensor))
             if saved is not None:
@@ -119,9 +108,9 @@ class PartExecution:
         return found
 
     def backward(self) -> dict[TensorRef, Local]:
-        """Run the backward pass; gradients by parameter or input, where that is stored.
+        """Run the backward pass, and return the gradients of parameters and inputs.
 
-        A gradient goes there as soon as it is made, and counts as stored from then on.
+        A gradient moves to its parameter's state as soon as it is made, and counts as stored from then on.
         """
         operands = self.graph.nodes[-1].operands[-len(self.graph.gradients) or None :]
         pairs = zip(self.graph.gradients, operands, strict=True)
@@ -144,14 +133,21 @@ class PartExecution:
             return
         operand = self._wanted[owner]
         local = self._reading(operand.tensor, Phase.BACKWARD)
-        target = self._gradient_state(owner, operand)
-        if target is not None:
+        is_entering = owner == self.part.enters
+        # the gradient of an input that no part feeds stays as it is made
+        if is_entering or self.graph.nodes[owner.node].source is Source.PARAMETER:
+            state = self.boundary.gradient
+            if not is_entering:
+                stored = self.stored_state(owner.node)
+                sizes = zip(self.graph.factor_sizes(owner), stored.dims, strict=True)
+                state = Sharding(tuple(axes for size, axes in sizes if size > 1), stored.partial)
+            target = over_factors(self.graph, operand.tensor, operand.dims, state)
             local = self._to(operand.tensor, local, target)
         self._finished[owner] = self._seen(operand, local)
         self._used(operand.tensor)
 
     def _oriented(self, owner: TensorRef, operand: Operand) -> Operand:
-        """A gradient as the graph's output has it, its factors in the order of what it is the gradient of."""
+        """Return a gradient as the graph's output has it, its factors in the order of its owner."""
         graph = self.graph
         wanted = [index for index in graph.factors(owner) if graph.size(index) > 1]
         found = [index for index in factors(operand.dims) if graph.size(index) > 1]
@@ -166,20 +162,8 @@ class PartExecution:
         dims = tuple((index,) for index in found)
         return Operand(operand.tensor, dims, dims)
 
-    def _gradient_state(self, owner: TensorRef, operand: Operand) -> Sharding | None:
-        """State of a gradient; None for an input that nothing feeds: as it is made."""
-        if owner == self.part.enters:
-            stored = boundary_state(self.part, owner, self.boundary.gradient)
-        elif self.graph.nodes[owner.node].source is Source.PARAMETER:
-            stored = self.stored_state(owner.node)
-        else:
-            return None
-        pairs = zip(self.graph.factor_sizes(owner), stored.dims, strict=True)
-        long = tuple(axes for size, axes in pairs if size > 1)
-        return self.state_of(operand, Sharding(long, stored.partial))
-
     def _seen(self, operand: Operand, local: Local) -> Local:
-        """A result in the order of an output, without factors of one element."""
+        """Return A result in the order of an output, without factors of one element."""
         by_index = dict(zip(self.graph.factors(operand.tensor), local.state.dims, strict=True))
         value = self.ordered(operand, local.value)
         long = [(n, i) for n, i in enumerate(factors(operand.dims)) if self.graph.size(i) > 1]
@@ -201,7 +185,7 @@ class PartExecution:
                     self.left[operand.tensor] = self.left.get(operand.tensor, 0) + 1
         for unit in units:
             if unit.chunk is None:
-                self._one(unit.numbers[0], phase)
+                self._run_operator(unit.numbers[0], phase)
             else:
                 _Loop(self, unit, phase).run_all()
             for number in unit.numbers:
@@ -218,7 +202,7 @@ class PartExecution:
             for phase in Phase:
                 self._shared.pop((tensor, phase), None)
 
-    def _one(self, number: int, phase: Phase) -> None:
+    def _run_operator(self, number: int, phase: Phase) -> None:
         node, plan = self.graph.nodes[number], self.plan.operators[self.graph.nodes[number].name]
         taken = [self.taken(o, state, phase) for o, state in zip(node.operands, plan.inputs, strict=True)]
         made = LocalOperator(self.graph, node, plan, self.place).run(taken)
@@ -240,12 +224,10 @@ class PartExecution:
     def _source(self, tensor: TensorRef, phase: Phase) -> Local:
         if phase is Phase.BACKWARD and tensor in self.kept:
             return self.kept[tensor]
-        if self.graph.nodes[tensor.node].kind is OperatorKind.PLACEHOLDER:
-            return self.stored[tensor]
-        return self.sources[tensor]
+        return (self.sources if self.graph.nodes[tensor.node].computes else self.stored)[tensor]
 
     def _reading(self, tensor: TensorRef, phase: Phase) -> Local:
-        """Source from which readers of a phase take a tensor."""
+        """Return the state from which readers of a phase take a tensor."""
         shared = self.plan.shared(self.graph.spelled(tensor), phase)
         if shared is None:
             return self._source(tensor, phase)
@@ -257,20 +239,14 @@ class PartExecution:
         return self.moved(tensor, self.graph.factor_sizes(tensor), local, state)
 
     def moved(self, tensor: TensorRef, shape: tuple[int, ...], local: Local, state: Sharding) -> Local:
-        """A tensor, or a chunk of it of this shape, in another state."""
+        """Return A tensor, or a chunk of it of this shape, in another state."""
         if local.state == state:
             return local
         bytes_each = self.graph.result(tensor).element_bytes
         return Local(self.move(local.value, shape, bytes_each, local.state, state), state)
 
-    def state_of(self, operand: Operand, taken: Sharding) -> Sharding:
-        """The state that an operand is taken in, for all factors of its tensor."""
-        by_index = dict(zip(factors(operand.dims), taken.dims, strict=True))
-        dims = self.graph.factors(operand.tensor)
-        return Sharding(tuple(by_index.get(index, ()) for index in dims), taken.partial)
-
     def ordered(self, operand: Operand, value: Tensor) -> Tensor:
-        """A tensor in the order of the operand's factors."""
+        """Return A tensor in the order of the operand's factors."""
         dims, wanted = self.graph.factors(operand.tensor), factors(operand.dims)
         rest = [place for place, index in enumerate(dims) if index not in wanted]
         order = [*(dims.index(index) for index in wanted), *rest]
@@ -278,10 +254,10 @@ class PartExecution:
         return value.reshape(value.shape[: len(wanted)])  # others have one element
 
     def taken(self, operand: Operand, state: Sharding, phase: Phase) -> Tensor:
-        """An operand in the state that an operator takes it in, in the order of its factors."""
+        """Return an operand in the state that an operator takes it in, in the order of its factors."""
         tensor = operand.tensor
-        local = self._to(tensor, self._reading(tensor, phase), self.state_of(operand, state))
-        return self.ordered(operand, local.value)
+        target = over_factors(self.graph, tensor, operand.dims, state)
+        return self.ordered(operand, self._to(tensor, self._reading(tensor, phase), target).value)
 
 
 class _Loop:
@@ -331,7 +307,7 @@ class _Loop:
             self.run.make(tensor, Local(value, state), self.phase)
 
     def go_round(self, chunk: int) -> None:
-        """All operators on one chunk."""
+        """Run all operators on one chunk."""
         run, made = self.run, dict[TensorRef, Local]()
         for number in self.unit.numbers:
             node = run.graph.nodes[number]
@@ -364,7 +340,7 @@ class _Loop:
             raise ScheduleError(f"plan of {run.part.name}: {node.name} reads chunks of another dimension")
         shape = list(run.graph.factor_sizes(tensor))
         shape[of_chunk] //= self.count
-        state = run.state_of(operand, run.plan.operators[node.name].inputs[at])
+        state = over_factors(run.graph, tensor, operand.dims, run.plan.operators[node.name].inputs[at])
         shared = run.plan.shared(run.graph.spelled(tensor), self.phase)
         if shared is not None:  # the state from which all readers of a chunk take it
             made[tensor] = run.moved(tensor, tuple(shape), made[tensor], shared)
@@ -395,35 +371,34 @@ def _operator(run: PartExecution, number: int, role: Index, count: int) -> Local
 
 
 def _leaving(run: PartExecution, inside: set[int], phase: Phase) -> list[TensorRef]:
-    """Results that are read after the loop, or kept."""
-    found = []
+    """Return the results that are read after the loop, or kept."""
     read = Counter(operand.tensor for n in inside for operand in run.graph.nodes[n].operands)
-    for tensor in (tensor for number in sorted(inside) for tensor in run.graph.results(number)):
-        is_kept = phase is Phase.FORWARD and run.plan.saved(run.graph.spelled(tensor)) is not None
-        if run.left.get(tensor, 0) > read[tensor] or is_kept:
-            found.append(tensor)
-    return found
+    return [
+        tensor
+        for number in sorted(inside)
+        for tensor in run.graph.results(number)
+        if run.left.get(tensor, 0) > read[tensor]
+        or (phase is Phase.FORWARD and run.plan.saved(run.graph.spelled(tensor)) is not None)
+    ]
 
 
 def _narrowed(value: Tensor, roles: Dims, role: Index, chunk: int, count: int) -> Tensor:
-    """The chunk of an operand, which has a dimension for each factor."""
+    """Return the chunk of an operand, which has a dimension for each factor."""
     if role not in (flat := factors(roles)):
         return value
-    at = flat.index(role)
-    size = value.shape[at] // count
-    return value.narrow(at, chunk * size, size)
+    size = value.shape[flat.index(role)] // count
+    return value.narrow(flat.index(role), chunk * size, size)
 
 
 def role_of(part: ModelPart, letter: str) -> Index:
     """Return a role by its name, with a ``'`` for each repetition."""
-    name = letter.rstrip("'")
-    for number, atom in enumerate(part.graph.atoms):
-        if atom.name == name:
-            return Index(number, len(letter) - len(name))
-    raise ScheduleError(f"plan of {part.name}: chunks of {letter!r}, which is not a dimension of it")
+    name, names = letter.rstrip("'"), [atom.name for atom in part.graph.atoms]
+    if name not in names:
+        raise ScheduleError(f"plan of {part.name}: chunks of {letter!r}, which is not a dimension of it")
+    return Index(names.index(name), len(letter) - len(name))
 
 
 def as_local(value: Tensor, state: Sharding, shape: Sequence[int], place: BlockPosition) -> Local:
-    """A rank's part of a whole tensor, a dimension for each factor."""
+    """Return A rank's part of a whole tensor, a dimension for each factor."""
     cut = block(state, shape, place.sizes, place.at)
     return Local(value.reshape(list(shape))[cut].clone(), state)

@@ -48,7 +48,7 @@ class Prediction:
 
 
 def predicted(task: RankTask) -> Prediction:
-    """The collectives and the fullest moment of a task by `evaluation`.
+    """Predict the collectives and the fullest moment of a task by `evaluation`.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def predicted(task: RankTask) -> Prediction:
 
 
 def _input_bytes(task: RankTask) -> dict[str, int]:
-    """Inputs and buffers of each part that a rank holds while its last layer runs; not in `evaluation`."""
+    """Return the inputs and buffers of each part that `evaluation` leaves out."""
     sizes, found, held = task.plan.sizes, dict[str, int](), 0
     for part, run in task.model.runs():
         states = task.plan.plan_of(part.name, run).inputs
@@ -79,12 +79,12 @@ def _input_bytes(task: RankTask) -> dict[str, int]:
 
 
 def tolerance(execution: RankExecutions) -> float:
-    """Largest error that is not a fault: `LARGEST_ERROR`, or more where the numbers are coarser."""
+    """Return the largest error that is not a fault; it is larger where the numbers are coarser."""
     return max(LARGEST_ERROR, _ROUNDINGS * execution.precision)
 
 
 def disagreements(execution: RankExecutions, prediction: Prediction) -> Iterator[Unsupported]:
-    """Differences of an execution from one device, or from the prediction."""
+    """Yield the differences of an execution from one device, or from the prediction."""
     most = tolerance(execution)
     for name, error in execution.errors.items():
         if not error <= most:
@@ -105,6 +105,6 @@ class UntiedCosts(DerivedCosts):
     """Costs, each kind along each axes increased by less than a millionth, to break ties."""
 
     def time_s(self, kind: CollectiveKind, axes: tuple[str, ...], size_bytes: int) -> Seconds:
-        """Seconds of a collective."""
+        """Return the seconds of a collective."""
         more = _LEAST * crc32(f"{kind.value} {','.join(axes)}".encode()) / 2**32
         return float(self.costs.time_s(kind, axes, size_bytes)) * (1 + more)

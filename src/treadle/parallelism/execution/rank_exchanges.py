@@ -38,7 +38,7 @@ class RankExchange:
         self.place, self._groups = place, groups
 
     def follow(self, local: Tensor, shape: Sequence[int], steps: Sequence[Step]) -> Tensor:
-        """The rank's part after all steps.
+        """Return the rank's part after all steps.
 
         Parameters
         ----------
@@ -56,7 +56,7 @@ class RankExchange:
             assert isinstance(before, Sharding)
             assert isinstance(after, Sharding)
             if is_halfway:
-                local = self._laid_anew(local, shape, step.axes, before, after)
+                local = self._rearrange(local, shape, step.axes, before, after)
             else:
                 local = self._do(local, shape, step, before, after)
         return local
@@ -72,7 +72,14 @@ class RankExchange:
         mine = self._block(before, shape, self.place.at)
         target = self._block(after, shape, self.place.at)
         if step.kind is None:
-            return self._by_itself(local, mine, target, before, after)
+            added = after.partial - before.partial
+            if not added:
+                return local[within(target, mine)].contiguous()
+            # where axes become partial, a rank has its own part and zeros
+            result = local.new_zeros(_shape(target))
+            if all(self.place.at[axis] == 0 for axis in added if axis not in before.axes):
+                result[within(mine, target)] = local
+            return result
         members, group = self.place.members(step.axes), self._groups(step.axes)
         if step.kind is CollectiveKind.ALLREDUCE:
             return _done("all_reduce", local.contiguous(), "sum", group.group_name)
@@ -90,9 +97,8 @@ class RankExchange:
         if step.kind is CollectiveKind.ALLTOALL:
             sent = [overlap(mine, self._block(after, shape, at)) for at in members]
             got = [overlap(self._block(before, shape, at), target) for at in members]
-            received = _alltoall(
-                [_part(local, cut, mine) for cut in sent], [_count(cut) for cut in got], group
-            )
+            parts = [_part(local, cut, mine) for cut in sent]
+            received = _alltoall(parts, [_count(cut) for cut in got], group)
             result = local.new_empty(_shape(target))
             for values, cut in zip(received, got, strict=True):
                 if cut is not None:
@@ -100,28 +106,10 @@ class RankExchange:
             return result
         raise ScheduleError(f"execution: no {step.kind.value} between shardings")
 
-    def _by_itself(
-        self,
-        local: Tensor,
-        mine: tuple[slice, ...],
-        target: tuple[slice, ...],
-        before: Sharding,
-        after: Sharding,
-    ) -> Tensor:
-        """Slice; or, where axes become partial, its own part and zeros."""
-        added = after.partial - before.partial
-        if not added:
-            return local[within(target, mine)].contiguous()
-        result = local.new_zeros(_shape(target))
-        idle = [axis for axis in added if axis not in before.axes]
-        if all(self.place.at[axis] == 0 for axis in idle):
-            result[within(mine, target)] = local
-        return result
-
-    def _laid_anew(
+    def _rearrange(
         self, local: Tensor, shape: Sequence[int], axes: tuple[str, ...], before: Sharding, after: Sharding
     ) -> Tensor:
-        """Two all-to-alls: every message goes in equal parts over all members of the group."""
+        """Do two all-to-alls: every message goes in equal parts over all members of the group."""
         import torch
 
         members, group = self.place.members(axes), self._groups(axes)
@@ -162,7 +150,7 @@ def _alltoall(parts: Sequence[Tensor], counts: Sequence[int], group: Any) -> lis
 
 
 def _done(name: str, *arguments: Any) -> Tensor:
-    """The result of a functional collective, when it has come."""
+    """Return the result of a functional collective, when it has come."""
     import torch
 
     functional = torch.ops._c10d_functional

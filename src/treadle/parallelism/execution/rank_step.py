@@ -70,7 +70,7 @@ Routes = Callable[[tuple[int, ...], int, Sharding, Sharding], tuple[Step, ...]]
 
 
 def routes_of(mesh: Mesh, costs: Costs) -> Routes:
-    """Routes on a mesh, each found once for all ranks."""
+    """Return the routes on a mesh, each found once for all ranks."""
 
     @cache
     def transitions(shape: tuple[int, ...], element_bytes: int) -> Transitions:
@@ -100,8 +100,22 @@ def run_step(task: RankTask, expected: list[RunValues], rank: int, routes: Route
     return _run(task, expected, exchange.place, routes, exchange.follow)
 
 
+def _groups(mesh: Mesh, rank: int) -> Callable[[tuple[str, ...]], Any]:
+    """Return process groups by axes; all ranks make one when they first need it, at the same step."""
+    import torch.distributed as dist
+
+    @cache
+    def group(axes: tuple[str, ...]) -> Any:
+        made = {ranks: dist.new_group(sorted(ranks)) for ranks in map(tuple, mesh.groups(axes))}
+        return next(one for ranks, one in made.items() if rank in ranks)
+
+    return group
+
+
 def find_routes(task: RankTask, expected: list[RunValues], routes: Routes) -> None:
     """Run a plan at rank 0 with nothing moved: for the routes that all ranks will take."""
+
+    place = BlockPosition(task.plan.mesh, 0)
 
     def nothing(value: Any, shape: Sequence[int], steps: Sequence[Step]) -> Any:
         last = steps[-1].after if steps else None
@@ -109,7 +123,6 @@ def find_routes(task: RankTask, expected: list[RunValues], routes: Routes) -> No
             return value
         return value.new_zeros(last.local_shape(tuple(shape), place.sizes))
 
-    place = BlockPosition(task.plan.mesh, 0)
     _run(task, expected, place, routes, nothing)
 
 
@@ -158,7 +171,7 @@ def _run(
 def _all_forward(
     task: RankTask, expected: list[RunValues], place: BlockPosition, move: Move, holdings: RankHoldings
 ) -> tuple[list[PartExecution], dict[str, tuple[Sharding, Any]]]:
-    """The forward pass of all parts; their outputs by name."""
+    """Run the forward pass of all parts, and return their outputs by name."""
     values: dict[str, tuple[Sharding, Any]] = {}
     runs: list[PartExecution] = []
     tied = {tie.second: tie.first for tie in task.model.ties}
@@ -190,25 +203,8 @@ def _all_forward(
 
 
 def _handed(flowing: Local, run: PartExecution, tensor: TensorRef) -> Local:
-    """Output of one part in the state in which the next stores it."""
+    """Return the output of one part in the state in which the next stores it."""
     shape = run.graph.factor_sizes(tensor)
     before = boundary_state(run.part, tensor, flowing.state)
     local = Local(flowing.value.reshape(before.local_shape(shape, run.place.sizes)), before)
     return run.moved(tensor, shape, local, run.stored_state(tensor.node))
-
-
-def _groups(mesh: Mesh, rank: int) -> Callable[[tuple[str, ...]], Any]:
-    """Process groups by axes; made when first needed, by all ranks at the same step."""
-    import torch.distributed as dist
-
-    made: dict[tuple[str, ...], Any] = {}
-
-    def group(axes: tuple[str, ...]) -> Any:
-        if axes not in made:
-            for ranks in mesh.groups(axes):
-                one = dist.new_group(sorted(ranks))
-                if rank in ranks:
-                    made[axes] = one
-        return made[axes]
-
-    return group

@@ -36,7 +36,8 @@ def apart(function: Callable[..., Result], *arguments: object, timeout_s: float)
     TreadleError
         With the message of what it raised, or if it took too long.
     """
-    ForkingPickler.register(MappingProxyType, _as_dict)  # plans and costs hold such tables
+    # plans and costs hold such tables
+    ForkingPickler.register(MappingProxyType, lambda table: (_frozen, (dict(table),)))
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_answer, args=(theirs, os.getpid(), function, arguments), daemon=False)
@@ -51,10 +52,6 @@ def apart(function: Callable[..., Result], *arguments: object, timeout_s: float)
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
         process.join()
-
-
-def _as_dict(table: MappingProxyType[Any, Any]) -> tuple[Any, ...]:
-    return _frozen, (dict(table),)
 
 
 def _frozen(table: dict[Any, Any]) -> MappingProxyType[Any, Any]:
@@ -83,7 +80,11 @@ def _answer(
 ) -> None:
     if not is_rank:
         os.setsid()
-    _end_with(parent)
+    # be killed when the parent dies (Linux; elsewhere nothing)
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
     outcome: tuple[bool, object]
     try:
         outcome = True, function(*arguments)
@@ -95,14 +96,6 @@ def _answer(
     pipe.close()
     if is_rank:
         os._exit(0)  # nothing of the parent's is cleaned up here
-
-
-def _end_with(parent: int) -> None:
-    """Be killed when the parent dies (Linux; elsewhere nothing)."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def fork_ranks(

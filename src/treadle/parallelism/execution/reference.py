@@ -38,7 +38,7 @@ class RunValues:
 
 
 def reference_step(model: ModelGraph, makes: Make | Mapping[str, Make], *, seed: int) -> list[RunValues]:
-    """Values of all runs of all parts, in the order of the model.
+    """Return the values of all runs of all parts, in the order of the model.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def _gradients(part: ModelPart, values: Mapping[int, Any]) -> dict[int, Any]:
 
 
 def path_of_run(path: str, nth: int) -> str:
-    """The name that a parameter has in one run of a repeated part.
+    """Return the name that a parameter has in one run of a repeated part.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def path_of_run(path: str, nth: int) -> str:
 
 
 def _placeholders(part: ModelPart, module: Any, arguments: tuple[Any, ...], nth: int = 0) -> dict[int, Any]:
-    """Tensors by placeholder."""
+    """Return the tensors of placeholders."""
     parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
     given = {str(number): value for number, value in enumerate(_flat(arguments))}
     values = {}
@@ -182,7 +182,7 @@ def _placeholders(part: ModelPart, module: Any, arguments: tuple[Any, ...], nth:
 
 
 def numbers_of(value: Any) -> Any:
-    """A tensor as an array; NumPy has no bfloat16."""
+    """Return a tensor as an array; NumPy has no bfloat16."""
     import torch
 
     return (value.float() if value.dtype is torch.bfloat16 else value).numpy()

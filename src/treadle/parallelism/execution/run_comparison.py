@@ -27,7 +27,7 @@ CollectiveKey = tuple[CollectiveKind, tuple[str, ...], int]
 def errors_of(
     model: ModelGraph, mesh: Mesh, expected: list[RunValues], found: Sequence[ReadTensor]
 ) -> dict[str, float]:
-    """Relative errors of all outputs and gradients, by name.
+    """Return the relative errors of all outputs and gradients, by name.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def errors_of(
 
 
 def precision_of(expected: list[RunValues]) -> float:
-    """The coarsest precision of outputs and gradients."""
+    """Return the coarsest precision of outputs and gradients."""
     import torch
 
     values = [value for run in expected for value in (*run.outputs, *run.gradients.values())]
@@ -72,18 +72,16 @@ def precision_of(expected: list[RunValues]) -> float:
 
 
 def common_collectives(found: Sequence[ReadTensor], mesh: Mesh) -> dict[CollectiveKey, int]:
-    """The collectives that each rank called, by axes.
+    """Return the collectives that each rank called, by axes.
 
     Raises
     ------
     TreadleError
         If ranks differ.
     """
-    axes_of: dict[frozenset[int], tuple[str, ...]] = {}  # of groups
     names = list(axis_sizes(mesh))
-    for n in range(1, len(names) + 1):
-        for axes in combinations(names, n):
-            axes_of.update({frozenset(ranks): axes for ranks in mesh.groups(axes)})
+    subsets = (axes for n in range(1, len(names) + 1) for axes in combinations(names, n))
+    axes_of = {frozenset(ranks): axes for axes in subsets for ranks in mesh.groups(axes)}
     keyed = [Counter[CollectiveKey]() for _ in found]
     for rank, one in enumerate(found):
         for (kind, ranks, size), count in one.collectives.items():

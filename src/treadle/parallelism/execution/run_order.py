@@ -35,24 +35,20 @@ def units_of(graph: ComputeGraph, plan: PartPlan, phase: Phase) -> list[OrderedU
     ScheduleError
         If an operator has no plan, or one outside a loop stands between two of its operators.
     """
-    units: dict[object, OrderedUnit] = {}
+    by_loop: dict[object, OrderedUnit] = {}
     for number, node in enumerate(graph.nodes):
         if not node.computes:
             continue
         if node.name not in plan.operators:
             raise ScheduleError(f"plan: no plan of {node.name}; expected one for each operator")
         one = plan.operators[node.name]
-        if node.phase is not phase and not (
-            phase is Phase.BACKWARD and one.keep is ActivationPolicy.RECOMPUTED
-        ):
+        is_again = phase is Phase.BACKWARD and one.keep is ActivationPolicy.RECOMPUTED
+        if node.phase is not phase and not is_again:
             continue
         key = number if one.chunk is None else one.chunk.of_loop
-        before = units.get(key, OrderedUnit((), one.chunk))
-        units[key] = OrderedUnit((*before.numbers, number), before.chunk)
-    return _sorted(graph, list(units.values()))
-
-
-def _sorted(graph: ComputeGraph, units: list[OrderedUnit]) -> list[OrderedUnit]:
+        known = by_loop.get(key, OrderedUnit((), one.chunk))
+        by_loop[key] = OrderedUnit((*known.numbers, number), known.chunk)
+    units = list(by_loop.values())
     unit_of = {number: at for at, unit in enumerate(units) for number in unit.numbers}
     sorter = TopologicalSorter[int]()
     for at, unit in enumerate(units):

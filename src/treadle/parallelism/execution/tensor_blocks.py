@@ -42,13 +42,13 @@ class BlockPosition:
         return {name: int(place) for name, place in names if name in self.sizes}
 
     def members(self, axes: Sequence[str]) -> list[dict[str, int]]:
-        """Places of the group over these axes in the order of their ranks, as process groups have them."""
+        """Return the positions of the group over these axes, in the order of process groups."""
         shape = [self.sizes[axis] for axis in axes]
         found = [self.at | dict(zip(axes, map(int, along), strict=True)) for along in np.ndindex(*shape)]
         return sorted(found, key=self.rank_at)
 
     def rank_at(self, at: Mapping[str, int]) -> int:
-        """The rank at a place."""
+        """Return the rank at a place."""
         number = 0
         for name, size in zip(self.mesh.axis_names, self.mesh.shape, strict=True):
             number = number * size + at.get(name, 0)
@@ -58,7 +58,7 @@ class BlockPosition:
 def block(
     sharding: Sharding, shape: Sequence[int], sizes: Mapping[str, int], at: Mapping[str, int]
 ) -> tuple[slice, ...]:
-    """Slices of the whole tensor that the rank at this place holds."""
+    """Return the slices of the whole tensor that the rank at this place holds."""
     cuts = []
     for size, axes in zip(shape, sharding.dims, strict=True):
         low, width = 0, size
@@ -78,7 +78,7 @@ def overlap(first: Sequence[slice], second: Sequence[slice]) -> tuple[slice, ...
 
 
 def within(part: Sequence[slice], outer: Sequence[slice]) -> tuple[slice, ...]:
-    """Slices of a block that are this part of the whole tensor."""
+    """Return the slices of a block that are this part of the whole tensor."""
     return tuple(
         slice(cut.start - base.start, cut.stop - base.start) for cut, base in zip(part, outer, strict=True)
     )

@@ -132,32 +132,33 @@ def explain_tensor(result: ParallelizeResult, name: str) -> tuple[ExplainedTenso
 def _alternatives(
     result: ParallelizeResult, search: FabricSearch, part: int, tensor: TensorRef
 ) -> tuple[OtherState, ...]:
-    """Each other state of the tensor's own variables, the rest of the plan adapted one choice at a time."""
+    """Try each other state of the tensor's own variables, and adapt the rest one choice at a time."""
     posed, plan = search.found.posed, search.found.plan
     assert plan is not None, "a result has a plan"
     graph, table = posed.problem.graph, posed.problem.table
     aim = step_time(graph, overlap=result.request.overlap, memory_bytes=result.request.memory_bytes)
     memory, now = peak_memory(graph), aim.value(graph.amounts(plan))
-    found = []
-    for number, variable in enumerate(table.variables):
-        if not isinstance(variable, StateVariable) or (variable.part, variable.tensor) != (part, tensor):
+    names, found = dims_of(result.model.parts[part], tensor), []
+    others = (
+        (number, variable.wait.value, state, sharding)
+        for number, variable in enumerate(table.variables)
+        if isinstance(variable, StateVariable) and (variable.part, variable.tensor) == (part, tensor)
+        for state, sharding in enumerate(variable.states)
+        if state != plan[number]
+    )
+    for number, what, state, sharding in others:
+        domains = consistent(graph, boxes_of(posed.within, number, [np.array([state])])[0])
+        changed = (*plan[:number], state, *plan[number + 1 :])
+        # the changed state must be allowed with all others as they are
+        if domains is None or not graph.is_allowed(changed):
             continue
-        letters = dims_of(result.model.parts[part], tensor)
-        for state, sharding in enumerate(variable.states):
-            if state == plan[number]:
-                continue
-            domains = consistent(graph, boxes_of(posed.within, number, [np.array([state])])[0])
-            changed = (*plan[:number], state, *plan[number + 1 :])
-            # the one changed state must be allowed with all others as they are
-            if domains is None or not graph.is_allowed(changed):
-                continue
-            cut = Slice(graph, domains)
-            if (labels := cut.labels(changed)) is None:
-                continue
-            amounts = graph.amounts(cut.plan(improved(cut, aim, labels)))
-            if aim.fits(amounts):
-                what, words, value = variable.wait.value, spelled_state(letters, sharding), aim.value(amounts)
-                found.append(OtherState(what, words, value, value / now - 1, memory.value(amounts)))
+        part_of_graph = Slice(graph, domains)
+        if (labels := part_of_graph.labels(changed)) is None:
+            continue
+        amounts = graph.amounts(part_of_graph.plan(improved(part_of_graph, aim, labels)))
+        if aim.fits(amounts):
+            words, value = spelled_state(names, sharding), aim.value(amounts)
+            found.append(OtherState(what, words, value, value / now - 1, memory.value(amounts)))
     return tuple(sorted(found, key=lambda one: one.seconds)[:_MOST_ALTERNATIVES])
 
 

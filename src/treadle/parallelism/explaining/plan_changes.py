@@ -13,7 +13,6 @@ from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.plan.part_plan import OperatorPlan, PartPlan
 from treadle.parallelism.searching.parallel_result import PricedPlan
-from treadle.parallelism.state.sharding import Sharding
 
 NOTHING = "-"
 
@@ -69,7 +68,7 @@ class PlanChanges:
 
 
 def changes_between(model: ModelGraph, ours: ParallelPlan, theirs: ParallelPlan) -> Iterator[Change]:
-    """All that differs, in the order of the model.
+    """Yield all differences in the order of the model.
 
     Raises
     ------
@@ -83,10 +82,11 @@ def changes_between(model: ModelGraph, ours: ParallelPlan, theirs: ParallelPlan)
         )
     yield from _unless_same("", "mesh", ours.mesh.notation, theirs.mesh.notation)
     yield from _unless_same("", "stages", _stages(ours), _stages(theirs))
-    first = next(part for part in model.parts if part.leaves is not None or part.enters is not None)
+    ends = [(part, end) for part in model.parts for end in (part.leaves, part.enters) if end is not None]
+    names = [name for name, _ in ends[0][0].factors(ends[0][1])]
     states = [(plan.boundary.activation, plan.boundary.gradient) for plan in (ours, theirs)]
     for what, *pair in zip(("activations", "gradients"), *states, strict=True):
-        yield from _unless_same("", f"{what} between layers", *(_boundary_words(first, one) for one in pair))
+        yield from _unless_same("", f"{what} between layers", *(spelled_state(names, one) for one in pair))
     for part in model.parts:
         counts = [len(plan.parts[part.name]) for plan in (ours, theirs)]
         yield from _unless_same(part.name, "kinds of layers", *map(str, counts))
@@ -133,12 +133,6 @@ def _stages(plan: ParallelPlan) -> str:
         return NOTHING
     layers = ",".join(map(str, plan.pipeline.layers))
     return f"{layers} along {plan.pipeline.axis}, {plan.pipeline.micro_batches} micro-batches"
-
-
-def _boundary_words(part: ModelPart, state: Sharding) -> str:
-    tensor = part.leaves or part.enters
-    assert tensor is not None
-    return spelled_state([name for name, _ in part.factors(tensor)], state)
 
 
 def _unless_same(part: str, what: str, ours: str, theirs: str) -> Iterator[Change]:

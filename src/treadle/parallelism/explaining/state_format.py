@@ -21,14 +21,11 @@ _WEIGHT = ".weight"
 
 def dims_of(part: ModelPart, tensor: TensorRef) -> tuple[str, ...]:
     """Name each factor of a tensor, with a ``'`` if it appears again."""
-    graph = part.graph
-    return tuple(
-        graph.atoms[index.atom].name + "'" * index.prime for dim in graph.result(tensor).dims for index in dim
-    )
+    return tuple(part.graph.dim_name(index) + "'" * index.prime for index in part.graph.factors(tensor))
 
 
 def spelled_state(letters: Sequence[str], state: Sharding) -> str:
-    """A state in words.
+    """Format a state.
 
     Examples
     --------
@@ -37,11 +34,11 @@ def spelled_state(letters: Sequence[str], state: Sharding) -> str:
     >>> spelled_state("bs", Sharding(((), ()), frozenset({"tp"}))), spelled_state("b", Sharding(((),)))
     ('sum over tp', 'whole')
     """
-    words = [f"{letter}:{','.join(axes)}" for letter, axes in zip(letters, state.dims, strict=True) if axes]
-    cut = "/".join(words)
+    cuts = zip(letters, state.dims, strict=True)
+    words = ["/".join(f"{letter}:{','.join(axes)}" for letter, axes in cuts if axes)]
     if state.partial:
-        return f"{cut}{cut and ', '}sum over {','.join(sorted(state.partial))}"
-    return cut or WHOLE
+        words.append(f"sum over {','.join(sorted(state.partial))}")
+    return ", ".join(filter(None, words)) or WHOLE
 
 
 def read_state(text: str, letters: Sequence[str], axes: Sequence[str], *, place: str) -> Sharding:
@@ -74,7 +71,7 @@ def read_state(text: str, letters: Sequence[str], axes: Sequence[str], *, place:
 
 
 def matching_tensors(model: ModelGraph, name: str) -> list[tuple[str, TensorRef]]:
-    """Tensors that a name means: (part, tensor) of each.
+    """Return the tensors that a name means: (part, tensor) of each.
 
     Parameters
     ----------
@@ -90,12 +87,9 @@ def matching_tensors(model: ModelGraph, name: str) -> list[tuple[str, TensorRef]
     """
     place, slash, own = name.partition("/")
     wanted = own if slash and place in {part.name for part in model.parts} else name
-    parts = [part for part in model.parts if wanted == name or part.name == place]
-    exact: list[tuple[str, TensorRef]] = []
-    weights: list[tuple[str, TensorRef]] = []
-    loose: list[tuple[str, TensorRef]] = []
+    exact, weights, loose = (list[tuple[str, TensorRef]]() for _ in range(3))
     known: list[str] = []
-    for part in parts:
+    for part in [part for part in model.parts if wanted == name or part.name == place]:
         for path, tensor in part.parameters.items():
             known.append(path)
             called = (path, path.removesuffix(_WEIGHT))
@@ -104,9 +98,8 @@ def matching_tensors(model: ModelGraph, name: str) -> list[tuple[str, TensorRef]
             elif wanted in path.split("."):
                 (weights if path.endswith(_WEIGHT) else loose).append((part.name, tensor))
         for tensor in part.graph.tensors():
-            spelled = part.graph.spelled(tensor)
-            known.append(spelled)
-            if wanted == spelled and (part.name, tensor) not in (*exact, *weights, *loose):
+            known.append(part.graph.spelled(tensor))
+            if wanted == known[-1] and (part.name, tensor) not in (*exact, *weights, *loose):
                 exact.append((part.name, tensor))
     if found := exact or weights or loose:
         return found

@@ -133,7 +133,7 @@ class ExportLayout:
     lost: tuple[Unsupported, ...]
 
     def of_use(self, use: WeightUse) -> tuple[str, ...]:
-        """Axes of a use."""
+        """Return the axes of a use."""
         return _of_use(self.axes, use)
 
 
@@ -183,27 +183,32 @@ class _Reading:
         for part, one in self.parts:
             chunks = [op.chunk for op in one.operators.values() if op.chunk is not None]
             for chunk in {chunk.of_loop: chunk for chunk in reversed(chunks)}.values():
-                reason = f"a loop over {chunk.n_chunks} chunks of {chunk.letter}"
-                self.lost.append(Unsupported(reason, part.name))
+                self._lose(part.name, f"a loop over {chunk.n_chunks} chunks of {chunk.letter}")
         replicas = _of_use(axes, WeightUse.REPLICATED)
         if self.plan.zero and replicas:
             what = "optimizer states" if self.plan.zero == 1 else "gradients and optimizer states"
-            reason = (
+            self._lose(
+                "optimizer",
                 f"{what} are sharded along {', '.join(replicas)} (ZeRO-{self.plan.zero}): wrap the optimizer "
-                f"in torch.distributed.optim.ZeroRedundancyOptimizer"
+                f"in torch.distributed.optim.ZeroRedundancyOptimizer",
             )
-            self.lost.append(Unsupported(reason, "optimizer"))
-        lost = tuple(self.lost)
-        return ExportLayout(self.model.name, axes, cuts_sequence, self._gathers_again(), parts, lost)
+        # whether no parameter is saved for the backward pass in another state than it is stored in
+        gathers_again = not any(
+            one.saved(part.graph.spelled(tensor)) not in (None, one.parameters[path])
+            for part, one in self.parts
+            for path, tensor in part.parameters.items()
+        )
+        return ExportLayout(self.model.name, axes, cuts_sequence, gathers_again, parts, tuple(self.lost))
+
+    def _lose(self, place: str, reason: str) -> None:
+        self.lost.append(Unsupported(reason, place))
 
     def _boundary_letters(self) -> dict[str, str]:
-        """Dimension of the activations between blocks that each axis shards."""
-        for part, _ in self.parts:
-            if part.leaves is not None:
-                names = [name for name, _ in part.factors(part.leaves)]
-                dims = self.plan.boundary.activation.dims
-                return {axis: name for name, axes in zip(names, dims, strict=True) for axis in axes}
-        return {}
+        """Return the dimension of the activations between blocks that each axis shards."""
+        part = next((part for part, _ in self.parts if part.leaves is not None), None)
+        names = [] if part is None or part.leaves is None else [name for name, _ in part.factors(part.leaves)]
+        dims = zip(names, self.plan.boundary.activation.dims, strict=False)
+        return {axis: name for name, axes in dims for axis in axes}
 
     def _use(self, axis: str) -> WeightUse:
         if self.plan.pipeline is not None and axis == self.plan.pipeline.axis:
@@ -224,8 +229,8 @@ class _Reading:
         counts = Counter({letter: len(some) for letter, some in places.items()})
         for letter, use in ((self.model.batch, None), (self.model.sequence, WeightUse.CONTEXT)):
             if letter and counts[letter] * 2 > counts.total():
-                others = chain.from_iterable(some for other, some in places.items() if other != letter)
-                self.lost += [Unsupported(f"not cut along {axis} as the rest is", place) for place in others]
+                for place in chain.from_iterable(some for other, some in places.items() if other != letter):
+                    self._lose(place, f"not cut along {axis} as the rest is")
                 return use or self._data_use(axis)
         if cuts_weights:
             return WeightUse.TENSOR
@@ -238,7 +243,7 @@ class _Reading:
         )
 
     def _stores(self, axis: str) -> int:
-        """Elements of parameters that are stored in parts along an axis."""
+        """Return the elements of parameters that are stored in parts along an axis."""
         return sum(
             part.graph.elements(tensor)
             for part, one in self.parts
@@ -250,16 +255,8 @@ class _Reading:
         everything = sum(part.parameter_elements for part, _ in self.parts)
         return WeightUse.SHARDED if 2 * self._stores(axis) > everything else WeightUse.REPLICATED
 
-    def _gathers_again(self) -> bool:
-        """Whether no parameter is kept from the forward to the backward pass in another state than stored."""
-        return not any(
-            one.saved(part.graph.spelled(tensor)) not in (None, one.parameters[path])
-            for part, one in self.parts
-            for path, tensor in part.parameters.items()
-        )
-
     def _part(self, part: ModelPart, one: PartPlan, axes: Mapping[str, tuple[int, WeightUse]]) -> PartLayout:
-        weights = [self._weight(part, one, path, tensor, axes) for path, tensor in part.parameters.items()]
+        weights = [self._weight(part, one, path, axes) for path in part.parameters]
         forward = [
             (node, one.operators[node.name].keep)
             for node in part.graph.nodes
@@ -272,43 +269,32 @@ class _Reading:
         recompute = RecomputeSetting.ALL if ActivationPolicy.RECOMPUTED in keeps else RecomputeSetting.NONE
         if {ActivationPolicy.RECOMPUTED, ActivationPolicy.SAVED} <= keeps:
             recompute = RecomputeSetting.SOME
-            reason = "is kept for the backward pass; a policy by operator computes it again"
-            self.lost += [
-                Unsupported(reason, f"{part.name}: {node.name}")
-                for node, keep in forward
-                if node.kind not in _HEAVY and keep is ActivationPolicy.SAVED
-            ]
+            for node, keep in forward:
+                if node.kind not in _HEAVY and keep is ActivationPolicy.SAVED:
+                    reason = "is kept for the backward pass; a policy by operator computes it again"
+                    self._lose(f"{part.name}: {node.name}", reason)
         for tensor in part.graph.tensors():
             saved, node = one.saved(part.graph.spelled(tensor)), part.graph.nodes[tensor.node]
             if saved is not None and node.computes:
                 made = one.operators[node.name].outputs[tensor.slot]
                 if saved != made:
-                    reason = f"is kept as {saved}, but made as {made}"
-                    self.lost.append(Unsupported(reason, f"{part.name}: {node.name}"))
+                    self._lose(f"{part.name}: {node.name}", f"is kept as {saved}, but made as {made}")
         columns, rows = (
             {weight.path for weight in weights if weight.style is style and not weight.is_table}
             for style in CutStyle
         )
         together = in_parts(next_weights(part), columns, rows)
+        alone = columns - together, rows - together
         paired = tuple(
-            replace(
-                weight,
-                is_gathered=weight.path in columns - together,
-                is_given_whole=weight.path in rows - together,
-            )
+            replace(weight, is_gathered=weight.path in alone[0], is_given_whole=weight.path in alone[1])
             for weight in weights
         )
         return PartLayout(part.name, part.repeats, paired, recompute, products, attention)
 
     def _weight(
-        self,
-        part: ModelPart,
-        one: PartPlan,
-        path: str,
-        tensor: TensorRef,
-        axes: Mapping[str, tuple[int, WeightUse]],
+        self, part: ModelPart, one: PartPlan, path: str, axes: Mapping[str, tuple[int, WeightUse]]
     ) -> ExportedWeight:
-        graph, stored = part.graph, one.parameters[path]
+        graph, stored, tensor = part.graph, one.parameters[path], part.parameters[path]
         readers = [
             (node.kind, operand.dims, state.dims)
             for node in graph.nodes
@@ -329,15 +315,11 @@ class _Reading:
             }
             if cut_dims and not is_product:
                 # the styles of modules are for products and tables: norms take their input whole
-                self.lost.append(Unsupported(f"is cut along {axis}; the code takes it whole", place))
+                self._lose(place, f"is cut along {axis}; the code takes it whole")
             elif len(cut_dims) == 1:
                 style = CutStyle.COLUMNS if (cut_dims == {0}) != is_table else CutStyle.ROWS
             if style is not None and not self._is_outermost(graph, tensor, stored, axis):
-                self.lost.append(
-                    Unsupported(
-                        f"is not stored along {axis} as runs of whole rows or columns ({stored})", place
-                    )
-                )
+                self._lose(place, f"is not stored along {axis} as runs of whole rows or columns ({stored})")
         shard_dims = set()
         for axis in _of_use(axes, WeightUse.SHARDED):
             cut = [
@@ -347,12 +329,12 @@ class _Reading:
             ]
             shard_dims.update(cut)
             if not cut:
-                self.lost.append(Unsupported(f"is replicated along {axis}; fully_shard shards it", place))
+                self._lose(place, f"is replicated along {axis}; fully_shard shards it")
         if len(shard_dims) > 1:
-            self.lost.append(Unsupported("is sharded over several dimensions; fully_shard takes one", place))
+            self._lose(place, "is sharded over several dimensions; fully_shard takes one")
         for axis in _of_use(axes, WeightUse.REPLICATED, WeightUse.CONTEXT):
             if axis in stored.axes:
-                self.lost.append(Unsupported(f"is sharded along {axis}, which others replicate over", place))
+                self._lose(place, f"is sharded along {axis}, which others replicate over")
         return ExportedWeight(path, is_table, style, min(shard_dims, default=0))
 
     @staticmethod
@@ -369,11 +351,10 @@ class _Reading:
 
 def _cut_letter(graph: ComputeGraph, node: Node, plan: OperatorPlan, axis: str) -> str:
     """Return the dimension that an axis shards of an operator; "" if none."""
-    for side, state in sides(node, plan):
-        for role, names in zip(factors(side.roles), state.dims, strict=True):
-            if axis in names:
-                return graph.dim_name(role)
-    return ""
+    cuts = (
+        cut for side, state in sides(node, plan) for cut in zip(factors(side.roles), state.dims, strict=True)
+    )
+    return next((graph.dim_name(role) for role, axes in cuts if axis in axes), "")
 
 
 def _dim_of(graph: ComputeGraph, tensor: TensorRef, index: Index) -> int:
@@ -381,7 +362,7 @@ def _dim_of(graph: ComputeGraph, tensor: TensorRef, index: Index) -> int:
 
 
 def next_weights(part: ModelPart) -> dict[str, frozenset[str]]:
-    """For each weight's path, the paths of the next products of the forward pass.
+    """Return for each weight's path the paths of the next products of the forward pass.
 
     Attention and whatever has no weight of its own lies between; norms, whose weights are not in products,
     too.
@@ -389,23 +370,22 @@ def next_weights(part: ModelPart) -> dict[str, frozenset[str]]:
     graph = part.graph
     path_of = {tensor: path for path, tensor in part.parameters.items()}
     found: dict[str, set[str]] = {}
-    behind: dict[int, frozenset[str]] = {}  # by node the weights that it comes from without another between
+    behind: dict[int, set[str]] = {}  # by node the weights that it comes from without another between
     for number, node in enumerate(graph.nodes):
         if node.phase is Phase.FORWARD and node.kind is not OperatorKind.OUTPUT:
             read = [operand.tensor for operand in node.operands]
-            sources = frozenset[str]().union(*(behind.get(tensor.node, frozenset()) for tensor in read))
+            behind[number] = set().union(*(behind.get(tensor.node, ()) for tensor in read))
             paths = [path_of[tensor] for tensor in read if tensor in path_of]
             if paths and node.kind is OperatorKind.EINSUM:
-                for source in sources:
+                for source in behind[number]:
                     found[source].add(paths[0])
                 found.setdefault(paths[0], set())
-                sources = frozenset(paths[:1])
-            behind[number] = sources
+                behind[number] = {paths[0]}
     return {path: frozenset(paths) for path, paths in found.items()}
 
 
 def in_parts(following: Mapping[str, frozenset[str]], columns: set[str], rows: set[str]) -> frozenset[str]:
-    """Weights between which tensors stay in parts: columns that only rows follow, and those rows.
+    """Return the weights between which tensors stay in parts: columns that only rows follow, and those rows.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ def _policy():
 
 
 def torch_code(layout: ExportLayout) -> str:
-    """A module with `make_mesh` and `parallelize(model, mesh)`.
+    """Return A module with `make_mesh` and `parallelize(model, mesh)`.
 
     Parameters
     ----------
@@ -96,16 +96,24 @@ def torch_code(layout: ExportLayout) -> str:
                     f"export: {part.name}: {weight.path} is cut without a pair; expected columns and then "
                     "rows where the sequence is cut between blocks"
                 )
-    shape, names = _mesh(layout)
+    shape, names = [size for size, _ in layout.axes.values()], list(layout.axes)
+    replicated = layout.of_use(WeightUse.REPLICATED)
+    if replicated and not layout.of_use(WeightUse.SHARDED):
+        # where nothing is sharded `fully_shard` shards over an axis of one rank
+        shape.insert(names.index(replicated[-1]) + 1, 1)
+        names.insert(names.index(replicated[-1]) + 1, "alone")
+    lost = "".join(f"- {one.place}: {one.reason}\n" for one in unsaid(layout))
     blocks = [part for part in layout.parts if part.repeats > 1] or list(layout.parts)
     has_table = any(weight.is_table for part in layout.parts for weight in part.weights)
     lines = [
         _HEAD.format(
             title=f"Layout of {layout.model}.",
             mesh="; ".join(f"{name} = {size} ({use.value})" for name, (size, use) in layout.axes.items()),
-            remarks=_remarks(layout),
-            shape=shape,
-            names=str(names).replace("'", '"'),
+            remarks=f"What the plan says beyond that:\n{lost}"
+            if lost
+            else "It says all that the plan does.\n",
+            shape=tuple(shape),
+            names=str(tuple(names)).replace("'", '"'),
             sequence=", and of the sequence" if layout.cuts_sequence and not has_table else "",
         ).rstrip("\n")
     ]
@@ -121,38 +129,21 @@ def torch_code(layout: ExportLayout) -> str:
 
 
 def unsaid(layout: ExportLayout) -> tuple[Unsupported, ...]:
-    """Parts of the plan that the code does not express."""
+    """Return the parts of the plan that the code does not express."""
     found = list(layout.lost)
     most = max(part.repeats for part in layout.parts)
     for part in layout.parts:
         if part.repeats == 1 < most and part.recompute is not RecomputeSetting.NONE:
             found.append(Unsupported("is computed again in the backward pass; the code keeps it", part.name))
         if part.repeats > 1 and not all(_split(weight.path)[0] for weight in part.weights):
-            found.append(
-                Unsupported("its paths do not say where its layers are; the code has none of them", part.name)
-            )
+            reason = "its paths do not say where its layers are; the code has none of them"
+            found.append(Unsupported(reason, part.name))
         found += [
             Unsupported("its results stay cut; the code gathers them", f"{part.name}: {weight.path}")
             for weight in part.weights
             if weight.style is CutStyle.COLUMNS and weight.is_gathered
         ]
     return tuple(found)
-
-
-def _remarks(layout: ExportLayout) -> str:
-    lines = "".join(f"- {one.place}: {one.reason}\n" for one in unsaid(layout))
-    return f"What the plan says beyond that:\n{lines}" if lines else "It says all that the plan does.\n"
-
-
-def _mesh(layout: ExportLayout) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """The mesh; where nothing is sharded, with an axis of one rank that `fully_shard` shards over."""
-    shape, names = [size for size, _ in layout.axes.values()], list(layout.axes)
-    replicated = layout.of_use(WeightUse.REPLICATED)
-    if replicated and not layout.of_use(WeightUse.SHARDED):
-        last = names.index(replicated[-1])
-        shape.insert(last + 1, 1)
-        names.insert(last + 1, "alone")
-    return tuple(shape), tuple(names)
 
 
 def _tensor_lines(layout: ExportLayout) -> Iterator[str]:
@@ -190,7 +181,7 @@ def _style(weight: ExportedWeight, at_rest: str, *, cuts_sequence: bool) -> str:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """A path's words up to that which counts layers, and those after it."""
+    """Return A path's words up to that which counts layers, and those after it."""
     words = path.split(".")
     for number, word in enumerate(words, 1):
         if word == "*" or re.fullmatch(r"\[\d+:\d+(:\d+)?\]|\d+(\|\d+)+", word):
@@ -199,7 +190,7 @@ def _split(path: str) -> tuple[str, str]:
 
 
 def _modules(owner: str) -> str:
-    """An expression for the modules that a path with a pattern stands for."""
+    """Return an expression for the modules that a path with a pattern stands for."""
     if not owner:
         return "[model]"
     parent, _, last = owner.rpartition(".")
@@ -207,16 +198,14 @@ def _modules(owner: str) -> str:
 
 
 def _chosen(layers: str, word: str) -> str:
-    """An expression for the layers of a list that a word of a path stands for."""
+    """Return an expression for the layers of a list that a word of a path stands for."""
     if "|" in word:
         return f"[{layers}[at] for at in ({word.replace('|', ', ')})]"
     return layers if word == "*" else f"{layers}{word}"
 
 
 def _checkpoint_lines(blocks: list[PartLayout]) -> Iterator[str]:
-    for part in blocks:
-        if part.recompute is RecomputeSetting.NONE:
-            continue
+    for part in [part for part in blocks if part.recompute is not RecomputeSetting.NONE]:
         extra = ", context_fn=_policy" if part.recompute is RecomputeSetting.SOME else ""
         for owner in sorted({_split(weight.path)[0] for weight in part.weights}):
             if not owner:

@@ -22,7 +22,7 @@ _KEYS = {
 
 
 def torchtitan_settings(layout: ExportLayout, plan: ParallelPlan) -> str:
-    """Sections ``[parallelism]`` and ``[activation_checkpoint]`` for a settings file of torchtitan.
+    """Return the sections ``[parallelism]`` and ``[activation_checkpoint]`` of torchtitan.
 
     Parameters
     ----------
@@ -54,9 +54,8 @@ def torchtitan_settings(layout: ExportLayout, plan: ParallelPlan) -> str:
     if plan.pipeline is not None:
         is_plain = plan.pipeline.interleave == 1
         settings["pipeline_parallel_schedule"] = "1F1B" if is_plain else "Interleaved1F1B"
-    modes = {part.recompute for part in layout.parts if part.repeats > 1} or {
-        part.recompute for part in layout.parts
-    }
+    blocks = [part for part in layout.parts if part.repeats > 1] or layout.parts
+    modes = {part.recompute for part in blocks}
     mode = modes.pop() if len(modes) == 1 else RecomputeSetting.SOME
     lines += ["# For torchtitan up to 0.2 (--job.config_file). Later ones have no such file, but options:"]
     lines += [f"#   --parallelism.{key} {value}" for key, value in settings.items()]
@@ -69,12 +68,11 @@ def torchtitan_settings(layout: ExportLayout, plan: ParallelPlan) -> str:
 
 
 def unsaid_by_settings(layout: ExportLayout) -> tuple[Unsupported, ...]:
-    """Parts of the plan that the settings do not express."""
+    """Return the parts of the plan that the settings do not express."""
     found = list(layout.lost)
     if layout.of_use(WeightUse.TENSOR) and not layout.cuts_sequence:
-        found.append(
-            Unsupported("sequences stay whole; torchtitan cuts them along the tensor axis", "boundary")
-        )
+        reason = "sequences stay whole; torchtitan cuts them along the tensor axis"
+        found.append(Unsupported(reason, "boundary"))
     for part in layout.parts:
         if part.recompute is RecomputeSetting.SOME:
             kept = f"{sum(part.saved_products)} of {len(part.saved_products)}"

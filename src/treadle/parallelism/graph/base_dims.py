@@ -22,10 +22,10 @@ class BaseDims:
 
     Examples
     --------
-    >>> atoms = Atoms()
-    >>> flat, heads, size = atoms.fresh(4096), atoms.fresh(32), atoms.fresh(128)
-    >>> atoms.unify([flat], [heads, size])
-    >>> [atoms.size(leaf) for leaf in atoms.leaves([flat])]
+    >>> dims = BaseDims()
+    >>> flat, heads, size = dims.fresh(4096), dims.fresh(32), dims.fresh(128)
+    >>> dims.unify([flat], [heads, size])
+    >>> [dims.size(leaf) for leaf in dims.leaves([flat])]
     [32, 128]
     """
 
@@ -87,23 +87,18 @@ class BaseDims:
             if m == n:
                 self._parts[max(x, y)] = (min(x, y),)
             elif gcd(m, n) != min(m, n):
-                raise self._refusal(first, second)
+                raise self._incommensurable(first, second)
             else:
-                longer, shorter = (x, y) if m > n else (y, x)
-                self.split(longer, min(m, n))
-                here.append(longer if m > n else shorter)
-                there.append(shorter if m > n else longer)
+                self.split(x if m > n else y, min(m, n))
+                here.append(x)
+                there.append(y)
         if here or there:
-            raise self._refusal(first, second)
-
-    def align(self, atoms: Sequence[int], sizes: Sequence[int]) -> None:
-        """Split base dimensions so that their row-major product has consecutive dims of these sizes."""
-        self.unify(atoms, [self.fresh(size) for size in sizes])
+            raise self._incommensurable(first, second)
 
     def _stack(self, atoms: Iterable[int]) -> list[int]:
         return [leaf for leaf in self.leaves(atoms) if self._sizes[leaf] > 1][::-1]
 
-    def _refusal(self, first: Sequence[int], second: Sequence[int]) -> IncommensurableError:
+    def _incommensurable(self, first: Sequence[int], second: Sequence[int]) -> IncommensurableError:
         left, right = ([self._sizes[leaf] for leaf in self.leaves(side)] for side in (first, second))
         reason = "no common factors" if prod(left) == prod(right) else "different sizes"
         one, other = (" x ".join(map(str, sizes)) or "1" for sizes in (left, right))

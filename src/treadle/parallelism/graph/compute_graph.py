@@ -72,7 +72,7 @@ Dims = tuple[tuple[Index, ...], ...]
 
 
 def factors(dims: Dims) -> tuple[Index, ...]:
-    """Factors of dimensions, the outermost first."""
+    """Return the factors of dimensions, the outermost first."""
     return tuple(chain.from_iterable(dims))
 
 
@@ -130,7 +130,7 @@ class Result:
 
 
 def pairs(side: Operand | Result) -> Iterator[tuple[Index, Index]]:
-    """Factors of a tensor, each with the role that it plays."""
+    """Yield the factors of a tensor, each with the role that it plays."""
     return zip(factors(side.dims), factors(side.roles), strict=True)
 
 
@@ -197,7 +197,7 @@ class Node:
         return tuple(dict.fromkeys(role for result in self.results for role in factors(result.roles)))
 
     def score_ratio(self, keys: int) -> float:
-        """Ratio of the scores of attention that count: all, or those of the tokens seen before each."""
+        """Return the share of the scores of attention that count: all, or those of earlier tokens."""
         if self.arguments.get("is_causal") is not True:
             return 1.0
         window, is_chunked = self.arguments.get("window"), self.arguments.get("is_chunked") is True
@@ -235,48 +235,42 @@ class ComputeGraph:
         names: set[str] = set()
         for number, node in enumerate(self.nodes):
             if node.name in names:
-                raise TreadleError(f"compute graph: two nodes are called {node.name!r}")
+                raise _fault(f"two nodes are called {node.name!r}")
             names.add(node.name)
             if (node.kind is OperatorKind.OUTPUT) != (number == len(self.nodes) - 1):
-                raise TreadleError(f"compute graph: {node.name}: expected one OUTPUT, as the last node")
+                raise _fault(f"{node.name}: expected one OUTPUT, as the last node")
             for operand in node.operands:
                 self._check_operand(number, operand)
             for result in node.results:
                 self._check_shape(node.name, result.dims, result.roles)
             if not all(0 <= place < len(node.operands) for some in node.linear for place in some):
-                raise TreadleError(f"compute graph: {node.name} is linear in an operand that it has not")
+                raise _fault(f"{node.name} is linear in an operand that it has not")
         for first, second in (*self.gradients.items(), *self.tangents.items()):
             if self._long_atoms(first) != self._long_atoms(second):
-                raise TreadleError(
-                    f"compute graph: {self.spelled(first)} and {self.spelled(second)} are tied, "
-                    "but have different base dimensions"
-                )
+                tied = f"{self.spelled(first)} and {self.spelled(second)}"
+                raise _fault(f"{tied} are tied, but have different base dimensions")
 
     def _check_operand(self, number: int, operand: Operand) -> None:
         name, (node, slot) = self.nodes[number].name, operand.tensor
         if not 0 <= node < number or not 0 <= slot < len(self.nodes[node].results):
-            raise TreadleError(
-                f"compute graph: {name} reads result {slot} of node {node}, which is not there yet"
-            )
+            raise _fault(f"{name} reads result {slot} of node {node}, which is not there yet")
         self._check_shape(name, operand.dims, operand.roles)
         seen = factors(operand.dims)
         if not set(self.factors(operand.tensor)).issuperset(seen) or len(set(seen)) != len(seen):
-            raise TreadleError(
-                f"compute graph: {name} sees dimensions that {self.spelled(operand.tensor)} has not"
-            )
+            raise _fault(f"{name} sees dimensions that {self.spelled(operand.tensor)} has not")
 
     def _check_shape(self, name: str, dims: Dims, roles: Dims) -> None:
         atoms = [[index.atom for index in dim] for dim in dims]
         if atoms != [[index.atom for index in dim] for dim in roles]:
-            raise TreadleError(f"compute graph: {name}: roles and dimensions have different base dimensions")
+            raise _fault(f"{name}: roles and dimensions have different base dimensions")
         if any(not 0 <= atom < len(self.atoms) for dim in atoms for atom in dim):
-            raise TreadleError(f"compute graph: {name}: a base dimension is not listed")
+            raise _fault(f"{name}: a base dimension is not listed")
 
     def _long_atoms(self, tensor: TensorRef) -> list[int]:
         return sorted(index.atom for index in self.factors(tensor) if self.size(index) > 1)
 
     def size(self, index: Index) -> int:
-        """Elements of a factor, or of a role."""
+        """Return the elements of a factor, or of a role."""
         return self.atoms[index.atom].size
 
     def dim_name(self, index: Index) -> str:
@@ -284,40 +278,40 @@ class ComputeGraph:
         return self.atoms[index.atom].name
 
     def result(self, tensor: TensorRef) -> Result:
-        """A tensor as it is made."""
+        """Return A tensor as it is made."""
         return self.nodes[tensor.node].results[tensor.slot]
 
     def results(self, node: int) -> list[TensorRef]:
-        """Tensors that a node makes."""
+        """Return the tensors that a node makes."""
         return [TensorRef(node, slot) for slot in range(len(self.nodes[node].results))]
 
     def factors(self, tensor: TensorRef) -> tuple[Index, ...]:
-        """Factors of a tensor's dimensions, the outermost first."""
+        """Return the factors of a tensor's dimensions, the outermost first."""
         return factors(self.result(tensor).dims)
 
     def factor_sizes(self, tensor: TensorRef) -> tuple[int, ...]:
-        """Elements of each factor of a tensor."""
+        """Return the elements of each factor of a tensor."""
         return tuple(self.size(index) for index in self.factors(tensor))
 
     def elements(self, tensor: TensorRef) -> int:
-        """Elements of a tensor."""
+        """Return the elements of a tensor."""
         return prod(self.factor_sizes(tensor))
 
     def nbytes(self, tensor: TensorRef) -> int:
-        """Bytes of a tensor."""
+        """Return the bytes of a tensor."""
         return self.elements(tensor) * self.result(tensor).element_bytes
 
     def shape(self, tensor: TensorRef) -> tuple[int, ...]:
-        """Sizes of a tensor's dimensions as captured."""
+        """Return the sizes of a tensor's dimensions as captured."""
         return tuple(prod(self.size(index) for index in dim) for dim in self.result(tensor).dims)
 
     def tensors(self) -> Iterator[TensorRef]:
-        """All results of all nodes, in order."""
+        """Yield all results of all nodes, in order."""
         for number in range(len(self.nodes)):
             yield from self.results(number)
 
     def spelled(self, tensor: TensorRef) -> str:
-        """A tensor's name: that of its node, and the slot if it is not the first."""
+        """Return a tensor's name: that of its node, and the slot if it is not the first."""
         name = self.nodes[tensor.node].name
         return f"{name}.{tensor.slot}" if tensor.slot else name
 
@@ -325,22 +319,26 @@ class ComputeGraph:
         return "\n".join(["Nodes:", *(f"  {node_line(self, node)}" for node in self.nodes)])
 
 
+def _fault(text: str) -> TreadleError:
+    return TreadleError(f"compute graph: {text}")
+
+
 def output_of(nodes: Sequence[Node], tensors: Sequence[TensorRef]) -> Node:
-    """The node that ends a graph of these nodes, and gives these tensors as they are made."""
+    """Return the node that ends a graph of these nodes, and gives these tensors as they are made."""
     dims = [nodes[tensor.node].results[tensor.slot].dims for tensor in tensors]
     operands = tuple(Operand(tensor, own, own) for tensor, own in zip(tensors, dims, strict=True))
     return Node("output", OperatorKind.OUTPUT, operands, phase=Phase.BACKWARD)
 
 
 def dim_names() -> Iterator[str]:
-    """Names of base dimensions: a to z, A to Z, then with numbers (a1, b1, ...)."""
+    """Yield the names of base dimensions: a to z, A to Z, then with numbers (a1, b1, ...)."""
     for number in count():
         for letter in ascii_lowercase + ascii_lowercase.upper():
             yield f"{letter}{number or ''}"
 
 
 def node_line(graph: ComputeGraph, node: Node) -> str:
-    """One node: its kind, what it reads and what it makes, as roles of the operator."""
+    """Format one node: its kind, what it reads and what it makes, as roles of the operator."""
     if node.kind is OperatorKind.PLACEHOLDER:
         return f"{node.name}: PLACEHOLDER {_bracketed(graph, node.results[0].dims)}"
     seen = [f"{graph.spelled(o.tensor)}{_bracketed(graph, o.roles)}" for o in node.operands]
@@ -348,9 +346,8 @@ def node_line(graph: ComputeGraph, node: Node) -> str:
         return f"{node.name}: OUTPUT[{', '.join(seen)}]"
     made = ", ".join(_bracketed(graph, result.roles) for result in node.results)
     if node.kind in _BY_SPECIFICATION:
-        before, after = (
-            ",".join(_spelled(graph, one.roles) for one in side) for side in (node.operands, node.results)
-        )
+        sides = (node.operands, node.results)
+        before, after = (",".join(_spelled(graph, one.roles) for one in side) for side in sides)
         names = ", ".join(graph.spelled(operand.tensor) for operand in node.operands)
         text = f'{node.name}: {node.kind.value} "{before}->{after}"({names})'
     else:

@@ -21,7 +21,7 @@ _MARK = '"model graph"'
 def as_model_graph(
     value: object, *, tokens: int | None, sequence: int | None, notes: list[str], micro_batches: int = 1
 ) -> tuple[ModelGraph, TrainingModel | None]:
-    """The graph of one step, and the model's layers where it has a table of them.
+    """Return the graph of one step, and the model's layers where it has a table of them.
 
     Parameters
     ----------
@@ -57,26 +57,24 @@ def as_model_graph(
     model = as_model(value)
     if model.unit != "token":
         raise FormatError(f"{model.name}: it is trained on samples; capture its module (treadle capture)")
-    own = sequence
-    if own is None:
+    if sequence is None:
         own = model.default_tokens or MOST_DEFAULT_TOKENS
-        own = min(own, tokens or own)
-        notes.append(f"sequences of {own} tokens (--sequence)")
+        sequence = min(own, tokens or own)
+        notes.append(f"sequences of {sequence} tokens (--sequence)")
     if tokens is None:
         raise FormatError("--tokens N is missing: of a step, on all ranks together, as 1M")
-    batch, rest = divmod(tokens, own * micro_batches)
+    batch, rest = divmod(tokens, sequence * micro_batches)
     if rest or not batch:
         parts = f" in {micro_batches} micro-batches" if micro_batches > 1 else ""
         raise FormatError(
-            f"--tokens {tokens}: not a multiple of the sequence length of {own} tokens{parts}; give a "
-            "multiple of "
-            f"{own * micro_batches}, or another --sequence"
+            f"--tokens {tokens}: not a multiple of the sequence length of {sequence} tokens{parts}; give a "
+            f"multiple of {sequence * micro_batches}, or another --sequence"
         )
-    return model_graph(model, batch=batch, sequence=own), model
+    return model_graph(model, batch=batch, sequence=sequence), model
 
 
 def _read(value: object) -> ModelGraph | None:
-    """The graph of a file that holds one; None for whatever names a model."""
+    """Return the graph of a file that holds one; None for whatever names a model."""
     if isinstance(value, TrainingModel):
         return None
     if not isinstance(value, str | Path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
+from msgspec.structs import asdict
 
 from treadle.errors import FormatError
 from treadle.parallelism.graph.compute_graph import (
@@ -60,21 +61,13 @@ class _NodeTable(Table, frozen=True, forbid_unknown_fields=False):
     line: str = ""
 
     def value(self) -> Node:
-        operands = (
-            (TensorRef(*tensor), _indices(dims), _indices(roles)) for tensor, dims, roles in self.operands
+        operands = tuple(
+            Operand(TensorRef(*tensor), _indices(dims), _indices(roles))
+            for tensor, dims, roles in self.operands
         )
-        results = ((_indices(dims), _indices(roles), size) for dims, roles, size in self.results)
-        plain = {name: getattr(self, name) for name in _PLAIN}
-        return Node(
-            operands=tuple(Operand(*one) for one in operands),
-            results=tuple(Result(*one) for one in results),
-            whole=frozenset(Index(*pair) for pair in self.whole),
-            **plain,
-        )
-
-
-_PLAIN = ("name", "kind", "phase", "operator", "source", "path", "line", "linear", "arguments")
-"""Fields of a node that its table has as they are."""
+        results = tuple(Result(_indices(dims), _indices(roles), size) for dims, roles, size in self.results)
+        whole = frozenset(Index(*pair) for pair in self.whole)
+        return Node(**asdict(self) | {"operands": operands, "results": results, "whole": whole})
 
 
 class GraphTable(Table, frozen=True, forbid_unknown_fields=False):
@@ -88,7 +81,7 @@ class GraphTable(Table, frozen=True, forbid_unknown_fields=False):
     tangents: list[tuple[Tensor, Tensor]]
 
     def value(self) -> ComputeGraph:
-        """The graph; TreadleError if its parts do not fit."""
+        """Return the graph; TreadleError if its parts do not fit."""
         gradients, tangents = (
             {TensorRef(*first): TensorRef(*second) for first, second in pairs}
             for pairs in (self.gradients, self.tangents)

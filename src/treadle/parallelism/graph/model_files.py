@@ -41,9 +41,8 @@ class _File(Table, frozen=True):
 def read_model_graph(text: str, *, source: str = "") -> ModelGraph:
     """Parse a model graph file; FormatError for anything else."""
     if len(text) > MOST_CHARACTERS:
-        raise FormatError(
-            f"model graph: {len(text)} characters; expected at most {MOST_CHARACTERS}", source=source
-        )
+        fault = f"model graph: {len(text)} characters; expected at most {MOST_CHARACTERS}"
+        raise FormatError(fault, source=source)
     file = read_json(text, _File, source=source or "model graph")
     try:
         return ModelGraph(

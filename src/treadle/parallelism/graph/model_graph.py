@@ -63,28 +63,27 @@ class ModelPart:
     leaves: TensorRef | None
 
     def __post_init__(self) -> None:
+        graph, place = self.graph, f"model graph: {self.name}"
         if self.repeats < 1:
-            raise TreadleError(f"model graph: {self.name} runs {self.repeats} times; expected 1 or more")
+            raise TreadleError(f"{place} runs {self.repeats} times; expected 1 or more")
         if self.repeats > 1 and (self.enters is None or self.leaves is None):
-            raise TreadleError(f"model graph: {self.name} is repeated, but does not feed itself")
-        known = set(self.graph.tensors())
+            raise TreadleError(f"{place} is repeated, but does not feed itself")
+        known = set(graph.tensors())
         for tensor in (self.enters, self.leaves):
             if tensor is not None and tensor not in known:
-                raise TreadleError(f"model graph: {self.name}: no tensor {tuple(tensor)}")
+                raise TreadleError(f"{place}: no tensor {tuple(tensor)}")
         if self.enters is not None:
-            node = self.graph.nodes[self.enters.node]
-            if node.source is not Source.INPUT or self.enters not in self.graph.gradients:
+            node = graph.nodes[self.enters.node]
+            if node.source is not Source.INPUT or self.enters not in graph.gradients:
                 raise TreadleError(
-                    f"model graph: {self.name}: {node.name} is not an input with a gradient, which the part "
-                    "before could feed; expected one (as captured: an input that requires_grad)"
+                    f"{place}: {node.name} is not an input with a gradient, which the part before could "
+                    "feed; expected one (as captured: an input that requires_grad)"
                 )
-        if self.leaves is not None and self.leaves not in self.graph.tangents:
-            raise TreadleError(
-                f"model graph: {self.name}: {self.graph.spelled(self.leaves)} is not an output with a tangent"
-            )
+        if self.leaves is not None and self.leaves not in graph.tangents:
+            raise TreadleError(f"{place}: {graph.spelled(self.leaves)} is not an output with a tangent")
 
     def factors(self, tensor: TensorRef) -> tuple[tuple[str, int], ...]:
-        """Names and sizes of a tensor's factors, the outermost first, without those of one element."""
+        """Return the names and sizes of a tensor's factors of more than one element."""
         indices = [index for index in self.graph.factors(tensor) if self.graph.size(index) > 1]
         return tuple((self.graph.dim_name(index), self.graph.size(index)) for index in indices)
 
@@ -169,21 +168,24 @@ class ModelGraph:
     def __post_init__(self) -> None:
         names = [part.name for part in self.parts]
         if not names or len(set(names)) < len(names):
-            raise TreadleError(f"model graph {self.name}: expected parts with distinct names, found {names}")
+            raise self._fault(f"expected parts with distinct names, found {names}")
         if not self.order:
             one_by_one = tuple(at for at, part in enumerate(self.parts) for _ in range(part.repeats))
             object.__setattr__(self, "order", one_by_one)
         if Counter(self.order) != {at: part.repeats for at, part in enumerate(self.parts)}:
-            raise TreadleError(f"model graph {self.name}: the order and the parts' repeats differ")
+            raise self._fault("the order and the parts' repeats differ")
         for before, after in sorted(set(pairwise(self.order))):
             self._check_fit(self.parts[before], self.parts[after])
         for tie in self.ties:
             self._check_tie(tie)
 
+    def _fault(self, text: str) -> TreadleError:
+        return TreadleError(f"model graph {self.name}: {text}")
+
     def _check_fit(self, before: ModelPart, after: ModelPart) -> None:
         """Check that each part's output is the next one's input, factor by factor."""
         if before.leaves is None or after.enters is None:
-            raise TreadleError(f"model graph {self.name}: {before.name} does not feed {after.name}")
+            raise self._fault(f"{before.name} does not feed {after.name}")
         gradient, tangent = after.graph.gradients[after.enters], before.graph.tangents[before.leaves]
         for giver, given, taker, taken, how in (
             (before, before.leaves, after, after.enters, "gives"),
@@ -191,29 +193,25 @@ class ModelGraph:
         ):
             made, wanted = giver.factors(given), taker.factors(taken)
             if [size for _, size in made] != [size for _, size in wanted]:
-                raise TreadleError(
-                    f"model graph {self.name}: {giver.name} {how} {_spelled(made)}, {taker.name} takes "
-                    f"{_spelled(wanted)}; expected the same factors"
-                )
+                flow = f"{giver.name} {how} {_spelled(made)}, {taker.name} takes {_spelled(wanted)}"
+                raise self._fault(f"{flow}; expected the same factors")
 
     def _check_tie(self, tie: Tie) -> None:
         shapes = []
         for name, path in (tie.first, tie.second):
             part = self.part(name)
             if path not in part.parameters or part.repeats > 1:
-                raise TreadleError(f"model graph {self.name}: {name} has no parameter {path!r} to share")
+                raise self._fault(f"{name} has no parameter {path!r} to share")
             shapes.append(tuple(size for _, size in part.factors(part.parameters[path])))
         if shapes[0] != shapes[1]:
-            raise TreadleError(
-                f"model graph {self.name}: {tie.first[1]} and {tie.second[1]} are tied, but of shapes "
-                f"{shapes[0]} and {shapes[1]}"
-            )
+            names = f"{tie.first[1]} and {tie.second[1]}"
+            raise self._fault(f"{names} are tied, but of shapes {shapes[0]} and {shapes[1]}")
 
     def part(self, name: str) -> ModelPart:
-        """The part of a name."""
+        """Return the part of a name."""
         found = next((part for part in self.parts if part.name == name), None)
         if found is None:
-            raise TreadleError(f"model graph {self.name}: no part {name!r}")
+            raise self._fault(f"no part {name!r}")
         return found
 
     @property
@@ -222,7 +220,7 @@ class ModelGraph:
         return len(self.order)
 
     def runs(self) -> Iterator[tuple[ModelPart, int]]:
-        """Layers in order: the part, and the number of its run, counted from 0."""
+        """Yield the layers in order: the part, and the number of its run, counted from 0."""
         counts = Counter[int]()
         for at in self.order:
             yield self.parts[at], counts[at]
@@ -250,7 +248,7 @@ def _spelled(factors: tuple[tuple[str, int], ...]) -> str:
 
 
 def model_to_json(model: ModelGraph) -> dict[str, object]:
-    """A model graph as a value of JSON.
+    """Return A model graph as a value of JSON.
 
     Examples
     --------
@@ -268,15 +266,14 @@ def model_to_json(model: ModelGraph) -> dict[str, object]:
         "tokens": model.tokens,
         "order": list(model.order),
         "ties": [[list(tie.first), list(tie.second)] for tie in model.ties],
-        "parts": [_part_json(part) for part in model.parts],
-    }
-
-
-def _part_json(part: ModelPart) -> dict[str, object]:
-    return {
-        "name": part.name,
-        "repeats": part.repeats,
-        "enters": None if part.enters is None else list(part.enters),
-        "leaves": None if part.leaves is None else list(part.leaves),
-        "graph": to_json(part.graph),
+        "parts": [
+            {
+                "name": part.name,
+                "repeats": part.repeats,
+                "enters": part.enters and list(part.enters),
+                "leaves": part.leaves and list(part.leaves),
+                "graph": to_json(part.graph),
+            }
+            for part in model.parts
+        ],
     }

@@ -28,13 +28,31 @@ OPERATORS = frozenset(OperatorKind) - {OperatorKind.PLACEHOLDER, OperatorKind.OU
 
 
 def boundary_state(part: ModelPart, tensor: TensorRef, state: Sharding) -> Sharding:
-    """A boundary's state for a tensor of a part: factors of one element come in between."""
+    """Return A boundary's state for a tensor of a part: factors of one element come in between."""
     given, sizes = iter(state.dims), part.graph.factor_sizes(tensor)
     return Sharding(tuple(next(given) if size > 1 else () for size in sizes), state.partial)
 
 
+def over_factors(graph: ComputeGraph, tensor: TensorRef, dims: Dims, state: Sharding) -> Sharding:
+    """Return a state over some dimensions as one over the factors of a tensor of these base dimensions."""
+    axes = dict(zip(factors(dims), state.dims, strict=True))
+    return Sharding(tuple(axes.get(index, ()) for index in graph.factors(tensor)), state.partial)
+
+
+def stored_state(part: ModelPart, plan: PartPlan, boundary: Boundary, tensor: TensorRef) -> Sharding:
+    """Return the state of a placeholder."""
+    graph, leaves = part.graph, part.leaves
+    node = graph.nodes[tensor.node]
+    if tensor == part.enters:
+        return boundary_state(part, tensor, boundary.activation)
+    if leaves is not None and tensor == graph.tangents[leaves]:
+        state = boundary_state(part, leaves, boundary.gradient)
+        return over_factors(graph, tensor, graph.result(leaves).dims, state)
+    return plan.parameters[node.path] if node.source is Source.PARAMETER else plan.inputs[node.name]
+
+
 def stored_inputs(part: ModelPart) -> dict[str, TensorRef]:
-    """Placeholders that are neither parameters nor at the boundary, by the names of their nodes."""
+    """Return placeholders that are neither parameters nor at the boundary, by node name."""
     at_boundary = {part.enters, None if part.leaves is None else part.graph.tangents[part.leaves]}
     return {
         node.name: TensorRef(number)
@@ -73,19 +91,16 @@ def check_fit(plan: ParallelPlan, model: ModelGraph) -> None:
         for one in plan.parts[part.name]:
             _check_part(plan, part, one)
     for tie in model.ties:
-        ends = (tie.first, tie.second)
-        first, second = (plan.plan_of(name).parameters[path] for name, path in ends)
-        cuts = []
-        for (name, path), state in zip(ends, (first, second), strict=True):
+        states, cuts = [], []
+        for name, path in (tie.first, tie.second):
             part = model.part(name)
+            states.append(plan.plan_of(name).parameters[path])
             sizes = part.graph.factor_sizes(part.parameters[path])
             # factors of one element are cut by nothing
-            cuts.append([axes for axes, size in zip(state.dims, sizes, strict=True) if size > 1])
+            cuts.append([axes for axes, size in zip(states[-1].dims, sizes, strict=True) if size > 1])
         if cuts[0] != cuts[1]:
-            raise ScheduleError(
-                f"plan: {tie.first[1]} and {tie.second[1]} are one parameter, but stored as {first} and "
-                f"{second}"
-            )
+            names, stored = f"{tie.first[1]} and {tie.second[1]}", f"{states[0]} and {states[1]}"
+            raise ScheduleError(f"plan: {names} are one parameter, but stored as {stored}")
 
 
 def _check_part(plan: ParallelPlan, part: ModelPart, one: PartPlan) -> None:
@@ -108,21 +123,17 @@ def _check_part(plan: ParallelPlan, part: ModelPart, one: PartPlan) -> None:
     stored += [(one.inputs[name], tensor) for name, tensor in inputs.items()]
     for state, tensor in stored:
         _check_state(plan, graph, graph.result(tensor).dims, state, f"{place}: {graph.spelled(tensor)}")
-    for tensor_or_none in (part.enters, part.leaves):
-        if tensor_or_none is not None:
-            _check_boundary(plan, part, tensor_or_none, one.boundary or plan.boundary)
-
-
-def _check_boundary(plan: ParallelPlan, part: ModelPart, tensor: TensorRef, boundary: Boundary) -> None:
-    for state in (boundary.activation, boundary.gradient):
+    boundary = one.boundary or plan.boundary
+    for tensor in [end for end in (part.enters, part.leaves) if end is not None]:
         n_factors = len(part.factors(tensor))
-        if len(state.dims) != n_factors:
-            raise ScheduleError(
-                f"plan: boundary {state} has {len(state.dims)} factors; expected the {n_factors} of "
-                f"{part.name}'s {part.graph.spelled(tensor)}"
-            )
-        dims, own = part.graph.result(tensor).dims, boundary_state(part, tensor, state)
-        _check_state(plan, part.graph, dims, own, f"plan: boundary at {part.name}")
+        for state in (boundary.activation, boundary.gradient):
+            if len(state.dims) != n_factors:
+                raise ScheduleError(
+                    f"plan: boundary {state} has {len(state.dims)} factors; expected the {n_factors} of "
+                    f"{part.name}'s {graph.spelled(tensor)}"
+                )
+            own = boundary_state(part, tensor, state)
+            _check_state(plan, graph, graph.result(tensor).dims, own, f"plan: boundary at {part.name}")
 
 
 def _check_operator(

@@ -59,10 +59,8 @@ class Pipeline:
         ):
             raise ScheduleError(
                 f"pipeline along {self.axis}: interleave {self.interleave}: expected as many virtual stages "
-                "for each "
-                f"stage, and micro-batches in multiples of the stages; found {len(self.layers)} virtual "
-                "stages and "
-                f"{self.micro_batches} micro-batches"
+                "for each stage, and micro-batches in multiples of the stages; found "
+                f"{len(self.layers)} virtual stages and {self.micro_batches} micro-batches"
             )
         if not 1 <= self.micro_batches <= MOST_LAYERS:
             raise ScheduleError(f"pipeline along {self.axis}: {self.micro_batches} micro-batches")
@@ -156,10 +154,10 @@ class ParallelPlan:
                 raise ScheduleError(f"plan: layers of a part {name!r} that is not there")
             if len(choice) > MOST_LAYERS or set(choice) != set(range(len(self.parts[name]))):
                 raise ScheduleError(f"plan: layers of {name!r} do not take each of its plans")
-        for name, plans in self.parts.items():
-            if len(plans) > 1 and name not in self.layers:
+        for name, n_plans in ((name, len(plans)) for name, plans in self.parts.items()):
+            if n_plans > 1 and name not in self.layers:
                 raise ScheduleError(
-                    f"plan: part {name!r} has {len(plans)} plans; expected layers that take them"
+                    f"plan: part {name!r} has {n_plans} plans; expected layers that take them"
                 )
         if self.zero not in (0, 1, 2):
             raise ScheduleError(f"plan: zero {self.zero}; expected 0, 1 or 2")
@@ -186,7 +184,7 @@ class ParallelPlan:
                 )
 
     def shardings(self) -> Iterator[Sharding]:
-        """Every state of the plan."""
+        """Yield every state of the plan."""
         boundaries = [self.boundary]
         for plan in (one for plans in self.parts.values() for one in plans):
             if plan.boundary is not None:
@@ -211,12 +209,12 @@ class ParallelPlan:
         return prod(self.sizes.values())
 
     def plan_of(self, part: str, run: int = 0) -> PartPlan:
-        """The plan of a part's run (counted from 0, in the order of the model)."""
+        """Return the plan of a part's run (counted from 0, in the order of the model)."""
         choice = self.layers.get(part)
         return self.parts[part][0 if choice is None else choice[run]]
 
     def boundary_of(self, part: str, run: int = 0) -> Boundary:
-        """The boundary that a run of a part takes and gives."""
+        """Return the boundary that a run of a part takes and gives."""
         return self.plan_of(part, run).boundary or self.boundary
 
     @property

@@ -112,10 +112,9 @@ class OperatorPlan:
             letter, n_chunks, loop = self.chunk
             object.__setattr__(self, "chunk", Chunk(letter, n_chunks, loop))
             if not letter or not 2 <= n_chunks <= MOST_CHUNKS or not 0 <= loop <= MOST_CHUNKS:
-                raise ScheduleError(
-                    f"plan of {self.node}: chunks {letter!r}, {n_chunks}, {loop}; expected a dimension, 2 "
-                    "chunks or more, and the number of a loop"
-                )
+                given = f"plan of {self.node}: chunks {letter!r}, {n_chunks}, {loop}"
+                wanted = "expected a dimension, 2 chunks or more, and the number of a loop"
+                raise ScheduleError(f"{given}; {wanted}")
 
     @property
     def states(self) -> str:
@@ -151,9 +150,7 @@ class TensorPlan:
 
     def __post_init__(self) -> None:
         if self.saved is not None and self.phase is not Phase.FORWARD:
-            raise ScheduleError(
-                f"plan of {self.tensor}: saved in the backward phase; expected the forward one"
-            )
+            raise ScheduleError(f"plan of {self.tensor}: saved in the backward phase, not the forward one")
         if self.shared is None and self.saved is None:
             raise ScheduleError(f"plan of {self.tensor}: neither shared nor saved; expected no entry for it")
 
@@ -215,9 +212,7 @@ class PartPlan:
                 raise ScheduleError(f"plan: {key[0]!r} is the plan of {entry.tensor!r}")
         for path, sharding in {**self.parameters, **self.inputs}.items():
             if sharding.partial:
-                raise ScheduleError(
-                    f"plan: {path} is stored as partial sums; expected it replicated or sharded"
-                )
+                raise ScheduleError(f"plan: {path} is stored as partial sums; store it replicated or sharded")
         for name in ("operators", "tensors", "parameters", "inputs"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
@@ -232,17 +227,17 @@ class PartPlan:
         return sum(one.chunk is not None for one in self.operators.values())
 
     def shared(self, tensor: str, phase: Phase) -> Sharding | None:
-        """The state from which all readers of a phase take a tensor, if there is one."""
+        """Return the state from which all readers of a phase take a tensor, if there is one."""
         entry = self.tensors.get((tensor, phase))
         return None if entry is None else entry.shared
 
     def saved(self, tensor: str) -> Sharding | None:
-        """The state in which a tensor is kept for the backward pass, if it is."""
+        """Return the state in which a tensor is kept for the backward pass, if it is."""
         entry = self.tensors.get((tensor, Phase.FORWARD))
         return None if entry is None else entry.saved
 
 
 def sides(node: Node, plan: OperatorPlan) -> Iterator[tuple[Operand | Result, Sharding]]:
-    """Operands and results of a node, each with the state that its plan gives it."""
+    """Yield the operands and results of a node, each with the state that its plan gives it."""
     yield from zip(node.operands, plan.inputs, strict=True)
     yield from zip(node.results, plan.outputs, strict=True)

@@ -12,7 +12,7 @@ from math import prod
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
-from msgspec.structs import asdict
+from msgspec.structs import asdict, astuple
 
 from treadle.errors import FormatError, ScheduleError
 from treadle.input_files import read_input_string
@@ -54,7 +54,7 @@ class _State(Table, frozen=True):
     def __post_init__(self) -> None:
         _check_lines((*self.partial, *chain(*self.dims)))
         if len(set(self.partial)) < len(self.partial):
-            raise FormatError("an axis stands twice")
+            raise FormatError("an axis appears twice")
         self.value()
 
     def value(self) -> Sharding:
@@ -80,7 +80,7 @@ class _Operator(Table, frozen=True):
 
     def value(self, name: str) -> OperatorPlan:
         inputs, outputs = (tuple(one.value() for one in states) for states in (self.inputs, self.outputs))
-        chunk = None if self.chunk is None else Chunk(self.chunk.letter, self.chunk.chunks, self.chunk.loop)
+        chunk = None if self.chunk is None else Chunk(*astuple(self.chunk))
         return OperatorPlan(name, inputs, outputs, self.parts, self.keep, chunk)
 
 
@@ -115,7 +115,7 @@ class _Part(Table, frozen=True):
         names = (row.tensor for row in self.tensors)
         _check_lines(chain(self.operators, self.parameters, self.inputs, letters, names))
         if len({(row.tensor, row.phase) for row in self.tensors}) < len(self.tensors):
-            raise FormatError("a tensor stands twice for one phase")
+            raise FormatError("a tensor appears twice for one phase")
 
     def value(self) -> PartPlan:
         return PartPlan(
@@ -186,7 +186,7 @@ def format_plan_json(plan: ParallelPlan) -> str:
 
 
 def read_plan(path: str) -> ParallelPlan:
-    """A plan from its file.
+    """Return A plan from its file.
 
     Raises
     ------
@@ -197,7 +197,7 @@ def read_plan(path: str) -> ParallelPlan:
 
 
 def plan_to_json(plan: ParallelPlan) -> dict[str, object]:
-    """A plan as a value of JSON."""
+    """Return A plan as a value of JSON."""
     mesh, pipeline, claim, setting = plan.mesh, plan.pipeline, plan.claim, plan.setting
     return _given(
         treadle=KIND,
@@ -225,7 +225,7 @@ def plan_to_json(plan: ParallelPlan) -> dict[str, object]:
 
 
 def _given(**fields: object) -> dict[str, object]:
-    """An object of JSON without the fields that are None."""
+    """Return an object of JSON without the fields that are None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -258,7 +258,16 @@ def parse_plan_json(text: str, *, source: str = "") -> ParallelPlan:
 
 def _part_json(plan: PartPlan) -> dict[str, object]:
     return _given(
-        operators={name: _operator_json(one) for name, one in plan.operators.items()},
+        operators={
+            name: _given(
+                inputs=[_state_json(state) for state in one.inputs],
+                outputs=[_state_json(state) for state in one.outputs],
+                parts=one.parts,
+                keep=one.keep and one.keep.value,
+                chunk=one.chunk and dict(zip(("letter", "chunks", "loop"), one.chunk, strict=True)),
+            )
+            for name, one in plan.operators.items()
+        },
         tensors=[
             _given(
                 tensor=one.tensor,
@@ -271,16 +280,6 @@ def _part_json(plan: PartPlan) -> dict[str, object]:
         parameters={path: _state_json(one) for path, one in plan.parameters.items()},
         inputs={name: _state_json(one) for name, one in plan.inputs.items()},
         boundary=plan.boundary and _boundary_json(plan.boundary),
-    )
-
-
-def _operator_json(plan: OperatorPlan) -> dict[str, object]:
-    return _given(
-        inputs=[_state_json(one) for one in plan.inputs],
-        outputs=[_state_json(one) for one in plan.outputs],
-        parts=plan.parts,
-        keep=plan.keep and plan.keep.value,
-        chunk=plan.chunk and dict(zip(("letter", "chunks", "loop"), plan.chunk, strict=True)),
     )
 
 

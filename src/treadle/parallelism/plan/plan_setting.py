@@ -58,7 +58,7 @@ class PlanSetting:
 
 
 def stored_fabric(topology: Topology) -> Topology | str | None:
-    """A fabric as a file keeps it: the catalogue's expression if that makes the same fabric again."""
+    """Return A fabric as a file keeps it: the catalogue's expression if that makes the same fabric again."""
     if _is_expression(topology.name):
         try:
             if parse(topology.name) == topology:
@@ -69,13 +69,12 @@ def stored_fabric(topology: Topology) -> Topology | str | None:
 
 
 def setting_to_json(setting: PlanSetting) -> dict[str, object]:
-    """A setting as a value of JSON."""
+    """Return A setting as a value of JSON."""
     gpu, fabric = setting.gpu, setting.fabric
+    is_known = ACCELERATORS.get(gpu.name) == gpu
     values = {field.name: getattr(gpu, field.name) for field in fields(gpu)}
     found = {
-        "gpu": gpu.name
-        if ACCELERATORS.get(gpu.name) == gpu
-        else values | {"peak_flops": dict(gpu.peak_flops)},
+        "gpu": gpu.name if is_known else values | {"peak_flops": dict(gpu.peak_flops)},
         "fabric": json.loads(dump_topology(fabric)) if isinstance(fabric, Topology) else fabric,
         "tokens": setting.tokens,
         "sequence": setting.sequence,
@@ -110,7 +109,7 @@ class _Setting(Table, frozen=True):
 
 
 def read_setting(data: Any, place: str) -> PlanSetting:
-    """A setting from `setting_to_json`; FormatError for anything else."""
+    """Parse a setting from `setting_to_json`; FormatError for anything else."""
     table = read_value(data, _Setting, source=place)
     gpu = table.gpu
     if isinstance(gpu, _Gpu):

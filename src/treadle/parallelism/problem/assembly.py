@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from math import prod
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from treadle.arrays import BoolArray
-from treadle.parallelism.graph.compute_graph import OperatorKind, Phase, TensorRef, pairs
+from treadle.parallelism.graph.compute_graph import ComputeGraph, OperatorKind, Phase, TensorRef, pairs
 from treadle.parallelism.plan.part_plan import ActivationPolicy
 from treadle.parallelism.problem.lifetimes import Moment
 from treadle.parallelism.problem.loops import LoopChoice, Region
@@ -26,6 +27,7 @@ from treadle.parallelism.problem.prices import StatePrices
 from treadle.parallelism.problem.variable_table import ACTIVATION, End, VariableTable
 from treadle.parallelism.problem.variables import OperatorVariable, Scope, View, ascending
 from treadle.parallelism.search.factor_graph import Factor, FloatArray, Quantities, factor
+from treadle.parallelism.state.sharding import Sharding
 from treadle.training.compute_times import ADAM_BYTES_PER_PARAMETER, RooflineTimes
 
 
@@ -78,6 +80,7 @@ PLAIN = ParameterBytes()
 """bf16 weight and gradient, fp32 master weight and Adam's two moments, none of them sharded further."""
 
 
+@dataclass(eq=False)
 class Assembly:
     """Tables of a factor graph, summed up by scope and quantity.
 
@@ -90,28 +93,23 @@ class Assembly:
     parameters : ParameterBytes
     """
 
-    def __init__(
-        self,
-        table: VariableTable,
-        prices: StatePrices,
-        times: RooflineTimes,
-        names: Quantities,
-        parameters: ParameterBytes,
-    ) -> None:
-        self.table, self.prices, self.times, self.names = table, prices, times, names
-        self.parameters = parameters
-        self.tables: dict[Scope, dict[int, FloatArray]] = defaultdict(dict)
-        self.forbidden: dict[Scope, BoolArray] = {}
+    table: VariableTable
+    prices: StatePrices
+    times: RooflineTimes
+    names: Quantities
+    parameters: ParameterBytes
+    tables: dict[Scope, dict[int, FloatArray]] = field(default_factory=lambda: defaultdict(dict))
+    forbidden: dict[Scope, BoolArray] = field(default_factory=dict)
 
     def add(self, scope: Scope, quantity: int, amounts: FloatArray) -> None:
-        """Amounts by the states of one variable, or of two in any order."""
+        """Add amounts by the states of one variable, or of two in any order."""
         scope, amounts = ascending(scope, amounts)
         if amounts.any():
             found = self.tables[scope]
             found[quantity] = found[quantity] + amounts if quantity in found else amounts
 
     def forbid(self, scope: Scope, states: BoolArray) -> None:
-        """States that no plan takes."""
+        """Forbid states."""
         scope, states = ascending(scope, states)
         if states.any():
             self.forbidden[scope] = self.forbidden[scope] | states if scope in self.forbidden else states
@@ -162,7 +160,7 @@ class Assembly:
             self.forbid(scope, states)
 
     def add_compute(self, part: int, at: int) -> None:
-        """Seconds of a cluster's members; twice where they are computed again."""
+        """Add the seconds of a cluster's members; twice where they are recomputed."""
         number, variable = self.table.numbered(part, at)
         graph = variable.graph
         fused = fused_tensors(graph)
@@ -189,42 +187,34 @@ class Assembly:
         self.add((number,), self.names.serial(part), amounts + launches)
 
     def add_inner_moves(self, part: int, at: int) -> None:
-        """Seconds between what members make and what others of the cluster take."""
+        """Add the seconds between what members make and what others of the cluster take."""
         number, variable = self.table.numbered(part, at)
-        seconds = np.zeros(variable.size)
+        graph, seconds = variable.graph, np.zeros(variable.size)
         for member in variable.cluster.members:
-            for place, operand in enumerate(variable.graph.nodes[member].operands):
+            for place, operand in enumerate(graph.nodes[member].operands):
                 if operand.tensor.node in variable.cluster.member_set:
-                    pairs = [
-                        (one.results[operand.tensor], one.operands[member, place])
-                        for one in variable.strategies
-                    ]
-                    moves = [
-                        0.0
-                        if made == taken
-                        else self.prices.seconds(variable.graph, operand.tensor, [made], [taken])[0, 0]
-                        for made, taken in pairs
-                    ]
+                    moves = []
+                    for one in variable.strategies:
+                        made, taken = one.results[operand.tensor], one.operands[member, place]
+                        is_same = made == taken
+                        price = 0.0 if is_same else self.price(graph, operand.tensor, made, taken)
+                        moves.append(price)
                     seconds += variable.by_state(moves)
-        self.add(
-            (number,), self.names.serial(part), seconds * (1 + variable.is_saved(ActivationPolicy.RECOMPUTED))
-        )
+        n_runs = 1 + variable.is_saved(ActivationPolicy.RECOMPUTED)
+        self.add((number,), self.names.serial(part), seconds * n_runs)
 
     def add_inputs(self, part: int, at: int) -> None:
-        """Recomputed operators need their inputs."""
+        """Forbid that a recomputed operator lacks its inputs."""
         number, variable = self.table.numbered(part, at)
-        for tensor in variable.cluster.takes if ActivationPolicy.RECOMPUTED in variable.keeps else ():
-            producer = self.table.values[part].producer.get(tensor)
-            if producer is not None:
-                before, maker = self.table.numbered(part, producer)
+        again, producers = variable.is_saved(ActivationPolicy.RECOMPUTED), self.table.values[part].producer
+        for tensor in variable.cluster.takes if again.any() else ():
+            if tensor in producers:
+                before, maker = self.table.numbered(part, producers[tensor])
                 unused = maker.is_saved(ActivationPolicy.UNUSED)
-                self.forbid(
-                    (before, number),
-                    unused[:, None] & variable.is_saved(ActivationPolicy.RECOMPUTED)[None, :],
-                )
+                self.forbid((before, number), unused[:, None] & again[None, :])
 
     def add_stored(self) -> None:
-        """Bytes of parameters with gradient and optimizer state, and the optimizer's seconds."""
+        """Add the bytes of parameters with gradient and optimizer state, and the optimizer's seconds."""
         for number in sorted(set(self.table.stored.values())):
             variable = self.table.state(number)
             part = self.table.values[variable.part].part
@@ -241,7 +231,7 @@ class Assembly:
             self.add((number,), self.names.serial(variable.part), seconds / own.micro_batches)
 
     def add_boundary_bytes(self) -> None:
-        """Activations that enter each layer are kept for its backward pass."""
+        """Add the activations that enter each layer, which are kept for its backward pass."""
         number = self.table.boundary.get(ACTIVATION)
         if number is not None:
             variable = self.table.state(number)
@@ -252,7 +242,7 @@ class Assembly:
             self.add((number,), self.names.persistent, n_kept * held)
 
     def add_moves(self, part: int, tensor: TensorRef, phase: Phase) -> None:
-        """Seconds from who gives a tensor to who reads it in a phase, through the state that they share.
+        """Add the seconds from the source of a tensor to its readers in a phase.
 
         In the backward pass those also read a tensor of the forward pass that are computed again.
         """
@@ -277,19 +267,20 @@ class Assembly:
                 if owner is None or target[0] != table.stored[part, owner]:
                     self.move(part, tensor, origin, target, quantity)
                 else:
-                    self.move(part, tensor, origin, target, self.names.overlapped(part), is_gradient=True)
+                    share = self.gradient_fraction(origin[1], target[1])
+                    self.move(part, tensor, origin, target, self.names.overlapped(part), share)
             return
         for reader in values.backward_readers(tensor):
             again = table.operator(part, reader).is_saved(ActivationPolicy.RECOMPUTED)
             times, target = self.n_readings(part, reader, tensor, phase), self.taken(part, reader, tensor)
             waits = self.names.overlapped(part) if is_weight else self.names.serial(part)
-            self.move(part, tensor, origin, target, waits, times, again)
+            self.move(part, tensor, origin, target, waits, times * again[None, :])
             if shared is not None:
                 late = ~table.state(shared).early
                 self.forbid((shared, target[0]), late[:, None] & again[None, :])
 
     def add_result_move(self, part: int, tensor: TensorRef, target: End, times: int = 1) -> None:
-        """Recomputed results reach their readers from the state in which they are made.
+        """Add the seconds of recomputed results from the state in which they are made to their readers.
 
         What would have been saved is then in any state, at best in the one that they take: it costs nothing.
         """
@@ -305,47 +296,42 @@ class Assembly:
         return 1 if is_only else self.table.operator(part, reader).n_readings(tensor)
 
     def taken(self, part: int, reader: int, tensor: TensorRef) -> End:
-        """A reader, and the states in which it takes a tensor."""
+        """Return a reader, and the states in which it takes a tensor."""
         number, variable = self.table.numbered(part, reader)
         return number, variable.taken(tensor)
 
     def move(
-        self,
-        part: int,
-        tensor: TensorRef,
-        source: End,
-        target: End,
-        quantity: int,
-        times: int = 1,
-        where: BoolArray | None = None,
-        *,
-        is_gradient: bool = False,
+        self, part: int, tensor: TensorRef, source: End, target: End, quantity: int, times: ArrayLike = 1
     ) -> None:
-        """Add seconds of transitions, where the target's state says so.
-
-        Gradients that are only summed up where the parameter is stored are so once in a step.
-        """
-        seconds = times * self.between(part, tensor, source[1], target[1])
-        if where is not None:
-            seconds = seconds * where[None, :]
-        share = partial_sum_fraction(self.parameters.zero, self.parameters.micro_batches)
-        if is_gradient and share < 1:
-            number = {one.dims: at for _, view in (source, target) for at, one in enumerate(view.states)}
-            mine, theirs = (
-                np.array([number[one.dims] for one in view.states])[view.index]
-                for _, view in (source, target)
-            )
-            seconds = np.where(mine[:, None] == theirs, seconds * share, seconds)
+        """Add the seconds of transitions, as often as stated for the states of both ends."""
+        seconds = np.asarray(times) * self.between(part, tensor, source[1], target[1])
         self.add((source[0], target[0]), quantity, seconds)
 
+    def gradient_fraction(self, source: View, target: View) -> FloatArray:
+        """Return the share of a gradient's transitions that each micro-batch has.
+
+        Gradients that are only summed up where the parameter is stored are summed once in a step.
+        """
+        share = partial_sum_fraction(self.parameters.zero, self.parameters.micro_batches)
+        dims = dict.fromkeys(one.dims for view in (source, target) for one in view.states)
+        number = {one: at for at, one in enumerate(dims)}
+        mine, theirs = (
+            np.array([number[one.dims] for one in view.states])[view.index] for view in (source, target)
+        )
+        return np.where(mine[:, None] == theirs, share, 1.0)
+
     def between(self, part: int, tensor: TensorRef, source: View, target: View) -> FloatArray:
-        """Seconds from each state of one variable to each of another."""
+        """Return the seconds from each state of one variable to each of another."""
         graph = self.table.values[part].graph
         table = self.prices.seconds(graph, tensor, source.states, target.states)
         return table[np.ix_(source.index, target.index)]
 
+    def price(self, graph: ComputeGraph, tensor: TensorRef, source: Sharding, target: Sharding) -> float:
+        """Return the seconds from one state to another."""
+        return float(self.prices.seconds(graph, tensor, [source], [target])[0, 0])
+
     def add_saved_tensors(self, part: int, tensor: TensorRef, number: int) -> None:
-        """Saved tensors move to their state and take memory."""
+        """Add the seconds in which saved tensors move to their state, and their bytes."""
         values, view = self.table.values[part], self.table.state(number).view
         maker, variable = self.table.numbered(part, values.producer[tensor])
         saved = variable.is_saved(ActivationPolicy.SAVED)[:, None]
@@ -355,7 +341,7 @@ class Assembly:
         self.add_saved(part, (maker, number), np.where(saved, held[None, :], 0.0))
 
     def add_saved(self, part: int, scope: Scope, held: FloatArray) -> None:
-        """Bytes that stay until the part's backward pass: those of the last part at its own moments."""
+        """Add bytes that stay until the part's backward pass: those of the last part at its own moments."""
         n_all, n_own = sum(self.n_moments_of.values()), self.n_moments_of.get(part, 0)
         if n_own == n_all or part < len(self.table.values) - 1:
             self.add(scope, self.names.persistent, held)
@@ -364,7 +350,7 @@ class Assembly:
             self.add(scope, self.names.transient(moment), held)
 
     def add_saved_for_others(self) -> None:
-        """Tensors read only by recomputed operators are saved as they are made."""
+        """Add the bytes of tensors that only recomputed operators read: they are saved as they are made."""
         for (part, at), number in self.table.operators.items():
             values, variable = self.table.values[part], self.table.operator(part, at)
             saved = variable.is_saved(ActivationPolicy.SAVED)
@@ -390,7 +376,7 @@ _Key = tuple[LoopChoice, tuple[str, ...]]
 
 
 def loop_rules(table: VariableTable) -> Iterator[Forbidden]:
-    """Scopes, and the states that no plan takes."""
+    """Yield scopes, and the states that no plan takes."""
     for part, regions in enumerate(table.regions):
         for region in regions:
             yield from _rules(table, part, region)
@@ -410,9 +396,7 @@ def _rules(table: VariableTable, part: int, region: Region) -> Iterator[Forbidde
         for number in region.nodes
         if any(operand.tensor == tensor for operand in values.graph.nodes[number].operands)
     }
-    for maker, reader in sorted(joined):
-        if maker == reader:
-            continue
+    for maker, reader in sorted((maker, reader) for maker, reader in joined if maker != reader):
         numbering: dict[_Key | None, int] = {}
         mine, theirs = (
             np.array([numbering.setdefault(key, len(numbering)) for key in keys[at]])
@@ -426,24 +410,23 @@ def _rules(table: VariableTable, part: int, region: Region) -> Iterator[Forbidde
 
 
 def _keys(table: VariableTable, variable: OperatorVariable, region: Region) -> list[_Key | None]:
-    """Loop of each state and the axes that shard its dimension; ("",) where chunks do not divide."""
-    found: list[_Key | None] = []
+    """Return the loop of each state and its axes; ("",) where chunks do not divide."""
     graph, members = variable.graph, sorted(region.nodes & variable.cluster.member_set)
-    for state in range(variable.size):
-        loop = variable.loop(state)
+
+    def key(state: int) -> _Key | None:
+        loop, strategy = variable.loop(state), variable.strategy(state)
         if loop is None or loop.region != region.number:
-            found.append(None)
-            continue
-        strategy = variable.strategy(state)
-        axes: set[tuple[str, ...]] = set()
-        size = 0
-        for member in members:
-            role = region.letters[loop.letter][member]
-            size = graph.size(role)
-            for tensor, side, sharding in strategy.sides(graph, member):
-                own = graph.factors(tensor)
-                axes.update(sharding.dims[own.index(index)] for index, one in pairs(side) if one == role)
+            return None
+        roles = region.letters[loop.letter]
+        axes = {
+            sharding.dims[graph.factors(tensor).index(index)]
+            for member in members
+            for tensor, side, sharding in strategy.sides(graph, member)
+            for index, role in pairs(side)
+            if role == roles[member]
+        }
         ranks = prod(table.sizes[axis] for one in axes for axis in one)
-        divides = len(axes) == 1 and size % (ranks * loop.n_chunks) == 0
-        found.append((loop, next(iter(axes)) if divides else ("",)))
-    return found
+        divides = len(axes) == 1 and graph.size(roles[members[-1]]) % (ranks * loop.n_chunks) == 0
+        return loop, next(iter(axes)) if divides else ("",)
+
+    return [key(state) for state in range(variable.size)]

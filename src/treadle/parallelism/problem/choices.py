@@ -24,7 +24,7 @@ from treadle.parallelism.graph.compute_graph import (
     pairs,
 )
 from treadle.parallelism.problem.operator_clusters import Cluster, dims_of
-from treadle.parallelism.problem.operators import choices_of_node, is_everywhere, operator_of
+from treadle.parallelism.problem.operators import choices_of_node, is_everywhere
 from treadle.parallelism.state.sharding import Sharding
 from treadle.parallelism.state.strategies import PARTIAL, WHOLE, Choice, Letter
 
@@ -42,6 +42,8 @@ class ClusterChoice:
         Of the cluster; -1: nothing is sharded, -2 and below: partial.
     atom : str
         Name of the base dimension, ``+`` for partial, empty where nothing is sharded.
+    cut_dims : frozenset of int
+        Numbers of the sharded base dimensions.
     taken : mapping from (node, operand) to Place
     made : mapping from TensorRef to Place
     divides : frozenset of int
@@ -50,6 +52,7 @@ class ClusterChoice:
 
     letter: int
     atom: str
+    cut_dims: frozenset[int]
     taken: Mapping[tuple[int, int], Place]
     made: Mapping[TensorRef, Place]
     divides: frozenset[int]
@@ -78,7 +81,7 @@ class ClusterStrategy:
     def sides(
         self, graph: ComputeGraph, member: int
     ) -> Iterator[tuple[TensorRef, Operand | Result, Sharding]]:
-        """Tensors that a member takes and makes, how it sees them, and their states."""
+        """Yield the tensors that a member takes and makes, how it sees them, and their states."""
         node = graph.nodes[member]
         for at, operand in enumerate(node.operands):
             yield operand.tensor, operand, self.operands[member, at]
@@ -87,54 +90,45 @@ class ClusterStrategy:
 
 
 def unsharded_dims(graph: ComputeGraph) -> frozenset[int]:
-    """Base dimensions that attention cannot shard: those within heads."""
-    seen: set[int] = set()
-    cut: set[int] = set()
-    for node in graph.nodes:
-        if node.kind is OperatorKind.ATTENTION:
-            seen.update(index.atom for index in (*node.read, *node.result_roles))
-            letters = set().union(*(choice.dims for choice in choices_of_node(node)))
-            cut.update(index.atom for index in letters if isinstance(index, Index))
-    return frozenset(seen - cut)
+    """Return the base dimensions that attention cannot shard: those within heads."""
+    attention = [node for node in graph.nodes if node.kind is OperatorKind.ATTENTION]
+    seen = {role.atom for node in attention for role in (*node.read, *node.result_roles)}
+    roles = {role for node in attention for choice in choices_of_node(node) for role in choice.dims}
+    return frozenset(seen - {role.atom for role in roles if isinstance(role, Index)})
 
 
 def cluster_choices(
     graph: ComputeGraph, cluster: Cluster, uncut: frozenset[int]
 ) -> tuple[ClusterChoice, ...]:
-    """All choices along one axis; the first is to do the same everywhere."""
+    """Return all choices along one axis; the first is to do the same everywhere."""
     everywhere = {number: choices_of_node(graph.nodes[number])[-1] for number in cluster.members}
-    if len(cluster.members) == 1:
-        offered = list(_alone(graph, cluster))
+    (first, *others), offered = cluster.members, [everywhere]
+    if others:
+        offered += [*_by_dim(graph, cluster), *_by_partial_inputs(graph, cluster)]
     else:
-        offered = [*_by_letter(graph, cluster), *_by_summands(graph, cluster)]
-    found = (_choice(graph, cluster, one, number) for number, one in enumerate([everywhere, *offered], -1))
-    return tuple(one for one in found if one is not None and (one.letter < 0 or not _cuts(one, uncut)))
+        # of a product of partial inputs all ranks would multiply whole matrices
+        is_product = graph.nodes[first].kind is OperatorKind.EINSUM
+        choices = choices_of_node(graph.nodes[first])[:-1]
+        offered += [{first: choice} for choice in choices if choice.divides or not is_product]
+    found = []
+    for number, by_member in enumerate(offered, -1):
+        choice = _choice(graph, cluster, by_member, number)
+        if choice is not None and (choice.letter < 0 or uncut.isdisjoint(choice.cut_dims)):
+            found.append(choice)
+    return tuple(found)
 
 
-def _cuts(choice: ClusterChoice, uncut: frozenset[int]) -> bool:
-    places = (*choice.taken.values(), *choice.made.values())
-    return any(isinstance(place, Index) and place.atom in uncut for place in places)
-
-
-def _alone(graph: ComputeGraph, cluster: Cluster) -> Iterator[dict[int, Choice]]:
-    (number,) = cluster.members
-    node = graph.nodes[number]
-    for choice in choices_of_node(node)[:-1]:
-        # products of summands: all ranks would multiply whole matrices
-        if node.kind is not OperatorKind.EINSUM or choice.divides:
-            yield {number: choice}
-
-
-def _by_letter(graph: ComputeGraph, cluster: Cluster) -> Iterator[dict[int, Choice]]:
-    letters = dims_of(graph, cluster)
-    by_letter: dict[int, dict[int, set[Index]]] = {}
-    for (number, role), letter in letters.of_role.items():
-        by_letter.setdefault(letter, {}).setdefault(number, set()).add(role)
-    for letter, roles in by_letter.items():
+def _by_dim(graph: ComputeGraph, cluster: Cluster) -> Iterator[dict[int, Choice]]:
+    """Yield a choice for each dimension of more than one element that all members may shard or lack."""
+    dims = dims_of(graph, cluster)
+    by_dim: dict[int, dict[int, set[Index]]] = {}
+    for (number, role), dim in dims.of_role.items():
+        by_dim.setdefault(dim, {}).setdefault(number, set()).add(role)
+    for dim, roles in by_dim.items():
         found = {number: _cut(graph, number, roles.get(number, set())) for number in cluster.members}
-        whole = {number: choice for number, choice in found.items() if choice is not None}
-        if letters.sizes[letter] > 1 and len(whole) == len(found):
-            yield whole
+        possible = {number: choice for number, choice in found.items() if choice is not None}
+        if dims.sizes[dim] > 1 and len(possible) == len(found):
+            yield possible
 
 
 def _cut(graph: ComputeGraph, number: int, roles: set[Index]) -> Choice | None:
@@ -146,19 +140,19 @@ def _cut(graph: ComputeGraph, number: int, roles: set[Index]) -> Choice | None:
     return next((one for one in offered if one.divides and roles <= one.dims), None)
 
 
-def _by_summands(graph: ComputeGraph, cluster: Cluster) -> Iterator[dict[int, Choice]]:
-    """Each tensor from outside by itself, and all of them."""
+def _by_partial_inputs(graph: ComputeGraph, cluster: Cluster) -> Iterator[dict[int, Choice]]:
+    """Yield the choices with one tensor from outside partial, and with all of them partial."""
     stored = (Source.PARAMETER, Source.BUFFER)
     outer = [tensor for tensor in cluster.takes if graph.nodes[tensor.node].source not in stored]
     for partial in [{tensor} for tensor in outer] + ([set(outer)] if len(outer) > 1 else []):
         found: dict[int, Choice] = {}
         for number in cluster.members:
             node = graph.nodes[number]
-            summands = tuple(at for at, one in enumerate(node.operands) if one.tensor in partial)
-            if not summands:
+            terms = tuple(at for at, one in enumerate(node.operands) if one.tensor in partial)
+            if not terms:
                 found[number] = choices_of_node(node)[-1]
-            elif summands in operator_of(node).linear:
-                places = tuple(PARTIAL if at in summands else WHOLE for at in range(len(node.operands)))
+            elif terms in node.linear:
+                places = tuple(PARTIAL if at in terms else WHOLE for at in range(len(node.operands)))
                 found[number] = Choice(places, (PARTIAL,) * len(node.results), divides=False)
                 partial.update(graph.results(number))
             else:
@@ -170,7 +164,7 @@ def _by_summands(graph: ComputeGraph, cluster: Cluster) -> Iterator[dict[int, Ch
 def _choice(
     graph: ComputeGraph, cluster: Cluster, by_member: Mapping[int, Choice], number: int
 ) -> ClusterChoice | None:
-    """The choice in terms of factors of tensors; None if it takes a tensor from outside in two ways."""
+    """Return the choice by factors of tensors; None if it takes an outside tensor in two ways."""
     taken: dict[tuple[int, int], Place] = {}
     made: dict[TensorRef, Place] = {}
     outside: dict[TensorRef, Place] = {}
@@ -185,15 +179,15 @@ def _choice(
             made[tensor] = _factor_of(result, place)
     divides = frozenset(m for m, choice in by_member.items() if choice.divides)
     is_nothing = all(is_everywhere(choice) for choice in by_member.values())
-    cut = {place for place in (*taken.values(), *made.values()) if isinstance(place, Index)}
-    names = sorted({graph.dim_name(index) for index in cut})
-    return ClusterChoice(
-        -1 if is_nothing else number, ",".join(names) or ("" if is_nothing else PARTIAL), taken, made, divides
-    )
+    cut = frozenset(place for place in (*taken.values(), *made.values()) if isinstance(place, Index))
+    names = ",".join(sorted({graph.dim_name(index) for index in cut}))
+    atom = names or ("" if is_nothing else PARTIAL)
+    cut_dims = frozenset(index.atom for index in cut)
+    return ClusterChoice(-1 if is_nothing else number, atom, cut_dims, taken, made, divides)
 
 
 def _factor_of(side: Operand | Result, place: Letter) -> Place:
-    """The factor of a tensor that plays a role."""
+    """Return the factor of a tensor that plays a role."""
     if place in (PARTIAL, WHOLE):
         return str(place)
     return next(index for index, role in pairs(side) if role == place)
@@ -205,7 +199,7 @@ def cluster_strategies(
     choices: tuple[ClusterChoice, ...],
     sizes: Mapping[str, int],
 ) -> list[ClusterStrategy]:
-    """A choice for each axis, where factors divide; axes that cut one factor in the order of the mesh.
+    """Return the strategies: a choice for each axis, where factors divide.
 
     Parameters
     ----------
@@ -215,47 +209,44 @@ def cluster_strategies(
     sizes : mapping from axis to its ranks
     """
     dims = {tensor: graph.factors(tensor) for tensor in (*cluster.takes, *cluster.makes, *cluster.inner)}
+    operand_dims = {
+        (member, at): dims[operand.tensor]
+        for member in cluster.members
+        for at, operand in enumerate(graph.nodes[member].operands)
+    }
+    made = [tensor for member in cluster.members for tensor in graph.results(member)]
     found: dict[tuple[object, ...], ClusterStrategy] = {}
     for combination in product(choices, repeat=len(sizes)):
         by_axis = dict(zip(sizes, combination, strict=True))
-        if _divides(graph, by_axis, sizes):
-            one = _strategy(graph, cluster, dims, by_axis, sizes)
-            found.setdefault((*one.operands.values(), *one.results.values(), *one.parts.values()), one)
+        if not _divides(graph, by_axis, sizes):
+            continue
+        operands = {
+            key: _sharding(own, {axis: choice.taken[key] for axis, choice in by_axis.items()})
+            for key, own in operand_dims.items()
+        }
+        results = {
+            tensor: _sharding(dims[tensor], {axis: choice.made[tensor] for axis, choice in by_axis.items()})
+            for tensor in made
+        }
+        parts = {
+            member: prod(sizes[axis] for axis, choice in by_axis.items() if member in choice.divides)
+            for member in cluster.members
+        }
+        key = (*operands.values(), *results.values(), *parts.values())
+        found.setdefault(key, ClusterStrategy(combination, operands, results, parts))
     return list(found.values())
 
 
 def _divides(graph: ComputeGraph, by_axis: Mapping[str, ClusterChoice], sizes: Mapping[str, int]) -> bool:
-    cut: dict[tuple[str, int, int, Index], int] = {}
+    """Whether the axes that shard one factor of a tensor divide its size."""
+    ranks: dict[tuple[bool, tuple[int, int], Index], int] = {}
     for axis, choice in by_axis.items():
-        for side, places in (("taken", choice.taken), ("made", choice.made)):
-            for (node, at), place in places.items():
+        for is_made, places in ((False, choice.taken), (True, choice.made)):
+            for at, place in places.items():
                 if isinstance(place, Index):
-                    key = side, node, at, place
-                    cut[key] = cut.get(key, 1) * sizes[axis]
-    return all(graph.size(key[3]) % n == 0 for key, n in cut.items())
-
-
-def _strategy(
-    graph: ComputeGraph,
-    cluster: Cluster,
-    dims: Mapping[TensorRef, tuple[Index, ...]],
-    by_axis: Mapping[str, ClusterChoice],
-    sizes: Mapping[str, int],
-) -> ClusterStrategy:
-    operands = {}
-    results = {}
-    for member in cluster.members:
-        for at, operand in enumerate(graph.nodes[member].operands):
-            places = {axis: choice.taken[member, at] for axis, choice in by_axis.items()}
-            operands[member, at] = _sharding(dims[operand.tensor], places)
-        for tensor in graph.results(member):
-            places = {axis: choice.made[tensor] for axis, choice in by_axis.items()}
-            results[tensor] = _sharding(dims[tensor], places)
-    parts = {
-        member: prod(sizes[axis] for axis, choice in by_axis.items() if member in choice.divides)
-        for member in cluster.members
-    }
-    return ClusterStrategy(tuple(by_axis.values()), operands, results, parts)
+                    key = is_made, at, place
+                    ranks[key] = ranks.get(key, 1) * sizes[axis]
+    return all(graph.size(place) % n == 0 for (_, _, place), n in ranks.items())
 
 
 def _sharding(dims: tuple[Index, ...], places: Mapping[str, Place]) -> Sharding:

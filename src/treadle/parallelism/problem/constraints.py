@@ -17,7 +17,7 @@ _WORD = re.compile(r"-|[^\s,|-]+(,[^\s,|-]+)*")
 
 
 def sharding_of(text: str) -> Sharding:
-    """A state as it is printed.
+    """Parse a state as it is printed.
 
     Raises
     ------
@@ -29,18 +29,18 @@ def sharding_of(text: str) -> Sharding:
     >>> sharding_of("ib | - | nv partial dp")
     Sharding(dims=(('ib',), (), ('nv',)), partial=frozenset({'dp'}))
     """
-    shards, _, summands = text.partition(" partial ")
+    shards, _, partial = text.partition(" partial ")
     words = [word.strip() for word in shards.split("|")]
-    if not all(_WORD.fullmatch(word) for word in (*words, summands.strip() or "-")):
+    if not all(_WORD.fullmatch(word) for word in (*words, partial.strip() or "-")):
         raise ScheduleError(
             f"state {text[:60]!r}: expected one such as 'dp | - | tp', a word for each factor"
         )
     dims = tuple(() if word == "-" else tuple(word.split(",")) for word in words)
-    return Sharding(dims, frozenset(summands.strip().split(",")) if summands else frozenset())
+    return Sharding(dims, frozenset(partial.strip().split(",")) if partial else frozenset())
 
 
 def constrained_domains(table: VariableTable, pins: Mapping[str, str]) -> tuple[Int64Array, ...]:
-    """States that satisfy the constraints, ascending, per variable.
+    """Return the states that satisfy the constraints, ascending, per variable.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def constrained_domains(table: VariableTable, pins: Mapping[str, str]) -> tuple[
 def _options(
     table: VariableTable, variable: StateVariable | OperatorVariable, name: str
 ) -> list[Sharding] | None:
-    """Fixed part of each state of a variable, for a constraint's name; None if the name does not apply."""
+    """Return the constrained part of each state; None if the name is not of this variable."""
     part, _, rest = name.rpartition("/")
     if part and part != table.values[variable.part].part.name:
         return None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from treadle.parallelism.graph.compute_graph import Phase, TensorRef, factors
 from treadle.parallelism.plan.fit import stored_inputs
-from treadle.parallelism.plan.parallel_plan import ParallelPlan, PlanClaim
+from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.plan.part_plan import (
     ActivationPolicy,
     Boundary,
@@ -15,27 +15,15 @@ from treadle.parallelism.plan.part_plan import (
     PartPlan,
     TensorPlan,
 )
-from treadle.parallelism.problem.loops import MOST_LETTERS, LoopChoice
+from treadle.parallelism.problem.loops import MOST_LETTERS
 from treadle.parallelism.problem.variable_table import ACTIVATION, GRADIENT, VariableTable
 from treadle.parallelism.problem.variables import OperatorVariable
 from treadle.parallelism.state.sharding import Sharding, replicated
 from treadle.schedules.mesh import Mesh
 
 
-def decoded(
-    table: VariableTable, mesh: Mesh, plan: Sequence[int], claim: PlanClaim | None = None
-) -> ParallelPlan:
-    """The plan that picks these states.
-
-    Parameters
-    ----------
-    table : VariableTable
-    mesh : Mesh
-    plan : sequence of int
-        A state for each variable.
-    claim : Claim, optional
-        What the search says of it.
-    """
+def decoded(table: VariableTable, mesh: Mesh, plan: Sequence[int], *, zero: int) -> ParallelPlan:
+    """Return the plan that picks these states, one for each variable."""
     model = table.model
     numbers = (table.boundary.get(what) for what in (ACTIVATION, GRADIENT))
     boundary = Boundary(
@@ -45,7 +33,7 @@ def decoded(
         values.part.name: (_Decoding(table, plan, number).part_plan(),)
         for number, values in enumerate(table.values)
     }
-    return ParallelPlan(model.name, model.digest, mesh, boundary, parts, claim=claim)
+    return ParallelPlan(model.name, model.digest, mesh, boundary, parts, zero=zero)
 
 
 def tidied(table: VariableTable, plan: Sequence[int]) -> tuple[int, ...]:
@@ -62,7 +50,7 @@ def tidied(table: VariableTable, plan: Sequence[int]) -> tuple[int, ...]:
                 (reader,) = values.readers(tensor, Phase.BACKWARD)
                 wanted = own.taken(tensor, reader)
             states = table.state(number).states
-            # of summands a shard is all the same: each rank makes its summand from it at once
+            # of partial sums a shard is as good: each rank makes its term from it at once
             found[number] = states.index(wanted) if wanted in states else found[number]
     for (part, tensor, phase), number in table.shared.items():
         variable, state = table.state(number), plan[number]
@@ -81,7 +69,7 @@ class _Decoding:
         self.graph = self.values.graph
 
     def chosen(self, cluster: int) -> tuple[OperatorVariable, int]:
-        """The variable of a cluster, and its state in the plan."""
+        """Return the variable of a cluster, and its state in the plan."""
         number, variable = self.table.numbered(self.part, cluster)
         return variable, self.plan[number]
 
@@ -94,7 +82,7 @@ class _Decoding:
         return variable.taken(tensor).state(state)
 
     def waiting(self, number: int) -> Sharding:
-        """The state that a variable of a tensor has in the plan."""
+        """Return the state that a variable of a tensor has in the plan."""
         return self.table.state(number).states[self.plan[number]]
 
     def part_plan(self) -> PartPlan:
@@ -132,18 +120,13 @@ class _Decoding:
             keep = variable.policy(state)
             if keep is ActivationPolicy.SAVED and all(self.saved(tensor) is None for tensor in results):
                 keep = ActivationPolicy.UNUSED
-            outputs = tuple(strategy.results[tensor] for tensor in results)
-            chunk = self._chunk(variable.loop(state), member)
+            outputs, chunk = tuple(strategy.results[tensor] for tensor in results), None
+            if (loop := variable.loop(state)) is not None:
+                role = self.table.regions[self.part][loop.region].letters[loop.letter].get(member)
+                if role is not None:
+                    name, number = self.graph.dim_name(role), loop.region * MOST_LETTERS + loop.letter
+                    chunk = Chunk(name + "'" * role.prime, loop.n_chunks, number)
             yield OperatorPlan(node.name, tuple(inputs), outputs, strategy.parts[member], keep, chunk)
-
-    def _chunk(self, loop: LoopChoice | None, member: int) -> Chunk | None:
-        if loop is None:
-            return None
-        role = self.table.regions[self.part][loop.region].letters[loop.letter].get(member)
-        if role is None:
-            return None
-        number = loop.region * MOST_LETTERS + loop.letter
-        return Chunk(self.graph.dim_name(role) + "'" * role.prime, loop.n_chunks, number)
 
     def _shared(self, tensor: TensorRef, phase: Phase) -> Sharding | None:
         number = self.table.shared.get((self.part, tensor, phase))
@@ -159,16 +142,14 @@ class _Decoding:
         return self.taken(tensor, readers[0]) if is_repeated else None
 
     def saved(self, tensor: TensorRef) -> Sharding | None:
-        """The state in which a tensor is kept for the backward pass."""
+        """Return the state in which a tensor is kept for the backward pass."""
         producer = self.values.producer.get(tensor)
         if producer is None or self.policy(producer) is not ActivationPolicy.SAVED:
             return None
         number = self.table.kept.get((self.part, tensor))
         if number is not None:
             return self.waiting(number)
-        if any(
-            self.policy(one) is ActivationPolicy.RECOMPUTED for one in self.values.backward_readers(tensor)
-        ):
-            variable, state = self.chosen(producer)
-            return variable.strategy(state).results[tensor]
-        return None
+        readers = map(self.policy, self.values.backward_readers(tensor))
+        variable, state = self.chosen(producer)
+        is_read_again = ActivationPolicy.RECOMPUTED in readers
+        return variable.strategy(state).results[tensor] if is_read_again else None

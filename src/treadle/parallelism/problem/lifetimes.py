@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
@@ -36,7 +37,7 @@ class Term:
 
     @classmethod
     def of_pair(cls, first: int, second: int, held: FloatArray, start: int = 0, last: int = 0) -> Term:
-        """Table by states of two variables in any order."""
+        """Return the table by the states of two variables in any order."""
         return cls(*ascending((first, second), held), start, last)
 
 
@@ -69,35 +70,38 @@ class Lifetimes:
                 self.readers[operand.tensor, self.graph.nodes[node].phase].append(place)
 
     def moments(self) -> Iterator[Moment]:
-        """One for each operator."""
+        """Yield one moment for each operator."""
         for phase in Phase:
             terms = [term for term in self._terms(phase) if term.held.any()]
             sums: dict[tuple[int, ...], FloatArray] = {}
             for place, node in enumerate(self.order[phase]):
-                found: dict[Scope, list[Term]] = defaultdict(list)
+                found: dict[Scope, list[FloatArray]] = defaultdict(list)
                 for term in terms:
                     if term.first <= place <= term.last:
-                        found[term.scope].append(term)
-                held = {scope: _summed(some, sums) for scope, some in found.items()}
-                for term in (
-                    *self._taken(node, phase),
-                    *self._made(node, phase),
-                    *self._of_loop(node, phase),
-                ):
+                        found[term.scope].append(term.held)
+                held = {}
+                for scope, some in found.items():
+                    # equal sums share one array among moments
+                    key = tuple(map(id, some))
+                    if key not in sums:
+                        sums[key] = some[0] if len(some) == 1 else np.sum(some, axis=0)
+                    held[scope] = sums[key]
+                own = (self._taken(node, phase), self._made(node, phase), self._of_loop(node, phase))
+                for term in chain(*own):
                     if term.held.any():
                         held[term.scope] = held[term.scope] + term.held if term.scope in held else term.held
                 yield held
 
     def bytes_of(self, tensor: TensorRef, view: View) -> FloatArray:
-        """Bytes at one rank, by state of the variable."""
+        """Return the bytes at one rank, by state of the variable."""
         return self.table.held(self.part, tensor, view)
 
     def result_bytes(self, tensor: TensorRef, variable: OperatorVariable) -> FloatArray:
-        """Bytes of what a cluster makes; of a tensor within its loop those of a chunk."""
+        """Return the bytes of what a cluster makes; of a tensor within its loop those of a chunk."""
         return self.bytes_of(tensor, variable.result_states(tensor)) * self.part_of(tensor, variable)
 
     def part_of(self, tensor: TensorRef, variable: OperatorVariable) -> FloatArray:
-        """Fraction of a cluster's input or result that exists simultaneously, by state."""
+        """Return the fraction of a cluster's input or result that exists simultaneously, by state."""
         if any(tensor in region.tensors for region in self.table.regions[self.part]):
             return variable.fraction
         return np.ones(variable.size)
@@ -118,7 +122,7 @@ class Lifetimes:
                 yield from self._waiting_late(tensor, readers)
 
     def _waiting(self, tensor: TensorRef, phase: Phase, readers: list[int]) -> Iterator[Term]:
-        """In the phase in which it is made."""
+        """Yield the bytes of a tensor in the phase in which it is made."""
         last = max(readers, default=-1)
         if tensor == self.values.entered_gradient:
             last = len(self.order[phase]) - 1  # it waits for the part before
@@ -130,7 +134,7 @@ class Lifetimes:
             yield replace(self._held(tensor, producer, shared), first=first, last=last)
 
     def _held(self, tensor: TensorRef, producer: int, shared: int | None) -> Term:
-        """Results of a cluster while they wait, unless they wait in their saved state."""
+        """Return the results of a cluster while they wait, unless they wait in their saved state."""
         number, variable = self.table.numbered(self.part, producer)
         made = variable.result_states(tensor)
         kept = self.table.kept.get((self.part, tensor))
@@ -149,7 +153,7 @@ class Lifetimes:
     def _waiting_from_before(
         self, tensor: TensorRef, shared: int | None, readers: list[int], last: int
     ) -> Iterator[Term]:
-        """Stored tensors take no extra memory in their state; an entering gradient does."""
+        """Yield extra bytes of tensors from before: none in their stored state, but an entering gradient."""
         number, given = self.table.source(self.part, tensor)
         is_gradient = self.graph.nodes[tensor.node].source is Source.TANGENT
         if shared is not None:
@@ -161,7 +165,7 @@ class Lifetimes:
             yield Term((number,), self.bytes_of(tensor, given), 0, last)
 
     def _waiting_late(self, tensor: TensorRef, readers: list[int]) -> Iterator[Term]:
-        """Forward tensors in the backward phase."""
+        """Yield the bytes of forward tensors in the backward phase."""
         first, last = min(readers), max(readers)
         shared = self.table.shared.get((self.part, tensor, Phase.BACKWARD))
         if shared is not None:
@@ -181,7 +185,7 @@ class Lifetimes:
                 yield Term.of_pair(number, shared, there[:, None] * shared_bytes[None, :], 0, last)
 
     def _of_loop(self, node: int, phase: Phase) -> Iterator[Term]:
-        """Outside inputs and results of other members of its loop: they exist with each member."""
+        """Yield outside inputs and results of other members of its loop: they exist with each member."""
         for region in self.table.regions[self.part]:
             for mate in sorted(region.nodes - {node}) if node in region.nodes else ():
                 if self.graph.nodes[mate].phase is not phase:
@@ -198,7 +202,7 @@ class Lifetimes:
                     yield Term(term.scope, term.held * where)
 
     def _taken(self, node: int, phase: Phase, without: Sequence[TensorRef] = ()) -> Iterator[Term]:
-        """Inputs of an operator in another state than that in which they wait."""
+        """Yield the inputs of an operator in another state than that in which they wait."""
         number, variable = self.table.numbered(self.part, self.owner[node])
         seen = set(without)
         for at, operand in enumerate(self.graph.nodes[node].operands):
@@ -224,7 +228,7 @@ class Lifetimes:
                 yield Term.of_pair(maker, number, np.where(again & ~same, taken_bytes[None, :], 0.0))
 
     def _made(self, node: int, phase: Phase) -> Iterator[Term]:
-        """Results of an operator; those saved in this state count as saved."""
+        """Yield the results of an operator; those saved in this state count as saved."""
         number, variable = self.table.numbered(self.part, self.owner[node])
         for tensor in self.graph.results(node):
             if phase is Phase.FORWARD:
@@ -233,28 +237,18 @@ class Lifetimes:
                 yield Term((number,), self.result_bytes(tensor, variable))
 
 
-def _summed(terms: Sequence[Term], known: dict[tuple[int, ...], FloatArray]) -> FloatArray:
-    """Sum of the terms of one scope; equal terms share one array among moments."""
-    if len(terms) == 1:
-        return terms[0].held
-    key = tuple(map(id, terms))
-    if key not in known:
-        known[key] = np.sum([term.held for term in terms], axis=0)
-    return known[key]
-
-
 def without_dominated(moments: list[Moment]) -> list[Moment]:
-    """Moments of which no other holds as much whatever the plan."""
-    kept: list[Moment] = []
+    """Return the moments that no other one dominates, i.e. holds as much as whatever the plan."""
     known: dict[tuple[int, int], float] = {}
-    for at, one in enumerate(moments):
+    return [
+        one
+        for at, one in enumerate(moments)
         if not any(
             _is_below(one, other, known) and not (_is_below(other, one, known) and place > at)
             for place, other in enumerate(moments)
             if place != at
-        ):
-            kept.append(one)
-    return kept
+        )
+    ]
 
 
 def _is_below(one: Moment, other: Moment, known: dict[tuple[int, int], float]) -> bool:

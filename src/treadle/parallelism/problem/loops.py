@@ -70,7 +70,7 @@ class LoopChoice:
 
 
 def regions_of(values: PartValues) -> tuple[Region, ...]:
-    """The regions of a part."""
+    """Return the regions of a part."""
     graph = values.graph
     large = _large(values)
     readers: dict[TensorRef, list[int]] = {}
@@ -86,30 +86,31 @@ def regions_of(values: PartValues) -> tuple[Region, ...]:
         linked = [*tensors, *_links(graph, nodes, between)]
         letters = [roles for roles in _letters(graph, linked, nodes) if set(roles) == nodes]
         letters = _of_tokens(values, letters)[:MOST_LETTERS]
-        if (
-            letters
-            and all(readers.get(one) for one in tensors)
-            and _is_convex(graph, nodes, {one.node for one in tensors})
-            and not (between and _is_left(graph, range(len(graph.nodes)), nodes, nodes))
-        ):
+        # no operator outside may depend on one inside, and one inside on it, in one phase; in the backward
+        # pass those of the forward pass run again that make the region's tensors, and no others
+        makers = {one.node for one in tensors}
+        by_phase = ([at for at, node in enumerate(graph.nodes) if node.phase is phase] for phase in Phase)
+        is_convex = not any(_is_left(graph, steps, nodes, nodes & {*steps, *makers}) for steps in by_phase)
+        is_read = all(readers.get(one) for one in tensors)
+        is_left = bool(between) and _is_left(graph, range(len(graph.nodes)), nodes, nodes)
+        if letters and is_read and is_convex and not is_left:
             found.append(Region(len(found), frozenset(tensors), tuple(letters)))
     return tuple(found)
 
 
 def _ends(values: PartValues) -> list[TensorRef]:
-    """Inputs and outputs of a part; for a single part its inputs."""
+    """Return the inputs and outputs of a part; for a single part its inputs."""
     nodes = values.graph.nodes
     inputs = [TensorRef(number) for number, node in enumerate(nodes) if node.source is Source.INPUT]
     return [one for one in (values.part.enters, values.part.leaves) if one is not None] or inputs
 
 
 def _of_tokens(values: PartValues, letters: list[Mapping[int, Index]]) -> list[Mapping[int, Index]]:
-    """Dimensions of a part's inputs and outputs, samples and tokens, the largest first."""
+    """Return the dimensions of a part's inputs and outputs, samples and tokens, the largest first."""
     graph = values.graph
     atoms = {index.atom for one in _ends(values) for index in graph.factors(one)}
-    firsts = [(next(iter(roles.values())), roles) for roles in letters]
-    found = [(graph.size(first), roles) for first, roles in firsts if first.atom in atoms]
-    return [roles for _, roles in sorted(found, key=lambda pair: -pair[0])]
+    found = [roles for roles in letters if next(iter(roles.values())).atom in atoms]
+    return sorted(found, key=lambda roles: -graph.size(next(iter(roles.values()))))
 
 
 def _large(values: PartValues) -> set[TensorRef]:
@@ -124,7 +125,7 @@ def _large(values: PartValues) -> set[TensorRef]:
 
 
 def _connected(large: set[TensorRef], readers: Mapping[TensorRef, list[int]]) -> Iterator[list[TensorRef]]:
-    """Sets of tensors that operators join."""
+    """Yield the sets of tensors that operators join."""
     left = sorted(large)
     while left:
         found, waiting = [left[0]], [left[0]]
@@ -140,7 +141,7 @@ def _connected(large: set[TensorRef], readers: Mapping[TensorRef, list[int]]) ->
 
 
 def _letters(graph: ComputeGraph, tensors: list[TensorRef], nodes: set[int]) -> Iterator[Mapping[int, Index]]:
-    """For each factor of the first tensor the roles that it is, as far as it goes."""
+    """Yield for each factor of the first tensor the roles that it plays."""
     inner = set(tensors)
     sides = {node: [row for row in tensor_pairs(graph, node) if row[0] in inner] for node in nodes}
     for start in graph.factors(tensors[0]):
@@ -172,7 +173,7 @@ def _letters(graph: ComputeGraph, tensors: list[TensorRef], nodes: set[int]) -> 
 
 
 def _between(graph: ComputeGraph, nodes: set[int]) -> set[int]:
-    """Small operators on small tensors that read what the region makes, and make what it reads, in one phase.
+    """Return small operators on small tensors between what the region makes and what it reads, in one phase.
 
     A loss that is captured subtracts the logarithm of a sum from what it summed.
     """
@@ -191,7 +192,7 @@ def _between(graph: ComputeGraph, nodes: set[int]) -> set[int]:
 
 
 def _links(graph: ComputeGraph, nodes: set[int], between: set[int]) -> list[TensorRef]:
-    """Tensors that such operators read and make within the region."""
+    """Return the tensors that such operators read and make within the region."""
     read = {operand.tensor for at in nodes for operand in graph.nodes[at].operands}
     links = {operand.tensor for at in between for operand in graph.nodes[at].operands}
     links.update(tensor for at in between for tensor in graph.results(at))
@@ -208,15 +209,3 @@ def _is_left(graph: ComputeGraph, steps: Iterable[int], nodes: set[int], inside:
         if number not in nodes and before & (after | inside):
             after.add(number)
     return False
-
-
-def _is_convex(graph: ComputeGraph, nodes: set[int], makers: set[int]) -> bool:
-    """Whether no operator outside depends on one inside, and one inside on it, in one phase.
-
-    In the backward pass those of the forward pass run again that make the region's tensors, and no others.
-    """
-    for phase in Phase:
-        steps = [at for at, node in enumerate(graph.nodes) if node.phase is phase]
-        if _is_left(graph, steps, nodes, nodes & {*steps, *makers}):
-            return False
-    return True

@@ -19,7 +19,7 @@ from treadle.training.costs import Costs
 
 
 def layering_of(problem: SearchProblem, costs: Costs) -> Layering | None:
-    """The part that runs most often as layers, each feeding the next; None where no part runs twice."""
+    """Return the part that runs most often as layers; None where no part runs twice."""
     table, graph = problem.table, problem.graph
     section = max(range(len(graph.repeats)), key=lambda at: graph.repeats[at])
     if graph.repeats[section] < 2:
@@ -46,7 +46,7 @@ def mixed(
     overlap: Overlap = Overlap.LAYER,
     effort: SearchEffort | None = None,
 ) -> tuple[ParallelPlan, MixedLayers] | None:
-    """The best plan whose layers may differ, with its bound.
+    """Return the best plan whose layers may differ, with its bound.
 
     Parameters
     ----------

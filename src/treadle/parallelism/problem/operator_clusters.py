@@ -80,7 +80,7 @@ class Cluster:
 
 
 def tensor_pairs(graph: ComputeGraph, number: int) -> Iterator[tuple[TensorRef, Index, Index]]:
-    """Tensors that a node reads and makes, their factors, and the roles that these play."""
+    """Yield the tensors that a node reads and makes, their factors, and the roles that these play."""
     node = graph.nodes[number]
     for operand in node.operands:
         yield from ((operand.tensor, index, role) for index, role in pairs(operand))
@@ -109,11 +109,15 @@ class _Grouping:
             if node.computes:
                 self.members[number], self.group[number] = [number], number
                 offers = self._offers(number, node) if self.is_light(node) else ()
-                if (joined := next(filter(self._may_be_one, offers), None)) is not None:
-                    self._merge(joined)
+                if (homes := next(filter(self._may_be_one, offers), None)) is not None:
+                    into, joined = min(homes), sorted(one for home in homes for one in self.members[home])
+                    for home in {*homes} - {into}:
+                        del self.members[home]
+                    self.members[into] = joined  # where it was: clusters keep the order of the graph
+                    self.group.update(dict.fromkeys(joined, into))
 
     def is_light(self, node: Node) -> bool:
-        """Pointwise, a slice or a concatenation; but no look-up of parameters, nor its gradient."""
+        """Whether a node is pointwise, a slice or a concatenation, but not a look-up of parameters."""
         if node.kind in POINTWISE:
             return True
         if node.kind not in _LIGHT or "embedding" in (node.operator or node.name):
@@ -122,7 +126,7 @@ class _Grouping:
         return all(one.source is not Source.PARAMETER for one in producers)
 
     def _offers(self, number: int, node: Node) -> Iterator[list[int]]:
-        """Sets of groups that the node might join, the largest first."""
+        """Yield sets of groups that the node might join, the largest first."""
         near = {
             self.group[operand.tensor.node]
             for operand in node.operands
@@ -152,19 +156,16 @@ class _Grouping:
         return node.phase is phase and self.is_light(node)
 
     def read(self, nodes: Iterable[int]) -> frozenset[TensorRef]:
-        """Tensors with a state that these nodes read of others, but parameters."""
+        """Return the tensors with a state that these nodes read of others, but parameters."""
         own = set(nodes)
         tensors = {operand.tensor for number in own for operand in self.graph.nodes[number].operands}
         return frozenset(one for one in tensors if one.node not in own and self._has_state(one))
 
     def _has_state(self, tensor: TensorRef) -> bool:
+        """Whether a tensor's state is a choice, or it depends on such a tensor or a parameter."""
         if self.graph.nodes[tensor.node].kind is OperatorKind.PLACEHOLDER:
             return tensor in self.stateful
-        return self.is_from_tensors(tensor.node)
-
-    def is_from_tensors(self, number: int) -> bool:
-        """Whether any tensor with a state, or a parameter, goes into a node."""
-        return bool(self.ancestors[number] & self.given)
+        return bool(self.ancestors[tensor.node] & self.given)
 
     def _may_be_one(self, homes: list[int]) -> bool:
         nodes = {member for home in homes for member in self.members[home]}
@@ -186,18 +187,9 @@ class _Grouping:
         producers = (self.graph.nodes[operand.tensor.node] for operand in node.operands)
         return all(one.computes and (not self.is_light(one) or self._adds(one)) for one in producers)
 
-    def _merge(self, homes: list[int]) -> None:
-        into = min(homes)
-        joined = sorted(member for home in homes for member in self.members[home])
-        for home in homes:
-            if home != into:
-                del self.members[home]
-        self.members[into] = joined
-        self.group.update(dict.fromkeys(joined, into))
-
 
 def clusters_of(graph: ComputeGraph, stateful: frozenset[TensorRef]) -> tuple[Cluster, ...]:
-    """The clusters of a graph, by their first members.
+    """Return the clusters of a graph, by their first members.
 
     Parameters
     ----------
@@ -254,6 +246,6 @@ def dims_of(graph: ComputeGraph, cluster: Cluster) -> Dims:
 
 
 def format_cluster(graph: ComputeGraph, cluster: Cluster) -> str:
-    """A cluster's name: its first and last member."""
+    """Return a cluster's name: its first and last member."""
     names = [graph.nodes[member].name for member in cluster.members]
     return names[0] if len(names) == 1 else f"{names[0]}..{names[-1]}"

@@ -20,7 +20,7 @@ from treadle.training.compute_times import FUSED_ATTENTION_BACKWARD, RooflineTim
 
 
 def flops_of(graph: ComputeGraph, node: Node) -> float:
-    """Floating-point operations of a whole operator: of matrix products and attention, else none."""
+    """Return the floating-point operations of an operator; 0 for all but products and attention."""
     roles = {*node.read, *node.result_roles}
     if node.kind is OperatorKind.EINSUM:
         return 2.0 * max(1, len(node.operands) - 1) * _elements(graph, roles)
@@ -46,7 +46,7 @@ def _elements(graph: ComputeGraph, indices: Iterable[Index]) -> int:
 
 
 def fused_tensors(graph: ComputeGraph) -> frozenset[TensorRef]:
-    """Tensors that a pointwise operator makes and only such of its phase read: they move no bytes."""
+    """Return the tensors that only pointwise operators of one phase make and read."""
     found = {tensor for tensor in graph.tensors() if graph.nodes[tensor.node].kind in POINTWISE}
     for node in graph.nodes:
         for operand in node.operands:
@@ -69,10 +69,10 @@ def adds_products(graph: ComputeGraph, node: Node) -> bool:
 
 
 def local_bytes(graph: ComputeGraph, tensor: TensorRef, state: Sharding, sizes: Mapping[str, int]) -> int:
-    """Bytes of a tensor at one rank."""
+    """Return the bytes of a tensor at one rank."""
     return graph.nbytes(tensor) // state.n_shards(sizes)
 
 
 def seconds_of(times: RooflineTimes, flops: float, moved_bytes: float, is_attention: bool = False) -> float:
-    """Seconds of one operator at one rank."""
+    """Return the seconds of one operator at one rank."""
     return times.seconds(flops, moved_bytes, is_attention) + times.kernel_s

@@ -10,7 +10,7 @@ _EXTREMES = ("amax", "amin", "max", "min", "all", "any", "argmax", "linalg_vecto
 
 
 def operator_of(node: Node) -> Operator:
-    """The operator of a node, its roles as dimensions.
+    """Return the operator of a node, its roles as dimensions.
 
     Raises
     ------
@@ -25,7 +25,7 @@ def operator_of(node: Node) -> Operator:
 
 
 def choices_of_node(node: Node) -> tuple[Choice, ...]:
-    """Ways to share out a node along one axis, without those that cut what it needs whole."""
+    """Return the ways to share out a node along one axis, without those that cut what it needs whole."""
     return tuple(choice for choice in choices_of(operator_of(node)) if not choice.dims & node.whole)
 
 

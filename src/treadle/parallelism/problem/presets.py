@@ -1,14 +1,14 @@
-"""Plans that have names, as restrictions of the problem: parallelism of data, tensors, context, experts.
+"""Presets (plans by the book) as restrictions of the problem: data, tensor, context and expert parallelism.
 
-Along each axis of the mesh a preset fixes what is sharded: samples, tokens, heads and inner dimensions, or
-experts; and whether parameters are sharded over it. What it leaves open (which dimension of a parameter is
-cut, from which state readers share a tensor) the search chooses, so that each preset is at its best.
+Along each axis of the mesh a preset fixes what is sharded (samples, tokens, heads and inner dimensions, or
+experts) and whether parameters are sharded over it. The search chooses what a preset leaves open (the
+dimension of a parameter that is sharded, the state from which readers share a tensor), so that each preset is
+at its best.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from enum import Enum
 from itertools import permutations
 
@@ -18,12 +18,12 @@ from treadle.arrays import BoolArray, Int64Array
 from treadle.parallelism.graph.compute_graph import OperatorKind
 from treadle.parallelism.plan.part_plan import ActivationPolicy
 from treadle.parallelism.problem.variable_table import VariableTable
-from treadle.parallelism.problem.variables import OperatorVariable, StateVariable, Wait
+from treadle.parallelism.problem.variables import OperatorVariable, StateVariable, Variable, Wait
 
 Domains = tuple[Int64Array, ...]
 
 
-class Use(Enum):
+class _Use(Enum):
     """Use of a mesh axis."""
 
     REPLICAS = "DP"
@@ -33,7 +33,7 @@ class Use(Enum):
     EXPERTS = "EP"
 
 
-class RecomputePolicy(Enum):
+class _Recompute(Enum):
     """Recomputation in the backward pass."""
 
     NOTHING = ""
@@ -42,56 +42,58 @@ class RecomputePolicy(Enum):
     ALL = "full recompute"
 
 
-@dataclass(frozen=True)
-class Preset:
-    """A plan by the use of each axis.
-
-    Parameters
-    ----------
-    uses : mapping from axis to Use
-    again : Again
-    """
-
-    uses: Mapping[str, Use]
-    again: RecomputePolicy
-
-    @property
-    def name(self) -> str:
-        """Common name: ``TP nv x FSDP ib, full recompute``."""
-        uses = list(self.uses.values())
-        words = " x ".join(
-            f"{use.value} {','.join(axis for axis, one in self.uses.items() if one is use)}"
-            for use in reversed(Use)
-            if use in uses
-        )
-        if len(set(uses)) == 1:
-            words = uses[0].value
-        elif set(uses) == {Use.REPLICAS, Use.SHARDS}:
-            words = f"HSDP {','.join(axis for axis, one in self.uses.items() if one is Use.SHARDS)}"
-        return f"{words}, {self.again.value}" if self.again.value else words
+def preset_domains(table: VariableTable) -> dict[str, Domains]:
+    """Return the states that each preset allows, ascending, per variable; presets are named as people do."""
+    dims, found = _DimNames(table), dict[str, Domains]()
+    masks = [_masks_by_axis(table, variable) for variable in table.variables]
+    for uses in _layouts(list(table.sizes), has_experts=bool(dims.experts)):
+        rows = []
+        for variable, by_axis in zip(table.variables, masks, strict=True):
+            n_rows = variable.size
+            if isinstance(variable, OperatorVariable):
+                n_rows = len(variable.strategies)
+            allowed = np.ones(n_rows, np.bool_)
+            for axis, use in uses.items():
+                allowed = _allowed_rows(table, variable, dims, allowed, by_axis[axis], use)
+            rows.append(allowed)
+        for recompute in _Recompute:
+            found[_preset_name(uses, recompute)] = tuple(
+                np.flatnonzero(_with_policies(variable, allowed, recompute)).astype(np.int64)
+                for variable, allowed in zip(table.variables, rows, strict=True)
+            )
+    return found
 
 
-def presets(table: VariableTable) -> Iterator[Preset]:
-    """Return the presets of a mesh: every axis for replicas or shards, and one or two for something else."""
-    axes = list(table.sizes)
-    special = [Use.TENSORS, Use.CONTEXT] + ([Use.EXPERTS] if _Letters(table).experts else [])
-    layouts: list[dict[str, Use]] = [dict.fromkeys(axes, Use.REPLICAS), dict.fromkeys(axes, Use.SHARDS)]
-    layouts += [dict.fromkeys(axes, Use.REPLICAS) | {axis: Use.SHARDS} for axis in axes]
-    for use in special:
+def _layouts(axes: list[str], *, has_experts: bool) -> Iterator[dict[str, _Use]]:
+    """Yield the use of each axis: replicas or shards along all of them, and another use along one or two."""
+    plain = (_Use.REPLICAS, _Use.SHARDS)
+    layouts: list[dict[str, _Use]] = [dict.fromkeys(axes, use) for use in plain]
+    layouts += [dict.fromkeys(axes, _Use.REPLICAS) | {axis: _Use.SHARDS} for axis in axes]
+    for use in (_Use.TENSORS, _Use.CONTEXT, *([_Use.EXPERTS] if has_experts else [])):
         layouts.append(dict.fromkeys(axes, use))
-        for rest in (Use.REPLICAS, Use.SHARDS):
-            layouts += [dict.fromkeys(axes, rest) | {axis: use} for axis in axes]
-    if Use.EXPERTS in special:
+        layouts += [dict.fromkeys(axes, rest) | {axis: use} for rest in plain for axis in axes]
+    if has_experts:
         layouts += [
-            dict.fromkeys(axes, Use.SHARDS) | {axis: Use.EXPERTS, other: Use.TENSORS}
+            dict.fromkeys(axes, _Use.SHARDS) | {axis: _Use.EXPERTS, other: _Use.TENSORS}
             for axis, other in permutations(axes, 2)
         ]
     for uses in dict.fromkeys(tuple(layout.values()) for layout in layouts):
-        for again in RecomputePolicy:
-            yield Preset(dict(zip(axes, uses, strict=True)), again)
+        yield dict(zip(axes, uses, strict=True))
 
 
-class _Letters:
+def _preset_name(uses: Mapping[str, _Use], recompute: _Recompute) -> str:
+    """Return the common name: ``TP nv x FSDP ib, full recompute``."""
+    axes = {use: ",".join(axis for axis, one in uses.items() if one is use) for use in reversed(_Use)}
+    words = " x ".join(f"{use.value} {names}" for use, names in axes.items() if names)
+    used = set(uses.values())
+    if len(used) == 1:
+        words = used.pop().value
+    elif used == {_Use.REPLICAS, _Use.SHARDS}:
+        words = f"HSDP {axes[_Use.SHARDS]}"
+    return f"{words}, {recompute.value}" if recompute.value else words
+
+
+class _DimNames:
     """Names of base dimensions by meaning."""
 
     def __init__(self, table: VariableTable) -> None:
@@ -108,108 +110,85 @@ class _Letters:
         self.experts = frozenset(experts)
         self.inner = frozenset(inside - outside - experts)
 
-    def wanted(self, use: Use) -> list[frozenset[str]]:
-        """Dimensions that an axis shards, the preferred first."""
+    def wanted(self, use: _Use) -> list[frozenset[str]]:
+        """Return the dimensions that an axis shards, the preferred first."""
         batch, sequence = frozenset({self.batch}), frozenset({self.sequence})
         by_use = {
-            Use.TENSORS: [self.inner, sequence, batch],
-            Use.CONTEXT: [sequence, batch],
-            Use.EXPERTS: [self.experts, batch, sequence],
+            _Use.TENSORS: [self.inner, sequence, batch],
+            _Use.CONTEXT: [sequence, batch],
+            _Use.EXPERTS: [self.experts, batch, sequence],
         }
         return by_use.get(use, [batch, sequence])
 
 
-class NamedDomains:
-    """The states that presets may take.
-
-    Parameters
-    ----------
-    table : VariableTable
-    """
-
-    def __init__(self, table: VariableTable) -> None:
-        self.table, self.letters = table, _Letters(table)
-        self._flags: dict[tuple[int, RecomputePolicy], BoolArray] = {}
-        self._cuts: list[dict[str, dict[str, BoolArray]]] = []
-        for variable in table.variables:
-            if isinstance(variable, OperatorVariable):
-                rows = [[set(one.atom.split(",")) for one in row.choices] for row in variable.strategies]
-            else:
-                own = _names(table, variable)
-                places = [
-                    {axis: name for name, axes in zip(own, state.dims, strict=True) for axis in axes}
-                    for state in variable.states
-                ]
-                rows = [[{place.get(axis, "")} for axis in table.sizes] for place in places]
-            by_axis = zip(table.sizes, zip(*rows, strict=True), strict=True)
-            self._cuts.append({axis: _masks(letters) for axis, letters in by_axis})
-
-    def of(self, plan: Preset) -> Domains:
-        """Return the states that a preset may take, ascending, per variable."""
-        found: list[Int64Array] = []
-        for number, (variable, cuts) in enumerate(zip(self.table.variables, self._cuts, strict=True)):
-            if isinstance(variable, OperatorVariable):
-                if (number, plan.again) not in self._flags:
-                    self._flags[number, plan.again] = _flags(variable, plan.again)
-                allowed = np.repeat(self._strategies(variable, cuts, plan), len(variable.keeps))
-                allowed &= np.tile(self._flags[number, plan.again], len(variable.strategies))
-            else:
-                allowed = np.ones(variable.size, np.bool_)
-                for axis, use in plan.uses.items():
-                    allowed = _narrowed(allowed, cuts[axis], self._places(variable, use))
-            found.append(np.flatnonzero(allowed).astype(np.int64))
-        return tuple(found)
-
-    def _strategies(
-        self, variable: OperatorVariable, cuts: Mapping[str, Mapping[str, BoolArray]], plan: Preset
-    ) -> BoolArray:
-        left = np.ones(len(variable.strategies), np.bool_)
-        for axis, use in plan.uses.items():
-            wanted = self.letters.wanted(use)
-            some = _narrowed(left, cuts[axis], [*wanted, _WHOLE])
-            if use is Use.TENSORS and _cutting(left, cuts[axis], frozenset().union(*wanted)).any():
-                some = some | _cutting(left, cuts[axis], {"+"})  # sums of summands stay so
-            left = some
-        return left
-
-    def _places(self, variable: StateVariable, use: Use) -> list[frozenset[str]]:
-        """Sets of dimensions that an axis may shard of a tensor, the preferred first; "": none."""
-        letters, names = self.letters, frozenset(_names(self.table, variable))
-        wanted = letters.wanted(use)
-        if (variable.part, variable.tensor) in self.table.stored:
-            local = wanted[0] & names if use in (Use.TENSORS, Use.EXPERTS) else frozenset()
-            if variable.wait is Wait.SHARED:
-                return [local or _WHOLE]
-            if use is Use.REPLICAS:
-                return [_WHOLE]
-            return [local, names] if local else [names]
-        if variable.wait is Wait.BOUNDARY:
-            if use is Use.TENSORS:
-                return [frozenset({letters.sequence}), _WHOLE]
-            return [one for one in wanted if one & names]
-        if use in (Use.TENSORS, Use.EXPERTS):
-            return [_WHOLE.union(*wanted)]
-        return [_WHOLE | {letters.batch, letters.sequence} | letters.experts]
+_NONE = frozenset({""})
+"""No dimension is sharded."""
 
 
-_WHOLE = frozenset({""})
+def _allowed_rows(
+    table: VariableTable,
+    variable: Variable,
+    dims: _DimNames,
+    left: BoolArray,
+    masks: Mapping[str, BoolArray],
+    use: _Use,
+) -> BoolArray:
+    """Select the remaining strategies, or states of a tensor, in which an axis has a use."""
+    if isinstance(variable, StateVariable):
+        return _narrow(left, masks, _tensor_dims(table, variable, dims, use))
+    wanted = dims.wanted(use)
+    allowed = _narrow(left, masks, [*wanted, _NONE])
+    if use is _Use.TENSORS and _having(left, masks, frozenset().union(*wanted)).any():
+        allowed = allowed | _having(left, masks, {"+"})  # sums of partial tensors stay partial
+    return allowed
 
 
-def _names(table: VariableTable, variable: StateVariable) -> list[str]:
-    """Names of a tensor's factors, as in the variable's states."""
-    graph = table.values[variable.part].graph
-    own = [graph.dim_name(index) for index in graph.factors(variable.tensor)]
+def _tensor_dims(
+    table: VariableTable, variable: StateVariable, dims: _DimNames, use: _Use
+) -> list[frozenset[str]]:
+    """Return sets of dimensions that an axis may shard of a tensor, the preferred first."""
+    names, wanted = frozenset(_factor_names(table, variable)), dims.wanted(use)
+    if (variable.part, variable.tensor) in table.stored:
+        local = wanted[0] & names if use in (_Use.TENSORS, _Use.EXPERTS) else frozenset()
+        if variable.wait is Wait.SHARED:
+            return [local or _NONE]
+        if use is _Use.REPLICAS:
+            return [_NONE]
+        return [local, names] if local else [names]
     if variable.wait is Wait.BOUNDARY:
-        return [own[at] for at in table.wide(variable.part, variable.tensor)]
-    return own
+        if use is _Use.TENSORS:
+            return [frozenset({dims.sequence}), _NONE]
+        return [one for one in wanted if one & names]
+    if use in (_Use.TENSORS, _Use.EXPERTS):
+        return [_NONE.union(*wanted)]
+    return [_NONE | {dims.batch, dims.sequence} | dims.experts]
 
 
-def _masks(rows: Sequence[Set[str]]) -> dict[str, BoolArray]:
-    """Rows of each dimension."""
-    return {name: np.array([name in one for one in rows], np.bool_) for name in set().union(*rows)}
+def _factor_names(table: VariableTable, variable: StateVariable) -> list[str]:
+    """Return the names of a tensor's factors, as in the variable's states."""
+    graph = table.values[variable.part].graph
+    names = [graph.dim_name(index) for index in graph.factors(variable.tensor)]
+    if variable.wait is Wait.BOUNDARY:
+        return [names[at] for at in table.wide(variable.part, variable.tensor)]
+    return names
 
 
-def _cutting(left: BoolArray, masks: Mapping[str, BoolArray], wanted: Set[str]) -> BoolArray:
+def _masks_by_axis(table: VariableTable, variable: Variable) -> dict[str, dict[str, BoolArray]]:
+    """Return for each axis, and each dimension that it shards in some row, these rows."""
+    if isinstance(variable, OperatorVariable):
+        rows = [[set(one.atom.split(",")) for one in row.choices] for row in variable.strategies]
+    else:
+        names, rows = _factor_names(table, variable), []
+        for state in variable.states:
+            dim_of = {axis: name for name, axes in zip(names, state.dims, strict=True) for axis in axes}
+            rows.append([{dim_of.get(axis, "")} for axis in table.sizes])
+    return {
+        axis: {name: np.array([name in one for one in cuts], np.bool_) for name in set().union(*cuts)}
+        for axis, cuts in zip(table.sizes, zip(*rows, strict=True), strict=True)
+    }
+
+
+def _having(left: BoolArray, masks: Mapping[str, BoolArray], wanted: Set[str]) -> BoolArray:
     """Select the remaining rows with one of some dimensions."""
     found = np.zeros_like(left)
     for name in wanted & masks.keys():
@@ -217,20 +196,24 @@ def _cutting(left: BoolArray, masks: Mapping[str, BoolArray], wanted: Set[str]) 
     return left & found
 
 
-def _narrowed(left: BoolArray, masks: Mapping[str, BoolArray], wanted: Sequence[Set[str]]) -> BoolArray:
+def _narrow(left: BoolArray, masks: Mapping[str, BoolArray], wanted: Sequence[Set[str]]) -> BoolArray:
     """Select the remaining rows with a dimension of the first applicable set; all if none applies."""
-    options = (_cutting(left, masks, names) for names in wanted)
+    options = (_having(left, masks, names) for names in wanted)
     return next((some for some in options if some.any()), left)
 
 
-def _flags(variable: OperatorVariable, again: RecomputePolicy) -> BoolArray:
+def _with_policies(variable: Variable, allowed: BoolArray, recompute: _Recompute) -> BoolArray:
+    """Return the allowed states of a variable from its allowed strategies."""
+    if isinstance(variable, StateVariable):
+        return allowed
     nodes = [variable.graph.nodes[member] for member in variable.cluster.members]
-    # a sum of products is worth saving
-    is_open = again is RecomputePolicy.POINTWISE and all(len(n.linear) == 1 < len(n.linear[0]) for n in nodes)
-    if ActivationPolicy.RECOMPUTED not in variable.keeps or is_open:
-        return np.ones(len(variable.keeps), bool)
-    heavy = {OperatorKind.EINSUM, OperatorKind.ATTENTION, OperatorKind.DISPATCH, OperatorKind.COMBINE}
-    is_light = heavy.isdisjoint(node.kind for node in nodes)
-    is_again = again is RecomputePolicy.ALL or (again is RecomputePolicy.POINTWISE and is_light)
-    refused = ActivationPolicy.SAVED if is_again else ActivationPolicy.RECOMPUTED
-    return np.array([keep is not refused for keep in variable.keeps])
+    policies = np.ones(len(variable.keeps), bool)
+    # a sum of products is worth saving, so selective recomputation leaves it to the search
+    is_sum = all(len(node.linear) == 1 < len(node.linear[0]) for node in nodes)
+    if ActivationPolicy.RECOMPUTED in variable.keeps and not (is_sum and recompute is _Recompute.POINTWISE):
+        heavy = {OperatorKind.EINSUM, OperatorKind.ATTENTION, OperatorKind.DISPATCH, OperatorKind.COMBINE}
+        is_light = heavy.isdisjoint(node.kind for node in nodes)
+        is_again = recompute is _Recompute.ALL or (recompute is _Recompute.POINTWISE and is_light)
+        excluded = ActivationPolicy.SAVED if is_again else ActivationPolicy.RECOMPUTED
+        policies = np.array([keep is not excluded for keep in variable.keeps])
+    return np.asarray(np.repeat(allowed, len(policies)) & np.tile(policies, len(variable.strategies)))

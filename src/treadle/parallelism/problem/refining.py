@@ -9,7 +9,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from treadle.parallelism.problem.search_problem import SearchProblem
-from treadle.parallelism.problem.variables import OperatorVariable, StateVariable, Variable
+from treadle.parallelism.problem.variables import OperatorVariable, Variable
 from treadle.parallelism.state.sharding import Sharding
 from treadle.schedules.collective import CollectiveKind
 from treadle.training.costs import DerivedCosts, Seconds, Traffic
@@ -33,22 +33,22 @@ class JoinedCosts(DerivedCosts):
     parts: AxisParts
 
     def time_s(self, kind: CollectiveKind, axes: tuple[str, ...], size_bytes: int) -> Seconds:
-        """Seconds of a collective along all parts of these axes."""
+        """Return the seconds of a collective along all parts of these axes."""
         return self.costs.time_s(kind, tuple(part for axis in axes for part in self.parts[axis]), size_bytes)
 
     def send_s(self, axis: str, size_bytes: int) -> Seconds:
-        """Seconds of sending along the last part, where neighbours are neighbours of the whole."""
+        """Return the seconds of sending along the last part, which has the same neighbours."""
         return self.costs.send_s(self.parts[axis][-1], size_bytes)
 
     def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[Seconds, ...]:
-        """None: plans to begin with need no contention."""
+        """Return no slowdown: plans to begin with need no contention."""
         return tuple(1 for _ in running)
 
 
 def refined(
     coarse: SearchProblem, fine: SearchProblem, parts: AxisParts, plan: Sequence[int]
 ) -> tuple[int, ...] | None:
-    """The states of the fine problem that mean the same; None where it lacks one of them.
+    """Return the states of the fine problem that mean the same; None where it lacks one of them.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def refined(
     whole_of = [places[axis] for one in fine.table.sizes for axis, own in parts.items() if one in own]
     found = []
     for before, after, state in zip(coarse.table.variables, fine.table.variables, plan, strict=True):
-        meaning = _refined_meaning(before, state, parts, whole_of)
+        meaning = _meaning(before, state, parts, whole_of)
         same = next((at for at in range(after.size) if _meaning(after, at) == meaning), None)
         if same is None:
             return None
@@ -71,20 +71,16 @@ def refined(
     return tuple(found) if fine.graph.is_allowed(found) else None
 
 
-def _meaning(variable: Variable, state: int) -> Hashable:
-    if isinstance(variable, StateVariable):
-        return variable.states[state], bool(variable.is_early and variable.is_early[state])
-    letters = tuple(choice.letter for choice in variable.strategy(state).choices)
-    return letters, variable.policy(state), variable.loop(state)
-
-
-def _refined_meaning(variable: Variable, state: int, parts: AxisParts, whole_of: Sequence[int]) -> Hashable:
-    """Key of a state on the fine mesh: dimensions by axis, or fine axes instead of the coarse one."""
+def _meaning(
+    variable: Variable, state: int, parts: AxisParts | None = None, whole_of: Sequence[int] = ()
+) -> Hashable:
+    """Return the key of a state; with the parts of axes that of the same state on the fine mesh."""
     if isinstance(variable, OperatorVariable):
         choices = variable.strategy(state).choices
-        letters = tuple(choices[at].letter for at in whole_of)
-        return letters, variable.policy(state), variable.loop(state)
-    before = variable.states[state]
-    dims = tuple(tuple(part for axis in axes for part in parts[axis]) for axes in before.dims)
-    partial = frozenset(part for axis in before.partial for part in parts[axis])
-    return Sharding(dims, partial), bool(variable.is_early and variable.is_early[state])
+        own = choices if parts is None else [choices[at] for at in whole_of]
+        return tuple(one.letter for one in own), variable.policy(state), variable.loop(state)
+    sharding = variable.states[state]
+    if parts is not None:
+        dims = tuple(tuple(part for axis in axes for part in parts[axis]) for axes in sharding.dims)
+        sharding = Sharding(dims, frozenset(part for axis in sharding.partial for part in parts[axis]))
+    return sharding, bool(variable.is_early and variable.is_early[state])

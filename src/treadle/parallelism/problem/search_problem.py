@@ -14,15 +14,15 @@ What is left out, so that bounds are bounds over what is in:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from treadle.parallelism.graph.model_graph import ModelGraph
-from treadle.parallelism.plan.parallel_plan import ParallelPlan, PlanClaim
+from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.problem.assembly import PLAIN, Assembly, ParameterBytes
 from treadle.parallelism.problem.constraints import constrained_domains
 from treadle.parallelism.problem.decoding import decoded, tidied
 from treadle.parallelism.problem.lifetimes import Lifetimes, without_dominated
-from treadle.parallelism.problem.presets import Domains, NamedDomains, presets
+from treadle.parallelism.problem.presets import Domains, preset_domains
 from treadle.parallelism.problem.prices import StatePrices
 from treadle.parallelism.problem.variable_table import VariableTable
 from treadle.parallelism.search.factor_graph import FactorGraph, Quantities
@@ -59,25 +59,16 @@ class SearchProblem:
         """
         return tidied(self.table, labels)
 
-    def decode(self, labels: Sequence[int], claim: PlanClaim | None = None) -> ParallelPlan:
-        """The plan that picks these states.
-
-        Parameters
-        ----------
-        labels : sequence of int
-            A state for each variable.
-        claim : Claim, optional
-            What the search says of it.
-        """
-        return replace(decoded(self.table, self.mesh, labels, claim), zero=self.zero)
+    def decode(self, labels: Sequence[int]) -> ParallelPlan:
+        """Return the plan that picks these states, one for each variable."""
+        return decoded(self.table, self.mesh, labels, zero=self.zero)
 
     def named(self) -> dict[str, Domains]:
-        """Allowed states of each preset, ascending, per variable."""
-        domains = NamedDomains(self.table)
-        return {plan.name: domains.of(plan) for plan in presets(self.table)}
+        """Return the allowed states of each preset, ascending, per variable."""
+        return preset_domains(self.table)
 
     def constrained(self, pins: Mapping[str, str]) -> Domains:
-        """States that keep to what a user fixes, ascending, per variable.
+        """Return the states that keep to what a user fixes, ascending, per variable.
 
         Parameters
         ----------
@@ -101,7 +92,7 @@ def make_problem(
     parameters: ParameterBytes = PLAIN,
     kappa: float = 1.0,
 ) -> SearchProblem:
-    """The problem of laying out a model.
+    """Return the problem of laying out a model.
 
     Parameters
     ----------

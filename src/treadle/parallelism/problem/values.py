@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -35,16 +36,16 @@ class PartValues:
         return {tensor: at for at, one in enumerate(self.clusters) for tensor in (*one.makes, *one.inner)}
 
     def readers(self, tensor: TensorRef, phase: Phase) -> tuple[int, ...]:
-        """Clusters of a phase that read a tensor of others."""
-        return self._readers.get((tensor, phase), ())
+        """Return the clusters of a phase that read a tensor of others."""
+        return self._readers[tensor, phase]
 
     @cached_property
-    def _readers(self) -> dict[tuple[TensorRef, Phase], tuple[int, ...]]:
-        found: dict[tuple[TensorRef, Phase], list[int]] = defaultdict(list)
+    def _readers(self) -> Mapping[tuple[TensorRef, Phase], tuple[int, ...]]:
+        found: dict[tuple[TensorRef, Phase], tuple[int, ...]] = defaultdict(tuple)
         for at, one in enumerate(self.clusters):
             for tensor in one.takes:
-                found[tensor, one.phase].append(at)
-        return {key: tuple(readers) for key, readers in found.items()}
+                found[tensor, one.phase] += (at,)
+        return found
 
     @cached_property
     def is_reread(self) -> tuple[bool, ...]:
@@ -58,7 +59,7 @@ class PartValues:
         return tuple(needed)
 
     def backward_readers(self, tensor: TensorRef) -> tuple[int, ...]:
-        """Clusters of the forward pass that may read a tensor once more."""
+        """Return the clusters of the forward pass that may read a tensor once more."""
         return tuple(at for at in self.readers(tensor, Phase.FORWARD) if self.is_reread[at])
 
     def is_read_backward(self, cluster: int) -> bool:
@@ -95,6 +96,6 @@ class PartValues:
 
 
 def values_of(part: ModelPart) -> PartValues:
-    """The values of a part."""
+    """Return the values of a part."""
     ends = (part.enters, None if part.leaves is None else part.graph.tangents[part.leaves])
     return PartValues(part, clusters_of(part.graph, frozenset(one for one in ends if one is not None)))

@@ -11,6 +11,7 @@ import numpy as np
 from treadle.errors import ScheduleError
 from treadle.parallelism.graph.compute_graph import Index, Phase, TensorRef
 from treadle.parallelism.graph.model_graph import ModelGraph
+from treadle.parallelism.plan.fit import boundary_state
 from treadle.parallelism.plan.part_plan import ActivationPolicy
 from treadle.parallelism.problem.choices import cluster_choices, cluster_strategies, unsharded_dims
 from treadle.parallelism.problem.loops import N_CHUNKS, LoopChoice, Region, regions_of
@@ -73,7 +74,7 @@ class VariableTable:
             self._add_waits(number)
 
     def add(self, variable: Variable) -> int:
-        """The number of a new variable."""
+        """Add a variable, and return its number."""
         if variable.size == 0:
             raise ScheduleError(f"{variable.name} cannot be laid out on the mesh")
         self.variables.append(variable)
@@ -89,20 +90,20 @@ class VariableTable:
         return self.numbered(part, cluster)[1]
 
     def numbered(self, part: int, cluster: int) -> tuple[int, OperatorVariable]:
-        """The variable of a cluster, and its number."""
+        """Return the variable of a cluster, and its number."""
         number = self.operators[part, cluster]
         found = self.variables[number]
         assert isinstance(found, OperatorVariable)
         return number, found
 
     def state(self, number: int) -> StateVariable:
-        """A variable that is a state."""
+        """Return A variable that is a state."""
         found = self.variables[number]
         assert isinstance(found, StateVariable)
         return found
 
     def held(self, part: int, tensor: TensorRef, view: View) -> FloatArray:
-        """Bytes of a tensor at one rank, by state of the variable."""
+        """Return the bytes of a tensor at one rank, by state of the variable."""
         graph = self.values[part].graph
         held = [local_bytes(graph, tensor, state, self.sizes) for state in view.states]
         return np.array(held, np.float64)[view.index]
@@ -134,7 +135,7 @@ class VariableTable:
     def _looped(
         self, number: int, at: int, keeps: tuple[ActivationPolicy | None, ...]
     ) -> tuple[tuple[ActivationPolicy | None, ...], tuple[LoopChoice | None, ...]]:
-        """Flags of a cluster: what it may be without a loop, and in each loop of a region that it is in.
+        """Return the policies of a cluster without a loop, and in each loop of a region that it is in.
 
         In a loop, what makes the region's tensors is computed again if the backward pass needs it, and what
         only reads them is not: the loop of the backward pass would wait for what waits for it.
@@ -144,25 +145,25 @@ class VariableTable:
         for region in self.regions[number]:
             if region.nodes & members:
                 makes = any(tensor.node in members for tensor in region.tensors)
-                refused = ActivationPolicy.SAVED if makes else ActivationPolicy.RECOMPUTED
+                excluded = ActivationPolicy.SAVED if makes else ActivationPolicy.RECOMPUTED
                 found += [
                     (keep, LoopChoice(region.number, letter, n_chunks))
                     for letter in range(len(region.letters))
                     for n_chunks in N_CHUNKS
                     for keep in keeps
-                    if keep is not refused
+                    if keep is not excluded
                 ]
         return tuple(keep for keep, _ in found), tuple(loop for _, loop in found)
 
     def states_of(self, part: int, tensor: TensorRef, *, all_orders: bool = False) -> list[Sharding]:
-        """Every state of a tensor that is not partial."""
+        """Return every state of a tensor that is not partial."""
         graph = self.values[part].graph
         may_cut = self.cut[part].get(tensor, ())
         cut = frozenset(at for at, index in enumerate(graph.factors(tensor)) if index in may_cut)
         return list(states_over(graph.factor_sizes(tensor), cut, self.sizes, all_orders=all_orders))
 
     def _add_boundary(self) -> None:
-        """States of activations between parts and of their gradient, without factors of one element."""
+        """Add the states of activations between parts and of their gradient."""
         pairs = {
             ACTIVATION: [(values.part.leaves, values.part.enters) for values in self.values],
             GRADIENT: [(values.tangent, values.entered_gradient) for values in self.values],
@@ -175,51 +176,39 @@ class VariableTable:
                 self.boundary[what] = self._add_state(f"boundary/{what}", Wait.BOUNDARY, *ends[0], possible)
 
     def wide(self, part: int, tensor: TensorRef) -> tuple[int, ...]:
-        """Places of a tensor's factors of more than one element."""
+        """Return the places of a tensor's factors of more than one element."""
         sizes = self.values[part].graph.factor_sizes(tensor)
         return tuple(at for at, size in enumerate(sizes) if size > 1)
 
     def _narrowed(self, part: int, tensor: TensorRef, states: Iterable[Sharding]) -> list[Sharding]:
-        """States over a tensor's factors of more than one element."""
+        """Return the states over a tensor's factors of more than one element."""
         wide = self.wide(part, tensor)
         return [Sharding(tuple(state.dims[at] for at in wide), state.partial) for state in states]
 
     def widened(self, part: int, tensor: TensorRef, states: Iterable[Sharding]) -> tuple[Sharding, ...]:
-        """States over factors of more than one element, as states over all factors of a tensor."""
-        n_factors, wide = len(self.values[part].graph.factors(tensor)), self.wide(part, tensor)
-        found = []
-        for state in states:
-            dims: list[tuple[str, ...]] = [()] * n_factors
-            for at, axes in zip(wide, state.dims, strict=True):
-                dims[at] = axes
-            found.append(Sharding(tuple(dims), state.partial))
-        return tuple(found)
+        """Return the states over factors of more than one element, as states over all factors of a tensor."""
+        own = self.values[part].part
+        return tuple(boundary_state(own, tensor, state) for state in states)
 
     def _boundary_end(self, part: int, tensor: TensorRef, what: str) -> End:
-        """The boundary's variable, its states over all factors of a tensor."""
+        """Return the boundary's variable, its states over all factors of a tensor."""
         number = self.boundary[what]
         view = self.state(number).view
         return number, View(self.widened(part, tensor, view.states), view.index)
 
     def _add_parameters(self, number: int) -> None:
-        values = self.values[number]
-        for path, tensor in values.part.parameters.items():
-            stored = self._tied_to(number, path)
-            if stored is None:
+        part, owners = self.model.parts[number], {tie.second: tie.first for tie in self.model.ties}
+        for path, tensor in part.parameters.items():
+            if (owner := owners.get((part.name, path))) is not None:  # stored once, by the first part
+                first = [one.name for one in self.model.parts].index(owner[0])
+                stored = self.stored[first, self.model.parts[first].parameters[owner[1]]]
+            else:
                 states = self.states_of(number, tensor, all_orders=True)
-                stored = self._add_state(f"{values.part.name}/{path}", Wait.STORED, number, tensor, states)
+                stored = self._add_state(f"{part.name}/{path}", Wait.STORED, number, tensor, states)
             self.stored[number, tensor] = stored
 
-    def _tied_to(self, number: int, path: str) -> int | None:
-        for tie in self.model.ties:
-            if tie.second == (self.model.parts[number].name, path):
-                for part, values in enumerate(self.values):
-                    if values.part.name == tie.first[0]:
-                        return self.stored[part, values.part.parameters[tie.first[1]]]
-        return None
-
     def stored_view(self, part: int, tensor: TensorRef) -> View:
-        """States in which a parameter is stored, over this part's factors of it."""
+        """Return the states in which a parameter is stored, over this part's factors of it."""
         variable = self.state(self.stored[part, tensor])
         if variable.part == part and variable.tensor == tensor:
             return variable.view
@@ -243,7 +232,7 @@ class VariableTable:
         return self.source(part, tensor) if number is None else (number, self.state(number).view)
 
     def origin(self, part: int, tensor: TensorRef, phase: Phase) -> End:
-        """From where readers of a phase take a tensor: the state that they share, or who gives it."""
+        """Return the state from which readers of a phase take a tensor: the shared one, or its source."""
         number = self.shared.get((part, tensor, phase))
         return self.giver(part, tensor, phase) if number is None else (number, self.state(number).view)
 
@@ -265,7 +254,7 @@ class VariableTable:
         return (part, tensor, phase) not in self.shared
 
     def as_gradient(self, part: int, owner: TensorRef, gradient: TensorRef) -> View:
-        """The state of a parameter over the factors of its gradient."""
+        """Return the state of a parameter over the factors of its gradient."""
         graph, view = self.values[part].graph, self.stored_view(part, owner)
         mine, theirs = graph.factors(owner), graph.factors(gradient)
         if mine == theirs:

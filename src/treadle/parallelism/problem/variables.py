@@ -56,12 +56,12 @@ class View:
         return np.array([bool(state.partial) for state in self.states])[self.index]
 
     def state(self, label: int) -> Sharding:
-        """The tensor's state in a state of the variable."""
+        """Return the tensor's state in a state of the variable."""
         return self.states[int(self.index[label])]
 
 
 def view_of(states: Sequence[Sharding]) -> View:
-    """A view from one state for each state of the variable."""
+    """Return A view from one state for each state of the variable."""
     distinct = {state: at for at, state in enumerate(dict.fromkeys(states))}
     return View(tuple(distinct), np.array([distinct[state] for state in states], np.int64))
 
@@ -104,15 +104,15 @@ class OperatorVariable:
         return len(self.strategies) * len(self.keeps)
 
     def strategy(self, state: int) -> ClusterStrategy:
-        """The strategy of a state."""
+        """Return the strategy of a state."""
         return self.strategies[state // len(self.keeps)]
 
     def policy(self, state: int) -> ActivationPolicy | None:
-        """The flag of a state."""
+        """Return the flag of a state."""
         return self.keeps[state % len(self.keeps)]
 
     def loop(self, state: int) -> LoopChoice | None:
-        """The loop of a state."""
+        """Return the loop of a state."""
         return self.loops[state % len(self.keeps)]
 
     @property
@@ -122,7 +122,7 @@ class OperatorVariable:
         return np.tile(np.array(one), len(self.strategies))
 
     def by_state(self, amounts: Sequence[float] | FloatArray) -> FloatArray:
-        """Amounts by strategy, as amounts by state."""
+        """Return the amounts by strategy, as amounts by state."""
         return np.repeat(np.asarray(amounts, np.float64), len(self.keeps))
 
     def is_saved(self, keep: ActivationPolicy) -> BoolArray:
@@ -138,19 +138,19 @@ class OperatorVariable:
         return found
 
     def n_readings(self, tensor: TensorRef) -> int:
-        """Operands of members that are a tensor."""
+        """Return the operands of members that are a tensor."""
         return len(self._readers.get(tensor, ()))
 
     def taken(self, tensor: TensorRef) -> View:
-        """States in which it takes a tensor from outside."""
+        """Return the states in which it takes a tensor from outside."""
         return self.operand(*self._readers[tensor][0])
 
     def operand(self, member: int, at: int) -> View:
-        """States in which a member takes one of its operands."""
+        """Return the states in which a member takes one of its operands."""
         return self._repeated([one.operands[member, at] for one in self.strategies])
 
     def result_states(self, tensor: TensorRef) -> View:
-        """States in which it makes a tensor."""
+        """Return the states in which it makes a tensor."""
         return self._repeated([one.results[tensor] for one in self.strategies])
 
     def _repeated(self, states: list[Sharding]) -> View:
@@ -227,7 +227,7 @@ Amounts = TypeVar("Amounts", FloatArray, BoolArray)
 
 
 def ascending(scope: Scope, amounts: Amounts) -> tuple[Scope, Amounts]:
-    """Amounts by the states of one variable or two, the variables in ascending order and each once."""
+    """Return amounts by the states of one variable or two, the variables ascending and each once."""
     if len(scope) == 1 or scope[0] < scope[1]:
         return scope, amounts
     if scope[0] == scope[1]:
@@ -238,7 +238,7 @@ def ascending(scope: Scope, amounts: Amounts) -> tuple[Scope, Amounts]:
 def states_over(
     factor_sizes: Sequence[int], cut: frozenset[int], sizes: Mapping[str, int], *, all_orders: bool
 ) -> Iterator[Sharding]:
-    """Every way to cut some factors by some axes.
+    """Yield every way to cut some factors by some axes.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.context import context
 from treadle.parallelism.search.factor_graph import FactorGraph, FloatArray
-from treadle.parallelism.search.minimax import Minimax, Overlap, step_time
+from treadle.parallelism.search.minimax import Minimax
 from treadle.parallelism.search.multipliers import Columns, climb, even_weights, theta
 from treadle.parallelism.search.reweighted_trees import TreeBound, no_messages
 from treadle.parallelism.search.slices import Domains, Slice, boxes_of, consistent, full_domains
@@ -72,40 +72,29 @@ ProofStep = BoxSplit | BoundCertificate
 
 
 def bound_certificate(
-    graph: FactorGraph,
-    *,
-    memory_bytes: float = np.inf,
-    overlap: Overlap = Overlap.LAYER,
-    known: Iterable[tuple[int, ...]] = (),
-    n_solves: int = 40,
+    graph: FactorGraph, aim: Minimax, *, known: Iterable[tuple[int, ...]] = (), n_solves: int = 40
 ) -> BoundCertificate | None:
-    """A certificate for the step's time over all plans within a memory limit.
+    """Return a certificate of a bound over all plans within the limits; None if every plan is forbidden.
 
     Parameters
     ----------
     graph : FactorGraph
-    memory_bytes : float
-        Limit of every moment.
-    overlap : Overlap
+    aim : Minimax
+        A step's time (`step_time`).
     known : iterable of plans
         Allowed ones: the better they are, the sooner multipliers are found.
     n_solves : int
         Most calls of message passing.
-
-    Returns
-    -------
-    BoundCertificate, or None where the factors forbid every plan.
     """
     domains = consistent(graph, full_domains(graph))
     if domains is None:
         return None
-    aim = step_time(graph, overlap=overlap, memory_bytes=memory_bytes)
     columns, uncut = Columns(graph, aim), Slice(graph, domains)
     for plan in known:
         columns.add(plan)
     point = climb(uncut, columns, even_weights(aim), no_messages(graph), cut_at=1.0, n_solves=n_solves)
     found = theta(uncut, aim, point.weights, no_messages(graph), tolerance=1e-5)
-    return _witness(graph, aim, overlap, point.weights, found.messages)
+    return _certificate(graph, aim, point.weights, found.messages)
 
 
 def proof_steps(
@@ -115,10 +104,9 @@ def proof_steps(
     *,
     at_least: float,
     known: Iterable[tuple[int, ...]] = (),
-    overlap: Overlap = Overlap.LAYER,
     within: Domains | None = None,
 ) -> Iterator[ProofStep]:
-    """A proof along the splits of a search, made as it is read.
+    """Yield a proof along the splits of a search.
 
     Parameters
     ----------
@@ -131,7 +119,6 @@ def proof_steps(
         What is to be proven: boxes that are bounded by it need not fall apart.
     known : iterable of plans
         That the search met: they determine which weights a box needs.
-    overlap : Overlap
     within : tuple of int arrays, optional
         States that plans may take, as the search took them.
     """
@@ -143,16 +130,16 @@ def proof_steps(
     while stack:
         part, box, messages, n_more = stack.pop()
         domains = consistent(graph, box)
-        if domains is None:  # whoever checks finds so too
-            yield _witness(graph, aim, overlap, part.weights, messages)
+        if domains is None:  # the check also finds that no plan is left
+            yield _certificate(graph, aim, part.weights, messages)
             continue
         cut = Slice(graph, domains)
         found = theta(cut, aim, part.weights, messages)
         if part.node < 0 and found.bound < at_least and not context().is_late:
-            part, found = _bounded_anew(cut, columns, part.weights, found, at_least, is_split=n_more > 0)
+            part, found = _bound_again(cut, columns, part.weights, found, at_least, is_split=n_more > 0)
             n_more -= 1
         if part.node < 0 or found.bound >= at_least or context().is_late:
-            yield _witness(graph, aim, overlap, part.weights, found.messages)
+            yield _certificate(graph, aim, part.weights, found.messages)
             continue
         node, groups, parts = part.node, list(part.groups), list(part.parts)
         rest = np.setdiff1d(box[node], np.concatenate(groups))
@@ -164,10 +151,10 @@ def proof_steps(
         stack += reversed([(one, smaller, found.messages, n_more) for one, smaller in boxes])
 
 
-def _bounded_anew(
+def _bound_again(
     cut: Slice, columns: Columns, weights: FloatArray, before: TreeBound, at_least: float, *, is_split: bool
 ) -> tuple[PartRecord, TreeBound]:
-    """A box that the search had pruned to bound it: better weights for all of it, and where it may split."""
+    """Find weights that bound all of a box, since the search bounded a pruned one, and perhaps a split."""
     aim = columns.aim
     share = at_least / columns.value if 0 < columns.value < np.inf else 1.0
     point = climb(cut, columns, weights, before.messages, cut_at=share, n_solves=_MORE_SOLVES, prunes=False)
@@ -179,13 +166,13 @@ def _bounded_anew(
     return record, found
 
 
-def _witness(
-    graph: FactorGraph, aim: Minimax, overlap: Overlap, weights: FloatArray, messages: FloatArray
+def _certificate(
+    graph: FactorGraph, aim: Minimax, weights: FloatArray, messages: FloatArray
 ) -> BoundCertificate:
-    shares = [float(weights[aim.groups[0][1][0]])] * len(graph.repeats)
-    if overlap is Overlap.LAYER:
-        first = (weights[forms[0]] for _, forms in aim.groups)
-        shares = [float(one) / repeats for one, repeats in zip(first, graph.repeats, strict=False)]
+    # overlap by layer has a group for each section, of weight `repeats`; else one group is for all of them
+    n_sections = len(graph.repeats)
+    groups = aim.groups[:n_sections] if len(aim.groups) >= n_sections else aim.groups[:1] * n_sections
+    shares = (float(weights[forms[0]]) / weight for weight, forms in groups)
     return BoundCertificate(
         tuple(min(max(share, 0.0), 1.0) for share in shares),
         tuple(float(weights[form]) for form in aim.limited),

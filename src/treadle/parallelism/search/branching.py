@@ -109,7 +109,7 @@ def minimise(
     named: Iterable[tuple[int, ...]] = (),
     effort: SearchEffort | None = None,
 ) -> Incumbent:
-    """The best plan, with a bound.
+    """Return the best plan, with a bound.
 
     Parameters
     ----------
@@ -165,7 +165,8 @@ class _Branching:
                     self.push(bound, replace(piece, support=()))
                 else:
                     self.bound_part(piece, bound)
-            self.report_progress()
+            if (progress := context().progress) is not None:
+                progress("branch and bound", self.n_parts, self.n_parts + len(self.heap))
         found, counts = self.columns, (self.n_parts, self.n_solves)
         bound = min([self.closed, self.cutoff, found.value, *(bound for bound, _, _ in self.heap)])
         return Incumbent(found.best, found.value, bound, *counts, tuple(found.plans), record)
@@ -182,10 +183,6 @@ class _Branching:
     def is_over(self) -> bool:
         return self.is_done or self.n_parts >= self.effort.n_parts
 
-    def report_progress(self) -> None:
-        if (progress := context().progress) is not None:
-            progress("branch and bound", self.n_parts, self.n_parts + len(self.heap))
-
     def push(self, bound: float, part: _Part) -> None:
         given = part.messages[Slice(self.columns.graph, part.domains).message_positions]
         heapq.heappush(self.heap, (bound, next(self.ticket), replace(part, messages=given)))
@@ -201,15 +198,15 @@ class _Branching:
         if cut.is_single:
             self.settle(cut)
             return
-        n_solves = self.effort.first_solves if self.n_parts == 1 else self.effort.other_solves
+        is_root = self.n_parts == 1
         found = climb(
             cut,
             self.columns,
             part.weights,
             part.messages,
             cut_at=1 - self.effort.gap,
-            n_solves=n_solves,
-            feels=self.n_parts == 1,  # of a part it is quicker to split on
+            n_solves=self.effort.first_solves if is_root else self.effort.other_solves,
+            feels=is_root,  # of a smaller part it is quicker to split on
             is_over=lambda: self.is_done,
         )
         self.n_solves += found.n_solves
@@ -223,7 +220,7 @@ class _Branching:
             self.push(bound, _Part(found.domains, found.weights, found.messages, found.support, part.record))
 
     def settle(self, single: Slice) -> None:
-        """One plan is left: its value is the bound, and infinity is if it breaks a limit."""
+        """Settle a part of one plan: its value is the bound, or infinity if it breaks a limit."""
         plan = single.plan([0] * len(single.sizes))
         self.columns.add(plan)
         amounts = self.columns.plans[plan]

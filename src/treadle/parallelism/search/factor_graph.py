@@ -8,7 +8,7 @@ adds the larger of compute and communication of each. Nothing here knows what a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -38,11 +38,11 @@ class Quantities:
     n_moments: int
 
     def serial(self, section: int) -> int:
-        """Seconds of computing in a section, and of communication that it waits for, once."""
+        """Return the seconds of computing in a section, and of communication that it waits for, once."""
         return section
 
     def overlapped(self, section: int) -> int:
-        """Seconds of overlapped communication in a section, once."""
+        """Return the seconds of overlapped communication in a section, once."""
         return self.n_sections + section
 
     @property
@@ -51,7 +51,7 @@ class Quantities:
         return 2 * self.n_sections
 
     def transient(self, moment: int) -> int:
-        """Bytes that are held at one moment besides the persistent ones."""
+        """Return the bytes that are held at one moment besides the persistent ones."""
         return 2 * self.n_sections + 1 + moment
 
     @property
@@ -80,28 +80,13 @@ class Factor:
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """Forbidden entries of the tables; None without any."""
-        for table in self.tables.values():
-            return table.shape
-        return None if self.forbidden is None else self.forbidden.shape
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Factor):
-            return NotImplemented
-        mine, theirs = self.forbidden, other.forbidden
-        return (
-            self.scope == other.scope
-            and self.tables.keys() == other.tables.keys()
-            and all(np.array_equal(table, other.tables[q]) for q, table in self.tables.items())
-            and (mine is theirs or (mine is not None and theirs is not None and np.array_equal(mine, theirs)))
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.scope, tuple(sorted(self.tables))))
+        """Shape of the tables; None without any."""
+        arrays = [*self.tables.values(), *([] if self.forbidden is None else [self.forbidden])]
+        return arrays[0].shape if arrays else None
 
 
 def factor(scope: Sequence[int], tables: Mapping[int, ArrayLike]) -> Factor:
-    """A factor from tables in which infinity forbids, its scope in any order.
+    """Return A factor from tables in which infinity forbids, its scope in any order.
 
     Parameters
     ----------
@@ -169,39 +154,39 @@ class FactorGraph:
     kappa: float = 1.0
 
     def __post_init__(self) -> None:
-        if len(self.repeats) != self.quantities.n_sections:
-            raise ScheduleError(
-                f"factor graph: expected {self.quantities.n_sections} repeats, found {len(self.repeats)}"
-            )
+        n_repeats, n_sections = len(self.repeats), self.quantities.n_sections
+        if n_repeats != n_sections:
+            raise ScheduleError(f"factor graph: expected {n_sections} repeats, found {n_repeats}")
         if any(size < 1 for size in self.sizes):
             raise ScheduleError("factor graph: a node has no states")
         seen: set[tuple[int, ...]] = set()
         for part in self.factors:
-            self._check(part)
+            for fault in self._faults(part):
+                raise ScheduleError(f"factor graph: {fault}")
             if part.scope in seen:
                 raise ScheduleError(f"factor graph: two factors over nodes {part.scope}; merge them")
             seen.add(part.scope)
 
-    def _check(self, part: Factor) -> None:
-        scope = part.scope
+    def _faults(self, part: Factor) -> Iterator[str]:
+        scope, place = part.scope, f"nodes {part.scope}"
         if len(scope) not in (1, 2) or list(scope) != sorted(set(scope)):
-            raise ScheduleError(f"factor graph: expected one node or two in ascending order, found {scope}")
+            yield f"expected one node or two in ascending order, found {scope}"
         if not all(0 <= node < len(self.sizes) for node in scope):
-            raise ScheduleError(f"factor graph: {scope} names a node that is not there")
+            yield f"{scope} names a node that is not there"
         shape = tuple(self.sizes[node] for node in scope)
         masks = [] if part.forbidden is None else [part.forbidden]
         if any(not mask.flags.c_contiguous or mask.dtype != np.bool_ for mask in masks):
-            raise ScheduleError(f"factor graph: nodes {scope}: flags must be made by `factor`")
+            yield f"{place}: flags must be made by `factor`"
         for table in [*part.tables.values(), *masks]:
             if table.shape != shape:
-                raise ScheduleError(f"factor graph: nodes {scope}: expected {shape}, found {table.shape}")
+                yield f"{place}: expected {shape}, found {table.shape}"
         for quantity, table in part.tables.items():
             if not table.flags.c_contiguous or table.dtype != np.float64:
-                raise ScheduleError(f"factor graph: nodes {scope}: tables must be made by `factor`")
+                yield f"{place}: tables must be made by `factor`"
             if not 0 <= quantity < self.quantities.count:
-                raise ScheduleError(f"factor graph: nodes {scope}: no quantity {quantity}")
+                yield f"{place}: no quantity {quantity}"
             if not np.isfinite(table).all() or (table < 0).any():
-                raise ScheduleError(f"factor graph: nodes {scope}: amounts must be finite and not negative")
+                yield f"{place}: amounts must be finite and not negative"
 
     @property
     def n_nodes(self) -> int:
@@ -305,7 +290,7 @@ class FactorGraph:
         return found
 
     def amounts(self, plan: Sequence[int]) -> FloatArray:
-        """Every quantity of a plan, shape (quantities,)."""
+        """Return every quantity of a plan, shape (quantities,)."""
         found = self.node_amounts[self.starts[:-1] + np.array(plan, dtype=np.int64)].sum(axis=0)
         tables = self.pair_tables
         states = np.array(plan, dtype=np.int64)

@@ -112,7 +112,7 @@ class Layering:
         return BoundarySide(small, tuple(nodes), tuple(number[node] for node in self.boundary))
 
     def switch_seconds(self, before: Plan, after: Plan) -> float:
-        """From boundary states to boundary states."""
+        """Return the seconds from boundary states to boundary states."""
         return float(sum(t[i, j] for t, i, j in zip(self.switches, before, after, strict=True)))
 
 
@@ -134,16 +134,16 @@ class BoundarySide:
     boundary: tuple[int, ...]
 
     def cut(self, plan: Plan) -> Plan:
-        """Quantities of a plan of both sides."""
+        """Return the part of a plan that is on this side."""
         return tuple(plan[node] for node in self.nodes)
 
     def boundary_of(self, plan: Plan) -> Plan:
-        """Boundary states of a plan of this side."""
+        """Return the boundary states of a plan of this side."""
         return tuple(plan[node] for node in self.boundary)
 
 
 def joined(layering: Layering, column: Plan, ending: Plan) -> Plan:
-    """A plan of the whole graph: the ends' nodes from the ending, all else from the column."""
+    """Return A plan of the whole graph: the ends' nodes from the ending, all else from the column."""
     found = dict(zip(layering.ends.nodes, ending, strict=True))
     found |= dict(zip(layering.layers.nodes, column, strict=True))
     return tuple(found[node] for node in range(layering.graph.n_nodes))
@@ -199,7 +199,7 @@ class ColumnPool:
         return self.held - self.persistent[:, None]
 
     def chosen(self, rows: Sequence[int]) -> ColumnPool:
-        """Some of them."""
+        """Return some of the plans."""
         at = np.array(rows, dtype=np.int64)
         plans = tuple(self.plans[i] for i in rows)
         return ColumnPool(self.side, plans, self.seconds[at], self.held[at], self.persistent[at])
@@ -209,7 +209,7 @@ class ColumnPool:
         return self.chosen(np.flatnonzero(self.seconds <= seconds).tolist())
 
     def undominated(self, merit: FloatArray, most: int) -> ColumnPool:
-        """The `most` of least merit, without those that another with their boundary beats in everything."""
+        """Return at most `most` plans of least merit; none is worse in all costs than another."""
         costs = np.hstack([self.seconds[:, None], self.persistent[:, None], self.transient])
         kept: list[int] = []
         for i in np.argsort(merit, kind="stable")[: 10 * most].tolist():
@@ -223,7 +223,7 @@ class ColumnPool:
 
 
 def priced(side: BoundarySide, overlap: Overlap, prices: FloatArray) -> Minimax:
-    """Seconds of a step and bytes at each moment at these seconds a byte, without limits."""
+    """Return the objective seconds of a step + bytes at each moment * prices, without limits."""
     aim = step_time(side.graph, overlap=overlap)
     row = prices @ aim.forms[list(aim.limited)]
     return Minimax(np.vstack([aim.forms, row]), (*aim.groups, (1.0, (len(aim.forms),))))

@@ -68,12 +68,12 @@ class Minimax:
         )
 
     def value(self, amounts: FloatArray) -> float:
-        """Value of a plan with these quantities, whether or not it keeps to the limits."""
+        """Return the value of a plan with these quantities, whether or not it keeps to the limits."""
         found = self.forms @ amounts
         return sum(weight * max(float(found[i]) for i in forms) for weight, forms in self.groups)
 
     def values(self, amounts: FloatArray) -> FloatArray:
-        """Values of many plans: shape (plans, quantities) to (plans,)."""
+        """Return the values of many plans: shape (plans, quantities) to (plans,)."""
         found = amounts @ self.forms.T
         total = np.zeros(len(amounts))
         for weight, forms in self.groups:
@@ -81,7 +81,7 @@ class Minimax:
         return total
 
     def excess(self, amounts: FloatArray) -> FloatArray:
-        """Excess of each plan's largest limited form over the limit, or 0: shape (plans,)."""
+        """Return the excess of each plan's largest limited form over the limit, or 0: shape (plans,)."""
         if not self.limited or np.isinf(self.limit):
             return np.zeros(len(amounts))
         found = amounts @ self.forms[list(self.limited)].T
@@ -93,7 +93,7 @@ class Minimax:
 
 
 def _moments(graph: FactorGraph) -> FloatArray:
-    """Forms of the bytes held at each moment; of the persistent ones without moments."""
+    """Return the forms of the bytes held at each moment; of the persistent ones without moments."""
     names = graph.quantities
     rows = np.eye(max(names.n_moments, 1), names.count, names.persistent + 1)
     rows[:, names.persistent] = 1
@@ -103,7 +103,7 @@ def _moments(graph: FactorGraph) -> FloatArray:
 def step_time(
     graph: FactorGraph, *, overlap: Overlap = Overlap.LAYER, memory_bytes: float = np.inf
 ) -> Minimax:
-    """Seconds of a step, below a limit of memory.
+    """Return the objective: seconds of a step, below a limit of memory.
 
     Notes
     -----
@@ -129,6 +129,6 @@ def step_time(
 
 
 def peak_memory(graph: FactorGraph) -> Minimax:
-    """Bytes of the fullest moment."""
+    """Return the objective: bytes of the fullest moment."""
     moments = _moments(graph)
     return Minimax(moments, ((1.0, tuple(range(len(moments)))),))

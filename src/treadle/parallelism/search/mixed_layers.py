@@ -39,6 +39,8 @@ from treadle.parallelism.search.minimax import Overlap
 
 MOST_COLUMNS, MOST_ENDINGS, MOST_STATES = 40, 20, 6
 """In an integer program; boundary states of which sets of up to three are tried."""
+_MOST_ROUNDS = 3
+"""Most sets of multipliers."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,6 @@ def mix_layers(
     memory_bytes: float = np.inf,
     overlap: Overlap = Overlap.LAYER,
     effort: SearchEffort | None = None,
-    n_rounds: int = 3,
 ) -> MixedLayers | None:
     """Let layers differ where that is faster.
 
@@ -100,8 +101,6 @@ def mix_layers(
         Not over the whole model.
     effort : SearchEffort, optional
         Of each search for a column or an ending; its gap also ends the rounds.
-    n_rounds : int
-        Most sets of multipliers.
 
     Returns
     -------
@@ -121,8 +120,8 @@ def mix_layers(
         for side in (layering.layers, layering.ends)
     )
     best, bound = _one_for_all(columns, endings, layering, memory_bytes), -np.inf
-    shown: tuple[FloatArray, Incumbent | None, Incumbent | None] = np.zeros(0), None, None
-    for _ in range(max(n_rounds, 1)):
+    searches: tuple[FloatArray, Incumbent | None, Incumbent | None] = np.zeros(0), None, None
+    for _ in range(_MOST_ROUNDS):
         columns, endings = _useful(columns, endings, layering, best)
         if not columns.plans or not endings.plans:
             return None
@@ -131,7 +130,7 @@ def mix_layers(
         ending = _search(endings, overlap, prices, effort=effort)
         paid = float(prices.sum()) * memory_bytes if prices.any() else 0.0
         if column.bound + ending.bound - paid > bound:
-            bound, shown = column.bound + ending.bound - paid, (prices, column, ending)
+            bound, searches = column.bound + ending.bound - paid, (prices, column, ending)
         columns = columns.with_more(column.plans, overlap)
         endings = endings.with_more(ending.plans, overlap)
         columns, endings = _useful(columns, endings, layering, best)
@@ -141,11 +140,12 @@ def mix_layers(
             break
     if best is None:
         return None
-    return replace(best, bound=min(bound, best.value), prices=shown[0], column=shown[1], ending=shown[2])
+    prices, cheapest, end = searches
+    return replace(best, bound=min(bound, best.value), prices=prices, column=cheapest, ending=end)
 
 
 def _search(pool: ColumnPool, overlap: Overlap, prices: FloatArray, *, effort: SearchEffort) -> Incumbent:
-    """The best column, or ending, at these prices."""
+    """Return the best column, or ending, at these prices."""
     merit = pool.seconds + pool.held @ prices
     start = [pool.plans[i] for i in np.argsort(merit, kind="stable")[:3]]
     return minimise(pool.side.graph, priced(pool.side, overlap, prices), named=start, effort=effort)
@@ -187,7 +187,7 @@ def _mixture(
     memory_bytes: float,
     best: MixedLayers | None,
 ) -> MixedLayers | None:
-    """The best counts of columns over small sets of boundary states, if better than the best so far."""
+    """Return the best counts of columns over small sets of boundary states, or the best so far."""
     columns = columns.undominated(columns.seconds + columns.held @ prices, MOST_COLUMNS)
     endings = endings.undominated(endings.seconds + endings.held @ prices, MOST_ENDINGS)
     states = list(dict.fromkeys(_boundaries(columns) + _boundaries(endings)))[:MOST_STATES]
@@ -222,7 +222,7 @@ def _round_seconds(layering: Layering, order: tuple[Plan, ...]) -> float:
 def _laid_out(
     layering: Layering, columns: ColumnPool, endings: ColumnPool, found: Counts, order: tuple[Plan, ...]
 ) -> MixedLayers:
-    """Layers in the order of the way round that begins with the ends' boundary states."""
+    """Order the layers along the way round that begins with the ends' boundary states."""
     ending = endings.plans[found.ending]
     anchor = order.index(endings.side.boundary_of(ending))
     turned = [*order[anchor:], *order[:anchor]]
@@ -246,14 +246,14 @@ class Counts:
 
 
 def _program() -> Program:
-    """Solver settings for small differences: columns' costs are scaled by the caller."""
+    """Return a program for small differences: callers scale the costs of columns."""
     program = Program(mip_rel_gap=0.0, mip_abs_gap=0.0)
     program.set_options(primal_feasibility_tolerance=1e-9, mip_feasibility_tolerance=1e-9)
     return program
 
 
 def best_prices(columns: ColumnPool, endings: ColumnPool, memory_bytes: float) -> FloatArray:
-    """Seconds a byte at each moment, by the linear program that mixes columns in any shares.
+    """Return the seconds a byte at each moment, by the linear program that mixes columns in any shares.
 
     Notes
     -----
@@ -282,7 +282,7 @@ def best_prices(columns: ColumnPool, endings: ColumnPool, memory_bytes: float) -
 def best_counts(
     columns: ColumnPool, endings: ColumnPool, n_layers: int, memory_bytes: float, *, below: float
 ) -> Counts | None:
-    """The fastest counts; None if they are not faster than `below`, or do not keep to the limit."""
+    """Return the fastest counts; None if they are not faster than `below`, or do not keep to the limit."""
     for slack in (0.0, 1e-6):  # what the solver takes for the limit may lie a rounding above it
         found = _counted(columns, endings, n_layers, memory_bytes * (1 - slack), below)
         if found is None:

@@ -59,7 +59,7 @@ class Columns:
     value: float = np.inf
 
     def within(self, domains: Domains) -> list[tuple[int, ...]]:
-        """Plans all of whose states are in the domains."""
+        """Return the plans all of whose states are in the domains."""
         if not self.plans:
             return []
         left = np.zeros(sum(self.graph.sizes), dtype=np.bool_)
@@ -108,7 +108,7 @@ class DualPoint:
 
 
 def even_weights(aim: Minimax) -> FloatArray:
-    """Equal weights for all forms of a group, no limit."""
+    """Return the equal weights for all forms of a group, no limit."""
     weights = np.zeros(len(aim.forms))
     for weight, forms in aim.groups:
         weights[list(forms)] = weight / len(forms)
@@ -173,6 +173,7 @@ def climb(
     aim = columns.aim
     best_bound, best_weights = -np.inf, weights
     support: Support = ()
+    # how far a plan that message passing chose lies above the bound at the weights of that call
     shifts: dict[tuple[int, ...], float] = {}
     here, stale, done = weights, 0, 0
     steps: Iterator[tuple[FloatArray, FloatArray]] | None = None
@@ -183,7 +184,13 @@ def climb(
         stale = 0 if found.bound > best_bound + 0.1 * tolerance * abs(best_bound) else stale + 1
         if found.bound > best_bound:
             best_bound, best_weights = found.bound, here
-        _take(part, columns, found, here, shifts, do_improve=done == 1 or done % 4 == 0)
+        if found.labels:
+            plan, price = part.plan(found.labels), float(here[list(aim.limited)].sum())
+            if columns.add(plan) and (done == 1 or done % 4 == 0):
+                columns.add(part.plan(improved(part, aim, found.labels, price=price)))
+            paid = price * aim.limit if price else 0.0  # the limit may be infinite
+            energy = float(here @ (aim.forms @ columns.plans[plan])) - paid
+            shifts[plan] = max(energy - found.bound, 0.0)
         cutoff = columns.value * cut_at
         if best_bound >= cutoff or is_over():
             break
@@ -207,28 +214,8 @@ def climb(
     return DualPoint(best_bound, best_weights, part.domains, messages, support, done)
 
 
-def _take(
-    part: Slice,
-    columns: Columns,
-    found: TreeBound,
-    weights: FloatArray,
-    shifts: dict[tuple[int, ...], float],
-    *,
-    do_improve: bool,
-) -> None:
-    """Keep the plan that message passing chose, and by how much it lies above the bound at these weights."""
-    if not found.labels:
-        return
-    plan, aim = part.plan(found.labels), columns.aim
-    price = float(weights[list(aim.limited)].sum())
-    if columns.add(plan) and do_improve:
-        columns.add(part.plan(improved(part, aim, found.labels, price=price)))
-    paid = price * aim.limit if price else 0.0  # the limit may be infinite
-    shifts[plan] = max(float(weights @ (aim.forms @ columns.plans[plan])) - paid - found.bound, 0.0)
-
-
 def _steps(aim: Minimax, weights: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Moves along one coordinate each, ever shorter: a group's weight to one form; each limit's weight.
+    """Yield ever shorter moves along one coordinate each: a group's weight to one form; each limit's weight.
 
     A move is what weights are multiplied by, and what is added to them.
     """
@@ -251,7 +238,7 @@ def _steps(aim: Minimax, weights: FloatArray) -> Iterator[tuple[FloatArray, Floa
 
 
 def _pruned(part: Slice, found: TreeBound, cutoff: float) -> Slice | None:
-    """The slice without states above the cutoff; itself where few go, None where none stay."""
+    """Return the slice without states above the cutoff; itself where few go, None where none stay."""
     if not np.isfinite(cutoff):
         return part
     keep = [found.bound + slack <= cutoff for slack in found.slack]

@@ -37,7 +37,7 @@ class MemoryShortage:
 
 
 def least_persistent(graph: FactorGraph, within: Domains) -> float:
-    """A lower bound on the bytes that any plan of some states holds at every moment; infinity without one."""
+    """Return a lower bound on the bytes that any plan of some states holds at every moment."""
     domains = consistent(graph, within)
     if domains is None:
         return np.inf
@@ -100,7 +100,7 @@ def _least_memory(
     known: list[tuple[int, ...]],
     effort: SearchEffort,
 ) -> Incumbent:
-    """A plan that fits, or the least memory to the gap; to a smaller one where the limit lies within it.
+    """Return a plan that fits, or one of the least memory, to a gap that decides whether any fits.
 
     Left undecided, the search for time would have to find out, whose bounds are weak on memory.
     """

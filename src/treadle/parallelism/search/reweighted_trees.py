@@ -29,7 +29,7 @@ UNIT_ROUNDOFF = 2.0**-53
 
 
 def no_messages(graph: FactorGraph) -> FloatArray:
-    """Messages before anything is moved: what edges gave to their ends, to the earlier node first.
+    """Return the messages before anything is moved: what edges gave to their ends, the earlier node first.
 
     They cover all states, so that they stay valid after states are removed.
     """

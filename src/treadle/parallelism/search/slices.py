@@ -23,16 +23,14 @@ Domains = tuple[Int64Array, ...]
 
 
 def full_domains(graph: FactorGraph) -> Domains:
-    """Every state of every node."""
+    """Return every state of every node."""
     return tuple(np.arange(size, dtype=np.int64) for size in graph.sizes)
 
 
 def consistent(graph: FactorGraph, domains: Domains) -> Domains | None:
     """Keep the states with an allowed partner at every neighbour; None if a node loses all of them."""
-    left = []
-    for node, states in enumerate(domains):
-        mask = graph.forbidden_alone.get(node)
-        left.append(states if mask is None else states[~mask[states]])
+    masks = ((states, graph.forbidden_alone.get(node)) for node, states in enumerate(domains))
+    left = [states if mask is None else states[~mask[states]] for states, mask in masks]
     core_domains = _core_domains(left)
     stays = core.states_with_partners(graph.pair_tables, core_domains).astype(np.bool_)
     runs = pairwise(core_domains.start)
@@ -41,7 +39,7 @@ def consistent(graph: FactorGraph, domains: Domains) -> Domains | None:
 
 
 def boxes_of(domains: Domains, node: int, groups: Sequence[Int64Array]) -> list[Domains]:
-    """Domains that fall apart at one node."""
+    """Return the domains that fall apart at one node."""
     return [(*domains[:node], states, *domains[node + 1 :]) for states in groups]
 
 
@@ -106,7 +104,7 @@ class Slice:
         return self.core_domains.state[np.arange(len(first)) + first] + np.repeat(before, lengths)
 
     def energies(self, coefficients: FloatArray) -> Energies:
-        """The sum of the quantities with these weights, shape (quantities,), not negative."""
+        """Return the sum of the quantities with these weights, shape (quantities,), not negative."""
         graph = self.graph
         unary = np.zeros(len(self._rows))
         for quantity in np.flatnonzero(coefficients):  # of dozens of moments few have a price
@@ -118,11 +116,11 @@ class Slice:
         )
 
     def plan(self, labels: Sequence[int]) -> tuple[int, ...]:
-        """States of the graph from places in the domains."""
+        """Return the states of the graph from places in the domains."""
         return tuple(int(states[label]) for states, label in zip(self.domains, labels, strict=True))
 
     def labels(self, plan: Sequence[int]) -> list[int] | None:
-        """Places in the domains from states of the graph; None if the plan lies outside."""
+        """Return the places in the domains from states of the graph; None if the plan lies outside."""
         found = []
         for states, state in zip(self.domains, plan, strict=True):
             place = int(np.searchsorted(states, state))

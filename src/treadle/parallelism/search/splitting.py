@@ -88,7 +88,7 @@ def best_split(
 
 
 def _bound_of(part: Slice, energies: Energies, messages: FloatArray, node: int, states: Int64Array) -> float:
-    """A bound of the plans that take one of some states of a node."""
+    """Return A bound of the plans that take one of some states of a node."""
     unary = energies.unary.copy()
     dear = 4 * energies.largest + 1
     start, end = part.starts[node], part.starts[node + 1]
@@ -98,7 +98,7 @@ def _bound_of(part: Slice, energies: Energies, messages: FloatArray, node: int, 
 
 
 def _candidates(part: Slice, support: Support) -> Iterator[tuple[int, list[Int64Array]]]:
-    """Nodes and groups of their states."""
+    """Yield the nodes and groups of their states."""
     total = sum(weight for weight, _ in support)
     ranked: list[tuple[bool, float, int, list[int]]] = []
     for node, states in enumerate(part.domains):
@@ -111,30 +111,25 @@ def _candidates(part: Slice, support: Support) -> Iterator[tuple[int, list[Int64
             ranked.append((node in part.graph.first, spread, node, likely))
     ranked.sort(key=lambda found: found[:2], reverse=True)
     for _, _, node, likely in ranked[:N_CANDIDATES]:
-        yield from ((node, groups) for groups in _splits(part.graph, node, part.domains[node], likely))
-
-
-def _splits(
-    graph: FactorGraph, node: int, states: Int64Array, likely: list[int]
-) -> Iterator[list[Int64Array]]:
-    """Split states by the first and by the last key in which likely ones differ."""
-    differing = _differing(graph, node, likely)
-    for place in dict.fromkeys([differing[0], differing[-1]]) if differing else ():
-        yield _apart(states, graph.letters[node][states, place])
-    if not differing:
-        yield _split(graph, node, states, likely)
+        # by the first and by the last key in which likely states differ
+        differing = _differing(part.graph, node, likely)
+        for position in dict.fromkeys((*differing[:1], *differing[-1:])):
+            yield node, _by_key(part.graph, node, part.domains[node], position)
+        if not differing:
+            yield node, _split(part.graph, node, part.domains[node], likely)
 
 
 def _differing(graph: FactorGraph, node: int, states: Sequence[int] | Int64Array) -> list[int]:
-    """Positions of keys that distinguish some states."""
+    """Return the positions of keys that distinguish some states."""
     if not graph.letters:
         return []
-    letters = graph.letters[node][states]
-    return np.flatnonzero((letters != letters[:1]).any(axis=0)).tolist()
+    keys = graph.letters[node][states]
+    return np.flatnonzero((keys != keys[:1]).any(axis=0)).tolist()
 
 
-def _apart(states: Int64Array, letters: Int64Array) -> list[Int64Array]:
-    return [states[letters == letter] for letter in np.unique(letters)]
+def _by_key(graph: FactorGraph, node: int, states: Int64Array, position: int) -> list[Int64Array]:
+    keys = graph.letters[node][states, position]
+    return [states[keys == key] for key in np.unique(keys)]
 
 
 def _split(graph: FactorGraph, node: int, states: Int64Array, likely: list[int]) -> list[Int64Array]:
@@ -144,6 +139,6 @@ def _split(graph: FactorGraph, node: int, states: Int64Array, likely: list[int])
         rest = states[~np.isin(states, likely)]
         return [*apart, rest] if len(rest) else apart
     if differing := _differing(graph, node, states):
-        return _apart(states, graph.letters[node][states, differing[0]])
+        return _by_key(graph, node, states, differing[0])
     half = (len(states) + 1) // 2
     return [states[:half], states[half:]]

@@ -39,7 +39,7 @@ def fabric_matrix(runs: Sequence[tuple[FabricRun, FabricSearch]]) -> FabricMatri
 
 
 def _seconds(search: FabricSearch, run: FabricRun) -> float | None:
-    """Time of a plan on a fabric; None if its groups are disconnected there."""
+    """Return the time of a plan on a fabric; None if its groups are disconnected there."""
     if search.fabric == run.topology.name:
         return search.best.seconds
     try:
@@ -49,7 +49,7 @@ def _seconds(search: FabricSearch, run: FabricRun) -> float | None:
 
 
 def isolated_seconds(run: FabricRun, search: FabricSearch) -> float | None:
-    """True time of the plan that is best by isolated costs, on the same mesh; None if none fits."""
+    """Return the true time of the plan that is best by isolated costs; None if none fits."""
     found = run.unawares(search.mesh, IsolatedCosts(run.fabric_costs(search.mesh)))
     return None if found is None else found.seconds
 
@@ -75,30 +75,28 @@ class IsolatedCosts:
         self._sizes = dict(zip(costs.mesh.axis_names, costs.mesh.shape, strict=True))
 
     def time_s(self, kind: CollectiveKind, axes: tuple[str, ...], size_bytes: float) -> float:
-        """Seconds along one axis after the other, in the order that takes least."""
+        """Return the seconds along one axis after the other, in the order that takes least."""
         real = [axis for axis in axes if self._sizes.get(axis, 1) > 1]
         if kind not in _GATHERING:
             return sum(self._price(kind, axis).time_s(size_bytes) for axis in real)
-        return min(
-            sum(
-                self._price(kind, axis).time_s(size_bytes / rest)
-                for axis, rest in zip(order, self._shares(order), strict=True)
-            )
-            for order in permutations(real)
-        )
+
+        def seconds(order: tuple[str, ...]) -> float:
+            total = 0.0
+            for at, axis in enumerate(order):
+                # the following axes still cut the whole buffer into so many parts
+                rest = prod(self._sizes[later] for later in order[at + 1 :])
+                total += self._price(kind, axis).time_s(size_bytes / rest)
+            return total
+
+        return min(map(seconds, permutations(real)))
 
     def send_s(self, axis: str, size_bytes: float) -> float:
         """Same as the true costs: concurrently sending neighbours are one group already."""
         return self._costs.send_s(axis, size_bytes)
 
     def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[float, ...]:
-        """None is slower for what else runs."""
+        """Return no slowdown: collectives are priced alone."""
         return (1.0,) * len(running)
-
-    def _shares(self, order: tuple[str, ...]) -> list[int]:
-        """Parts that the whole buffer is still cut into after each gathering, the last one 1."""
-        sizes = [self._sizes[axis] for axis in order]
-        return [prod(sizes[place + 1 :]) for place in range(len(sizes))]
 
     def _price(self, kind: CollectiveKind, axis: str) -> Price:
         if (kind, axis) not in self._prices:

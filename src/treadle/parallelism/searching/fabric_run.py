@@ -10,26 +10,23 @@ from time import monotonic
 from treadle.context import Context, Progress, context, under
 from treadle.errors import InfeasibleError
 from treadle.options.keywords import ParallelizeKeywords
-from treadle.parallelism.evaluation.resimulation import Resimulated
 from treadle.parallelism.plan.parallel_plan import PlanClaim
 from treadle.parallelism.problem.mixing import layering_of, mixed
 from treadle.parallelism.search.branching import SearchEffort
-from treadle.parallelism.search.one_plan import MemoryShortage
 from treadle.parallelism.searching.large_costs import costs_of_any_size
 from treadle.parallelism.searching.mesh_choices import coarse_meshes
 from treadle.parallelism.searching.mesh_problem import MeshProblem, MeshResult
 from treadle.parallelism.searching.mesh_search import Look, MeshSearch, search_meshes
 from treadle.parallelism.searching.parallel_options import AUTO_TIME_LIMIT_S, DEFAULT_TIME_LIMIT_S
 from treadle.parallelism.searching.parallel_result import FabricSearch, MeshTrial, PricedPlan
-from treadle.parallelism.searching.pipeline_run import inner_mesh, search_staged
+from treadle.parallelism.searching.pipeline_run import search_staged
 from treadle.parallelism.searching.pipeline_search import LayoutSpace, PipelineLayout, climb
-from treadle.parallelism.searching.plan_search import OURS, PipelineForm, PlanSearch, ordered
+from treadle.parallelism.searching.plan_search import OURS, PipelineForm, PlanSearch
 from treadle.schedules.mesh import Mesh
 from treadle.topologies.topology import Topology
 from treadle.training.costs import Costs
 from treadle.training.prices.fabric_costs import FabricCosts, scheduler_named
 from treadle.training.prices.message_costs import message_costs
-from treadle.unsupported import Unsupported
 
 _MOST_FLAT = 256
 """Ranks on which every mesh of one axis or two is looked at."""
@@ -63,7 +60,7 @@ class FabricRun:
         self._costs: dict[Mesh, FabricCosts] = {}
 
     def fabric_costs(self, mesh: Mesh) -> FabricCosts:
-        """Prices of the groups of a mesh."""
+        """Return the prices of the groups of a mesh."""
         if mesh not in self._costs:
             alpha_s = self.options.get("alpha_s")
             self._costs[mesh] = FabricCosts(
@@ -76,11 +73,11 @@ class FabricRun:
         return self._costs[mesh]
 
     def costs(self, mesh: Mesh) -> Costs:
-        """The same, as the search reads them."""
+        """Return the same prices as the search reads them."""
         return costs_of_any_size(self.fabric_costs(mesh))
 
     def context_for(self, mesh: Mesh | None) -> Context:
-        """Progress, and the time that a search on a mesh has; None: over meshes."""
+        """Return a context with the time that a search on a mesh has; None: over meshes."""
         limit_s = self.options.get("time_limit_s")
         default_s = AUTO_TIME_LIMIT_S if mesh is None else DEFAULT_TIME_LIMIT_S
         return Context(self.progress, monotonic() + (default_s if limit_s is None else limit_s))
@@ -99,21 +96,17 @@ class FabricRun:
             space = replace(space, min_stages=2)
         searches.append(lambda: self.run_pipelines(space, plans_of))
         found: list[FabricSearch] = []
-        refused: InfeasibleError | None = None
+        failure: InfeasibleError | None = None
         for search in searches:
             try:
                 found.append(search())
             except InfeasibleError as error:
-                refused = refused or error
+                failure = failure or error
         if not found:
-            assert refused is not None, "a search at least was made"
-            raise refused
-        best = min(found, key=lambda one: one.best.seconds)
-        bound_s = min(one.bound_s for one in found)
-        meshes = tuple(trial for one in found for trial in one.meshes)
-        claim = replace(best.best.plan.claim or PlanClaim(0, 0, 0), bound_s=bound_s)
-        row = replace(best.best, plan=replace(best.best.plan, claim=claim))
-        return replace(best, best=row, bound_s=bound_s, meshes=meshes)
+            assert failure is not None, "a search at least was made"
+            raise failure
+        best, bound_s = min(found, key=lambda one: one.best.seconds), min(one.bound_s for one in found)
+        return self._with_bound(best, bound_s, tuple(trial for one in found for trial in one.meshes))
 
     def run_pipelines(
         self, space: LayoutSpace, plans_of: Callable[[PipelineForm], PlanSearch]
@@ -133,8 +126,8 @@ class FabricRun:
         """
         found: dict[PipelineLayout, FabricSearch] = {}
         with under(self.context_for(space.mesh)):
-            looks = climb(space, plans_of, self.costs, inner_mesh)
-            refused: InfeasibleError | None = None
+            looks = climb(space, plans_of, self.costs)
+            failure: InfeasibleError | None = None
             for layout in sorted(looks, key=lambda one: (looks[one].seconds, looks[one].bound_s)):
                 best_s = min((one.best.estimate_s for one in found.values()), default=inf)
                 if found and looks[layout].bound_s >= best_s * (1 - self.plans.request.gap):
@@ -144,26 +137,29 @@ class FabricRun:
                 try:
                     found[layout] = self._of_layout(layout, looks[layout], plans_of(layout.form))
                 except InfeasibleError as error:
-                    refused = error
+                    failure = error
             if not found:
-                assert refused is not None, "a look at least was taken"
-                raise refused
+                assert failure is not None, "a look at least was taken"
+                raise failure
+        looked = {layout: (one.seconds, one.bound_s) for layout, one in looks.items()}
+        looked |= {layout: (one.best.estimate_s, one.bound_s) for layout, one in found.items()}
         trials = tuple(
-            MeshTrial(
-                layout.mesh,
-                found[layout].best.estimate_s if layout in found else one.seconds,
-                found[layout].bound_s if layout in found else one.bound_s,
-                layout in found,
-                layout.form.micro_batches,
-                layout.form.interleave,
-            )
-            for layout, one in looks.items()
+            MeshTrial(one.mesh, *seconds, one in found, one.form.micro_batches, one.form.interleave)
+            for one, seconds in looked.items()
         )
         best = min(found.values(), key=lambda one: one.best.seconds)
-        bound_s = min(best.best.estimate_s, *(one.bound_s for one in trials))
-        claim = replace(best.best.plan.claim or PlanClaim(0, 0, 0), bound_s=bound_s)
-        row = replace(best.best, plan=replace(best.best.plan, claim=claim))
-        return replace(best, best=row, bound_s=bound_s, meshes=trials)
+        return self._with_bound(best, min(best.best.estimate_s, *(one.bound_s for one in trials)), trials)
+
+    def _with_bound(
+        self, search: FabricSearch, bound_s: float, meshes: tuple[MeshTrial, ...]
+    ) -> FabricSearch:
+        return replace(search, best=self._claimed(search.best, bound_s), bound_s=bound_s, meshes=meshes)
+
+    def _claimed(self, row: PricedPlan, bound_s: float) -> PricedPlan:
+        """Return a plan that states its estimate and bound."""
+        overlap = self.plans.request.overlap.value
+        claim = PlanClaim(row.estimate_s, bound_s, row.memory_bytes, overlap)
+        return replace(row, plan=replace(row.plan, claim=claim))
 
     def _of_layout(self, layout: PipelineLayout, look: Look[MeshResult], plans: PlanSearch) -> FabricSearch:
         """Return the best plan in a layout."""
@@ -172,32 +168,29 @@ class FabricRun:
         best, named, found, bound_s = search_staged(
             plans, layout.mesh, costs, layout.form, look, effort=effort
         )
-        claim = PlanClaim(best.estimate_s, bound_s, best.memory_bytes, plans.request.overlap.value)
-        best = replace(best, plan=replace(best.plan, claim=claim))
-        again = plans.resimulated(best.plan, found.posed.costs)
-        # of stages nothing is proved again
+        # the bound of a pipeline has no proof
         checked_s = max(plans.checked_bound(found), 0.0) if layout.form.stages == 1 else 0.0
-        return self._search_of(best, named, bound_s, checked_s, (), found, again)
+        return self._search_of(plans, self._claimed(best, bound_s), named, (bound_s, checked_s), (), found)
 
     def _search_of(
         self,
+        plans: PlanSearch,
         best: PricedPlan,
         named: Sequence[PricedPlan],
-        bound_s: float,
-        checked_s: float,
+        bounds_s: tuple[float, float],
         trials: tuple[MeshTrial, ...],
         found: MeshResult,
-        again: Resimulated | Unsupported | None = None,
     ) -> FabricSearch:
-        if again is None:
-            again = self.plans.resimulated(best.plan, found.posed.costs)
-        late, mesh, rows = found.is_late, best.plan.mesh, ordered(named)
+        again, mesh = plans.resimulated(best.plan, found.posed.costs), best.plan.mesh
+        # plans that do not fit come last
+        rows = tuple(sorted(named, key=lambda row: (not row.fits, row.seconds)))
+        late = found.is_late
         return FabricSearch(
-            self.topology, mesh, best, rows, bound_s, checked_s, late, trials, again, found, self.costs
+            self.topology, mesh, best, rows, *bounds_s, late, trials, again, found, self.costs
         )
 
     def run(self, mesh: Mesh | None) -> FabricSearch:
-        """The best plan on a mesh; None: on the best mesh.
+        """Return the best plan on a mesh; None: on the best mesh.
 
         Raises
         ------
@@ -217,7 +210,7 @@ class FabricRun:
         return self._result(found)
 
     def _check_fit(self, found: MeshSearch[MeshResult]) -> None:
-        """InfeasibleError where no plan fits into memory on any mesh."""
+        """Raise InfeasibleError where no plan fits into memory on any mesh."""
         if isfinite(found.best.seconds):
             return
         request, shortage = self.plans.request, found.best.found.shortage
@@ -228,12 +221,18 @@ class FabricRun:
                 f"{place}: no plan was found that fits into {limit} before time was up, and "
                 f"none is proven to be impossible; give a longer --time-limit"
             )
-        raise InfeasibleError(f"{place}: no plan fits into {limit}; {_least_words(shortage)}")
+        words = "none fits into any: what is pinned, or the mesh, forbids every plan"
+        if shortage.plan is not None:
+            words = (
+                "the least that a plan was found to fit into is "
+                f"{_gigabytes(shortage.least_bytes)}, and none fits into less than "
+                f"{_gigabytes(shortage.bound_bytes)}; use more ranks, or fewer tokens"
+            )
+        raise InfeasibleError(f"{place}: no plan fits into {limit}; {words}")
 
     def _result(self, found: MeshSearch[MeshResult]) -> FabricSearch:
         posed, mesh = found.best.found.posed, found.mesh
         assert found.best.found.plan is not None, "a finite time has a plan"
-        problem = posed.problem
         named = self._named(posed)
         labels, first = self._fitting(found.best, mesh, named)
         with under(self.context_for(mesh)):
@@ -245,15 +244,14 @@ class FabricRun:
             for one in found.trials
         )
         bound_s = min(one.bound_s for one in trials)
-        claim = PlanClaim(first.estimate_s, bound_s, first.memory_bytes, self.plans.request.overlap.value)
-        best = replace(first, plan=problem.decode(labels, claim))
+        best = self._claimed(first, bound_s)
         if self.options.get("mixed", False):
             best, bound_s, of_mixtures_s = self._mixed(best, posed, labels, bound_s)
             checked_s = max(min(checked_s, of_mixtures_s), 0.0)
-        return self._search_of(best, named, bound_s, checked_s, trials, found.best.found)
+        return self._search_of(self.plans, best, named, (bound_s, checked_s), trials, found.best.found)
 
     def unawares(self, mesh: Mesh, costs: Costs) -> PricedPlan | None:
-        """True time of the best plan by other costs on a mesh; None if no plan fits.
+        """Return the true time of the best plan by other costs on a mesh; None if no plan fits.
 
         It fits by the evaluator's count, as plans of `run` do.
         """
@@ -263,10 +261,10 @@ class FabricRun:
             return None
         posed = found.found.posed
         try:
-            labels, _ = self._fitting(found, mesh, self._named(posed))
+            _, row = self._fitting(found, mesh, self._named(posed))
         except InfeasibleError:
             return None
-        return self.plans.priced(OURS, posed.problem.decode(labels), self.costs(mesh))
+        return self.plans.priced(OURS, row.plan, self.costs(mesh))
 
     def _named(self, posed: MeshProblem) -> list[PricedPlan]:
         problem = posed.problem
@@ -278,7 +276,7 @@ class FabricRun:
     def _fitting(
         self, found: Look[MeshResult], mesh: Mesh, named: Sequence[PricedPlan]
     ) -> tuple[tuple[int, ...], PricedPlan]:
-        """The plan found; where the evaluator sees more in memory than the search, one that it lets pass.
+        """Return the plan found, or one that fits where the evaluator counts more memory than the search.
 
         The search leaves moments out. It is repeated under lower limits, with presets as a fallback. What it
         proved holds for plans that fit by its own, lower count, so for those that really fit.
@@ -319,7 +317,7 @@ class FabricRun:
     def _mixed(
         self, best: PricedPlan, posed: MeshProblem, labels: tuple[int, ...], bound_s: float
     ) -> tuple[PricedPlan, float, float]:
-        """The best plan whose layers may differ, if that is quicker, and a bound on all of these.
+        """Return the best plan whose layers may differ, if that is quicker, and a bound on all of these.
 
         Then a bound on them that was checked: infinity where layers cannot differ.
         """
@@ -337,18 +335,7 @@ class FabricRun:
         row = self.plans.priced(OURS, found[0], costs)
         if not row.fits or row.seconds >= best.seconds:
             return best, bound_s, checked_s
-        claim = PlanClaim(row.estimate_s, bound_s, row.memory_bytes, request.overlap.value)
-        return replace(row, plan=replace(found[0], claim=claim)), bound_s, checked_s
-
-
-def _least_words(shortage: MemoryShortage) -> str:
-    if shortage.plan is None:
-        return "none fits into any: what is pinned, or the mesh, forbids every plan"
-    return (
-        f"the least that a plan was found to fit into is {_gigabytes(shortage.least_bytes)}, and none "
-        f"fits into less than {_gigabytes(shortage.bound_bytes)}; use more ranks, or "
-        f"fewer tokens"
-    )
+        return self._claimed(row, bound_s), bound_s, checked_s
 
 
 def _gigabytes(size: float) -> str:

@@ -33,7 +33,7 @@ _GATHER = CollectiveKind.ALLGATHER
 
 
 def costs_of_any_size(costs: FabricCosts) -> Costs:
-    """The costs themselves up to `MOST_TOGETHER` ranks, `LargeCosts` beyond."""
+    """Return the costs themselves up to `MOST_TOGETHER` ranks, `LargeCosts` beyond."""
     return LargeCosts(costs) if costs.mesh.n_ranks > MOST_TOGETHER else costs
 
 
@@ -89,7 +89,7 @@ class LargeCosts(DerivedCosts):
         return self._blocks[size].time_s(size_bytes)
 
     def _block_price(self, size: int) -> Price:
-        """Rates of all-to-alls within each of the first blocks of ranks."""
+        """Return the rates of all-to-alls within each of the first blocks of ranks."""
         count = min(max(_MOST_IN_BLOCKS // size, 2), self.costs.mesh.n_ranks // size)
         mesh = Mesh((count, size), ("block", "rank"))
         costs = self.costs

@@ -25,7 +25,7 @@ _GRID = re.compile(r"(?:torus|mesh)\((\d+(?:, \d+)+)")
 
 
 def coarse_meshes(n_ranks: int, fabric: str = "") -> Iterator[Mesh]:
-    """Meshes of one axis and of two; of a grid also its two-dimensional tiles.
+    """Yield the meshes of one axis and of two; of a grid also its two-dimensional tiles.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def coarse_meshes(n_ranks: int, fabric: str = "") -> Iterator[Mesh]:
 
 
 def finer_meshes(mesh: Mesh) -> Iterator[Mesh]:
-    """The mesh with one axis split in two, in every way.
+    """Yield the mesh with one axis split in two, in every way.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def finer_meshes(mesh: Mesh) -> Iterator[Mesh]:
 
 
 def joined_meshes(mesh: Mesh) -> Iterator[tuple[Mesh, dict[str, tuple[str, ...]]]]:
-    """The mesh as two axes, outer ones joined and inner ones, in every way; of two axes or fewer none.
+    """Yield the mesh as two axes, outer ones joined and inner ones; none for two axes or fewer.
 
     Examples
     --------
@@ -79,13 +79,13 @@ def _mesh(shape: tuple[int, ...], rank_order: tuple[int, ...] | None = None) -> 
 
 
 def _divisors(number: int) -> list[int]:
-    """But 1 and the number itself, rising."""
+    """Return the divisors except 1 and the number itself, ascending."""
     small = [one for one in range(2, int(number**0.5) + 1) if number % one == 0]
     return sorted({*small, *(number // one for one in small)})
 
 
 def _tiles(n_ranks: int, fabric: str) -> Iterator[Mesh]:
-    """Blocks of a grid outside, ranks of a block inside; blocks are cut in at least two dimensions."""
+    """Yield meshes of the blocks of a grid and of the ranks inside a block."""
     found = _GRID.match(fabric)
     shape = tuple(map(int, found[1].split(", "))) if found else ()
     if prod(shape) != n_ranks:

@@ -73,7 +73,7 @@ def search_meshes(
     gap: float,
     refines: bool = True,
 ) -> MeshSearch[_Found]:
-    """The best mesh, and what was found there.
+    """Return the best mesh, and what was found there.
 
     Parameters
     ----------
@@ -93,15 +93,15 @@ def search_meshes(
     """
     known: dict[Mesh, Look[_Found]] = {}
     searched: set[Mesh] = set()
-    refused = InfeasibleError("no mesh: expected at least one")
+    failure = InfeasibleError("no mesh: expected at least one")
 
     def merit(mesh: Mesh) -> tuple[float, float]:
-        """The quickest is best; where nothing fits, what promises most."""
+        """Return the sort key: the fastest first; where nothing fits, the smallest bound."""
         return known[mesh].seconds, known[mesh].bound_s
 
     def try_all(meshes: Iterable[Mesh]) -> Mesh | None:
         """Look at all, then search those that may hold something better; return the best of all known."""
-        nonlocal refused
+        nonlocal failure
         new = []
         for mesh in meshes:
             if mesh in known or (known and context().is_late):
@@ -111,7 +111,7 @@ def search_meshes(
                 known[mesh] = look(mesh)
                 new.append(mesh)
             except InfeasibleError as error:
-                refused = error
+                failure = error
         for mesh in sorted(new, key=merit):
             least = min(one.seconds for one in known.values())
             if context().is_late and isfinite(least):
@@ -129,6 +129,6 @@ def search_meshes(
             break
         best, before = try_all(finer_meshes(best)), best
     if best is None:
-        raise refused
+        raise failure
     trials = (MeshTrial(mesh, one.seconds, one.bound_s, mesh in searched) for mesh, one in known.items())
     return MeshSearch(known[best], best, tuple(trials))

@@ -99,7 +99,7 @@ def parallel_request(
 
 
 def as_count(value: int | str, what: str) -> int:
-    """Tokens, as a number or as people write them; K, M and G are powers of 1024, as in sizes.
+    """Parse tokens, as a number or as people write them; K, M and G are powers of 1024, as in sizes.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def as_count(value: int | str, what: str) -> int:
 
 
 def as_overlap(asked: str) -> Overlap:
-    """Scope of overlap of communication and computation: none, layer, model."""
+    """Parse the scope of overlap of communication and computation: none, layer, model."""
     return Overlap(known_name("overlap", asked, [one.value for one in Overlap]))
 
 
@@ -142,10 +142,9 @@ def read_constraints(texts: Sequence[str]) -> dict[str, str]:
         if not equals or not name or not state:
             raise FormatError(
                 f"--pin {text[:60]!r}: expected TENSOR=STATE, e.g. wq=k:1/h:0 (dimension k sharded by axis "
-                "1, h by "
-                f"axis 0) or wq=whole"
+                "1, h by axis 0) or wq=whole"
             )
         if name in found:
-            raise FormatError(f"--pin: {name[:40]!r} stands twice")
+            raise FormatError(f"--pin: {name[:40]!r} appears twice")
         found[name] = state
     return found

@@ -228,7 +228,8 @@ class ParallelizeResult(Tabular):
         return self.model.tokens * (1 if pipeline is None else pipeline.micro_batches)
 
     def records(self) -> list[dict[str, Cell]]:
-        """A row for each fabric and plan."""
+        """Return a row for each fabric and plan."""
+        fields = ("compute_s", "exposed_s", "idle_s", "communication_s", "memory_bytes", "fits")
         return [
             plain_row(
                 {
@@ -236,12 +237,7 @@ class ParallelizeResult(Tabular):
                     "mesh": row.plan.mesh.notation,
                     "plan": row.name,
                     "step_s": row.seconds,
-                    "compute_s": row.compute_s,
-                    "exposed_s": row.exposed_s,
-                    "idle_s": row.idle_s,
-                    "communication_s": row.communication_s,
-                    "memory_bytes": row.memory_bytes,
-                    "fits": row.fits,
+                    **{name: getattr(row, name) for name in fields},
                 }
             )
             for search in self.searches

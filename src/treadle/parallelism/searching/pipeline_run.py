@@ -51,7 +51,7 @@ def inner_mesh(mesh: Mesh) -> Mesh:
 def staged(
     plans: PlanSearch, plan: ParallelPlan, mesh: Mesh, costs: Costs, form: PipelineForm
 ) -> ParallelPlan:
-    """The plan in stages, cut so that the pipeline is quickest.
+    """Return the plan in stages, cut so that the pipeline is quickest.
 
     Raises
     ------
@@ -168,7 +168,7 @@ def search_staged(
 
 
 def stages_of(mesh: Mesh) -> int:
-    """Ranks along the axis of stages; 1 without one."""
+    """Return the ranks along the axis of stages; 1 without one."""
     return dict(zip(mesh.axis_names, mesh.shape, strict=True)).get(STAGES, 1)
 
 
@@ -187,7 +187,7 @@ _ROUNDING = 1e-9
 
 
 def best_cut(layers_s: Sequence[float], n_stages: int) -> tuple[int, ...] | None:
-    """Layers of each stage; None where there are more stages than layers.
+    """Return the layers of each stage; None where there are more stages than layers.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.search.branching import SearchEffort
 from treadle.parallelism.searching.mesh_problem import MeshResult
 from treadle.parallelism.searching.mesh_search import Look
-from treadle.parallelism.searching.pipeline_run import scaled
+from treadle.parallelism.searching.pipeline_run import inner_mesh, scaled, stages_of
 from treadle.parallelism.searching.plan_search import STAGES, PipelineForm, PlanSearch
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import Costs
@@ -80,9 +80,8 @@ class LayoutSpace:
     def starts(self) -> Iterator[PipelineLayout]:
         """Yield a layout for each number of stages: boxes inside, one sequence for each of them."""
         if self.mesh is not None:
-            sizes = dict(zip(self.mesh.axis_names, self.mesh.shape, strict=True))
             inner = self.mesh.shape[-1] if self.mesh.axis_names[-1] != STAGES else 1
-            yield from self._with_batches(self.mesh, self.n_ranks // sizes[STAGES] // inner)
+            yield from self._with_batches(self.mesh, self.n_ranks // stages_of(self.mesh) // inner)
             return
         stages = self.min_stages
         while stages <= min(MOST_STAGES, self.blocks) and self.n_ranks % stages == 0:
@@ -104,16 +103,14 @@ class LayoutSpace:
             if size and rest % size == 0:
                 yield from self._with_batches(_mesh(stages, rest, size), sequences)
         for count in (stages // 2, 2 * stages):
-            if (
-                self.min_stages <= count <= min(MOST_STAGES, self.blocks)
-                and self.n_ranks % (count * inner) == 0
-            ):
+            is_possible = self.min_stages <= count <= min(MOST_STAGES, self.blocks)
+            if is_possible and self.n_ranks % (count * inner) == 0:
                 mesh = _mesh(count, self.n_ranks // count, inner)
                 yield from self._with_batches(mesh, sequences * stages // count)
 
     def _with_batches(self, mesh: Mesh, sequences: int) -> Iterator[PipelineLayout]:
         """Yield the layout with about this many sequences in a micro-batch, if its numbers divide."""
-        stages = dict(zip(mesh.axis_names, mesh.shape, strict=True)).get(STAGES, 1)
+        stages = stages_of(mesh)
         batches = self.micro_batches or max(1, self.sequences // max(sequences, 1))
         while stages > 1 and self.micro_batches is None and self.sequences % batches:
             batches += 1
@@ -149,10 +146,7 @@ def blocks_of(model: ModelGraph) -> int:
 
 
 def climb(
-    space: LayoutSpace,
-    plans_of: Callable[[PipelineForm], PlanSearch],
-    costs_of: Callable[[Mesh], Costs],
-    inner_mesh: Callable[[Mesh], Mesh],
+    space: LayoutSpace, plans_of: Callable[[PipelineForm], PlanSearch], costs_of: Callable[[Mesh], Costs]
 ) -> dict[PipelineLayout, Look[MeshResult]]:
     """Return looks at layouts, among them one from which no neighbour promises a shorter step.
 
@@ -162,10 +156,10 @@ def climb(
         If no layout exists, or ranks of groups do not reach each other in any.
     """
     known: dict[PipelineLayout, Look[MeshResult]] = {}
-    refused = InfeasibleError(f"{space.sequences} sequences: no pipeline divides them into micro-batches")
+    failure = InfeasibleError(f"{space.sequences} sequences: no pipeline divides them into micro-batches")
 
     def look(one: PipelineLayout) -> None:
-        nonlocal refused
+        nonlocal failure
         if one in known or (known and context().is_late):
             return
         context().announce(f"mesh {one.mesh.notation}, {one.form.micro_batches} micro-batches")
@@ -173,7 +167,7 @@ def climb(
         try:
             found = plans.look(plans.make_problem(inner_mesh(one.mesh), costs_of(one.mesh), one.form))
         except InfeasibleError as error:
-            refused = error
+            failure = error
             return
         if found.found.plan is None:
             found = plans.search(found, effort=SearchEffort(gap=plans.request.gap, n_parts=_FEW_PARTS))
@@ -189,4 +183,4 @@ def climb(
         best = least
         for one in space.neighbours(best):
             look(one)
-    raise refused
+    raise failure

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -86,14 +86,14 @@ class PlanSearch:
     ) -> None:
         self.model, self.request, self.layers = model, request, layers
         self.numbers = request.numbers
-        self._passages: dict[tuple[int, Mesh], tuple[Costs, Reshardings]] = {}
+        self._reshardings: dict[tuple[int, Mesh], tuple[Costs, Reshardings]] = {}
 
     def with_memory(self, memory_bytes: float) -> PlanSearch:
-        """The same under another limit."""
+        """Return the same searches under another limit."""
         return PlanSearch(self.model, replace(self.request, memory_bytes=memory_bytes), self.layers)
 
     def make_problem(self, mesh: Mesh, costs: Costs, form: PipelineForm = ONE_PASS) -> MeshProblem:
-        """The problem on a mesh, or on that of a pipeline's stage.
+        """Return the problem on a mesh, or on that of a pipeline's stage.
 
         Raises
         ------
@@ -101,14 +101,8 @@ class PlanSearch:
             If a constraint has an unknown name.
         """
         numbers, zero = self.numbers, self.request.zero
-        parameters = ParameterBytes(
-            numbers.stored_bytes,
-            numbers.optimizer_bytes,
-            zero,
-            numbers.spread_bytes[zero],
-            form.micro_batches,
-            form.stages,
-        )
+        held, spread = (numbers.stored_bytes, numbers.optimizer_bytes), numbers.spread_bytes[zero]
+        parameters = ParameterBytes(*held, zero, spread, form.micro_batches, form.stages)
         problem = make_problem(
             self.model, mesh, costs, self.request.times, parameters=parameters, kappa=numbers.kappa
         )
@@ -130,7 +124,7 @@ class PlanSearch:
         known: Iterable[tuple[int, ...]] = (),
         effort: SearchEffort | None = None,
     ) -> Look[MeshResult]:
-        """The best plan, until the gap is proven, one is found that is quick enough, or time is up.
+        """Return the best plan, until the gap is proven, one is found that is quick enough, or time is up.
 
         Parameters
         ----------
@@ -143,7 +137,9 @@ class PlanSearch:
         posed = before.found.posed
         graph, known = posed.problem.graph, list(known)
         aim = self._aim(graph)
-        value, best = min(((_value(graph, aim, plan), plan) for plan in known), default=(inf, None))
+        amounts = {plan: graph.amounts(plan) for plan in known}
+        values = ((aim.value(one) if aim.fits(one) else inf, plan) for plan, one in amounts.items())
+        value, best = min(values, default=(inf, None))
         if best is not None and value <= before.seconds and before.bound_s >= value * (1 - self.request.gap):
             return Look(value, before.bound_s, replace(before.found, plan=best))
         named = [*self.allowed(posed), *known, *([] if before.found.plan is None else [before.found.plan])]
@@ -163,7 +159,7 @@ class PlanSearch:
         return Look(found.value, bound, MeshResult(posed, found.plan, is_late=late, proof=proof))
 
     def coarser_plans(self, posed: MeshProblem) -> list[tuple[int, ...]]:
-        """For a mesh of three axes or more, the best known plans on two, with neighbouring axes joined.
+        """Return for three axes or more the best known plans on two, with neighbouring axes joined.
 
         A search over few states finds what one over many would take long to meet. Constraints refer to
         the fine mesh: then there are none.
@@ -183,9 +179,9 @@ class PlanSearch:
     def estimated(self, plan: ParallelPlan, costs: Costs) -> Evaluation:
         """Return what the evaluator says of a plan."""
         key = id(costs), plan.mesh  # costs are kept, so that no others take their place
-        _, passages = self._passages.setdefault(key, (costs, Reshardings(plan.sizes, costs)))
+        _, reshardings = self._reshardings.setdefault(key, (costs, Reshardings(plan.sizes, costs)))
         overlap = self.request.overlap.value
-        return evaluate(plan, self.model, costs, self.numbers, overlap=overlap, passages=passages)
+        return evaluate(plan, self.model, costs, self.numbers, overlap=overlap, reshardings=reshardings)
 
     def priced(self, name: str, plan: ParallelPlan, costs: Costs) -> PricedPlan:
         """Return a plan with its step, simulated."""
@@ -194,51 +190,30 @@ class PlanSearch:
         times = [timeline.device_time(device) for device in timeline.devices]
         compute = float(sum(one.compute_s + one.contention_s for one in times)) / len(times)
         idle = float(sum(one.idle_s for one in times)) / len(times)
-        seconds = float(timeline.total_s)
-        return PricedPlan(
-            name,
-            plan,
-            seconds,
-            found.seconds,
-            compute,
-            max(0.0, seconds - compute - idle),
-            idle,
-            found.communication_s,
-            {",".join(axes): seconds for axes, (_, _, seconds) in found.by_axes.items()},
-            found.peak_bytes,
-            found.peak_bytes <= self.request.memory_bytes,
-        )
+        seconds, held = float(timeline.total_s), found.peak_bytes
+        parts = compute, max(0.0, seconds - compute - idle), idle, found.communication_s
+        by_axes = {",".join(axes): total for axes, (_, _, total) in found.by_axes.items()}
+        fits = held <= self.request.memory_bytes
+        return PricedPlan(name, plan, seconds, found.seconds, *parts, by_axes, held, fits)
 
     def checked_bound(self, found: MeshResult) -> float:
         """Bound by the evaluator's own pass over the entire problem, or over the search's boxes."""
         graph, proof = found.posed.problem.graph, found.proof
-        overlap, most = self.request.overlap, self.request.memory_bytes
+        aim, overlap, most = self._aim(graph), self.request.overlap.value, self.request.memory_bytes
         known = [] if found.plan is None else [found.plan]
-        witness = bound_certificate(
-            graph, memory_bytes=most, overlap=overlap, known=known, n_solves=_FIRST_SOLVES
-        )
-        if witness is None:
+        certificate = bound_certificate(graph, aim, known=known, n_solves=_FIRST_SOLVES)
+        if certificate is None:
             return inf
-        at_root = checked_bound(graph, witness, overlap=overlap.value, memory_bytes=most)
+        at_root = checked_bound(graph, certificate, overlap=overlap, memory_bytes=most)
         if proof is None or proof.record is None or at_root >= proof.bound:
             return at_root
         within = found.posed.within if self.request.pins else None
-        steps = self._proof_steps(graph, self._aim(graph), proof, within)
-        by_boxes = checked_proof(graph, steps, overlap=overlap.value, memory_bytes=most, within=within)
+        steps = _proof_steps(graph, aim, proof, within)
+        by_boxes = checked_proof(graph, steps, overlap=overlap, memory_bytes=most, within=within)
         return max(at_root, by_boxes)
 
     def _aim(self, graph: FactorGraph) -> Minimax:
         return step_time(graph, overlap=self.request.overlap, memory_bytes=self.request.memory_bytes)
-
-    def _proof_steps(
-        self, graph: FactorGraph, aim: Minimax, found: Incumbent, within: Domains | None = None
-    ) -> Iterator[ProofStep]:
-        """Steps of the proof of a search's bound."""
-        assert found.record is not None, "a search keeps its splits"
-        known, overlap = found.plans, self.request.overlap
-        return proof_steps(
-            graph, aim, found.record, at_least=found.bound, known=known, overlap=overlap, within=within
-        )
 
     def checked_mixture(self, found: MixedLayers, layering: Layering) -> float:
         """Bound by that pass for layers that may differ, at the prices of their bound."""
@@ -246,7 +221,7 @@ class PlanSearch:
         if found.column is None or found.ending is None:
             return 0.0
         block, ends = (
-            self._proof_steps(side.graph, priced(side, request.overlap, found.prices), one)
+            _proof_steps(side.graph, priced(side, request.overlap, found.prices), one)
             for side, one in ((layering.layers, found.column), (layering.ends, found.ending))
         )
         return checked_mixture(
@@ -260,7 +235,7 @@ class PlanSearch:
         )
 
     def resimulated(self, plan: ParallelPlan, costs: Costs) -> Resimulated | Unsupported:
-        """A step of the named layout that a plan comes nearest to, in the simulator of `train`."""
+        """Simulate the nearest named layout of a plan in the simulator of `train`."""
         if self.layers is None:
             return Unsupported("a captured graph has no table of layers")
         return resimulate(plan, self.model, self.layers, costs, self.request.times)
@@ -280,7 +255,7 @@ class PlanSearch:
         return found
 
     def allowed(self, posed: MeshProblem) -> list[tuple[int, ...]]:
-        """Presets that satisfy the constraints."""
+        """Return the presets that satisfy the constraints."""
         return [
             plan
             for plan in posed.named.values()
@@ -288,7 +263,7 @@ class PlanSearch:
         ]
 
     def _within(self, problem: SearchProblem) -> Domains:
-        """States that the constraints allow."""
+        """Return the states that the constraints allow."""
         axes, parts = tuple(axis_sizes(problem.mesh)), {part.name: part for part in self.model.parts}
         pins = {}
         for name, text in self.request.pins.items():
@@ -306,12 +281,9 @@ class PlanSearch:
         return found
 
 
-def _value(graph: FactorGraph, aim: Minimax, plan: tuple[int, ...]) -> float:
-    """Time of a plan within the limits; infinity for others."""
-    amounts = graph.amounts(plan)
-    return aim.value(amounts) if aim.fits(amounts) else inf
-
-
-def ordered(rows: Sequence[PricedPlan]) -> tuple[PricedPlan, ...]:
-    """The quickest that fits first, those that do not fit last."""
-    return tuple(sorted(rows, key=lambda row: (not row.fits, row.seconds)))
+def _proof_steps(
+    graph: FactorGraph, aim: Minimax, found: Incumbent, within: Domains | None = None
+) -> Iterator[ProofStep]:
+    """Return the steps of the proof of a search's bound."""
+    assert found.record is not None, "a search keeps its splits"
+    return proof_steps(graph, aim, found.record, at_least=found.bound, known=found.plans, within=within)

@@ -73,7 +73,7 @@ class Move:
 
 @cache
 def moves_from(place: Place, axes: tuple[str, ...]) -> tuple[Move, ...]:
-    """All moves from a sharding on a mesh with these axes, whatever the sizes of dimensions.
+    """Return all moves from a sharding on a mesh with these axes, whatever the sizes of dimensions.
 
     Local moves change one axis each; several are several moves.
     """
@@ -85,8 +85,22 @@ def _moves(place: Place, axes: tuple[str, ...]) -> Iterator[Move]:
         for target in scattered(place.base, place.open_axes):
             yield Move(CollectiveKind.ALLTOALL, place.open_axes, target)
         return
-    yield from _local(place, axes)
-    yield from _reducing(place)
+    for axis in axes:
+        if axis not in place.partial.union(place.axes):
+            own = frozenset((axis,))
+            yield Move(None, own, Sharding(place.dims, place.partial | own))
+            yield from (Move(None, own, target) for target in scattered(place, own))
+    for at, names in enumerate(place.dims):
+        if names:
+            own = frozenset(names[-1:])
+            dims = (*place.dims[:at], names[:-1], *place.dims[at + 1 :])
+            yield Move(None, own, Sharding(dims, place.partial | own))
+    for n in range(1, len(place.partial) + 1):
+        for reduced in map(frozenset, combinations(sorted(place.partial), n)):
+            rest = Sharding(place.dims, place.partial - reduced)
+            yield Move(CollectiveKind.ALLREDUCE, reduced, rest)
+            for target in scattered(rest, reduced):
+                yield Move(CollectiveKind.REDUCE_SCATTER, reduced, target)
     for base, moved in inner_ends(place):
         yield Move(CollectiveKind.ALLGATHER, moved, base)
         if len(moved) > 1:
@@ -96,31 +110,8 @@ def _moves(place: Place, axes: tuple[str, ...]) -> Iterator[Move]:
             yield Move(CollectiveKind.ALLTOALL, moved, target)
 
 
-def _local(place: Sharding, axes: tuple[str, ...]) -> Iterator[Move]:
-    used = place.partial.union(place.axes)
-    for axis in axes:
-        if axis not in used:
-            yield Move(None, frozenset((axis,)), Sharding(place.dims, place.partial | {axis}))
-            for target in scattered(place, frozenset((axis,))):
-                yield Move(None, frozenset((axis,)), target)
-    for at, names in enumerate(place.dims):
-        if names:
-            dims = (*place.dims[:at], names[:-1], *place.dims[at + 1 :])
-            yield Move(None, frozenset(names[-1:]), Sharding(dims, place.partial | {names[-1]}))
-
-
-def _reducing(place: Sharding) -> Iterator[Move]:
-    for n in range(1, len(place.partial) + 1):
-        for names in combinations(sorted(place.partial), n):
-            chosen = frozenset(names)
-            rest = Sharding(place.dims, place.partial - chosen)
-            yield Move(CollectiveKind.ALLREDUCE, chosen, rest)
-            for target in scattered(rest, chosen):
-                yield Move(CollectiveKind.REDUCE_SCATTER, chosen, target)
-
-
 def inner_ends(place: Sharding) -> Iterator[tuple[Sharding, frozenset[str]]]:
-    """Each choice of inner ends, not all empty: the sharding without them, and their axes."""
+    """Yield each choice of inner ends, not all empty: the sharding without them, and their axes."""
     for kept in product(*(range(len(names) + 1) for names in place.dims)):
         moved = frozenset(axis for names, n in zip(place.dims, kept, strict=True) for axis in names[n:])
         if moved:
@@ -129,7 +120,7 @@ def inner_ends(place: Sharding) -> Iterator[tuple[Sharding, frozenset[str]]]:
 
 
 def scattered(base: Sharding, axes: frozenset[str], gaining: list[bool] | None = None) -> Iterator[Sharding]:
-    """Shardings in which these axes stand at inner ends, in every order, of dimensions that may gain."""
+    """Yield shardings in which these axes are at inner ends, in every order, of dimensions that may gain."""
     places = [at for at in range(len(base.dims)) if gaining is None or gaining[at]]
     names = sorted(axes)
     for choice in product(places, repeat=len(names)):
@@ -141,8 +132,12 @@ def scattered(base: Sharding, axes: frozenset[str], gaining: list[bool] | None =
             yield Sharding(tuple(dims), base.partial)
 
 
+def base_of(place: Place) -> Sharding:
+    """Return the sharding itself, or that without the open axes."""
+    return place.base if isinstance(place, Mixed) else place
+
+
 def n_shards_of(place: Place, sizes: Mapping[str, int]) -> int:
-    """Shards that the tensor is cut into, also halfway, where the open axes cut somehow."""
-    if isinstance(place, Sharding):
-        return place.n_shards(sizes)
-    return place.base.n_shards(sizes) * prod(sizes[axis] for axis in place.open_axes)
+    """Return the number of shards; open axes halfway through an exchange count as if they sharded."""
+    open_axes = place.open_axes if isinstance(place, Mixed) else ()
+    return base_of(place).n_shards(sizes) * prod(sizes[axis] for axis in open_axes)

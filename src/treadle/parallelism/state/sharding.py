@@ -23,7 +23,7 @@ from treadle.unsupported import Unsupported
 
 
 def axis_sizes(mesh: Mesh) -> dict[str, int]:
-    """Ranks along each axis of the mesh that has at least 2: an axis of one rank does nothing to a tensor."""
+    """Return the ranks along each axis of at least 2: an axis of one rank does nothing to a tensor."""
     return {name: size for name, size in zip(mesh.axis_names, mesh.shape, strict=True) if size > 1}
 
 
@@ -41,7 +41,7 @@ class Sharding:
     Raises
     ------
     ScheduleError
-        If an axis stands twice.
+        If an axis appears twice.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class Sharding:
         if len(set(used)) != len(used):
             twice = next(axis for axis in used if used.count(axis) > 1)
             raise ScheduleError(
-                f"sharding {self}: axis {twice!r} stands twice; an axis shards one dimension, or leaves the "
+                f"sharding {self}: axis {twice!r} appears twice; an axis shards one dimension, or leaves the "
                 "tensor partial"
             )
 
@@ -97,25 +97,24 @@ class Sharding:
         return None
 
     def local_shape(self, shape: tuple[int, ...], sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """Size of each dimension at one rank.
+        """Return the size of each dimension at one rank.
 
         Raises
         ------
         ScheduleError
-            If the tensor cannot lie so (`refusal`).
+            If the tensor cannot have this state (`unsupported`).
         """
-        refusal = self.unsupported(shape, sizes)
-        if refusal:
-            raise ScheduleError(f"sharding {self}: {refusal}")
+        if reason := self.unsupported(shape, sizes):
+            raise ScheduleError(f"sharding {self}: {reason}")
         return tuple(
             size // prod(sizes[axis] for axis in axes) for size, axes in zip(shape, self.dims, strict=True)
         )
 
     def n_shards(self, sizes: Mapping[str, int]) -> int:
-        """Shards that the tensor is cut into; the other ranks hold replicas of them, or partial sums."""
+        """Return the number of shards; other ranks hold replicas of them, or partial sums."""
         return prod(sizes[axis] for axis in self.axes)
 
 
 def replicated(n_dims: int) -> Sharding:
-    """The whole tensor at every rank."""
+    """Return the whole tensor at every rank."""
     return Sharding(((),) * n_dims)

@@ -40,7 +40,7 @@ class Operator:
     ----------
     kind : str
         A key of `RULES`: ``EINSUM``.
-    inputs, outputs : tuple of sequences of letters
+    inputs, outputs : tuple of sequences of dimensions
         Names of each tensor's dimensions; a str is a sequence of characters.
     linear : tuple of tuples of int
         Sets of inputs in which it is linear, all of a set taken together: of a sum ``((0, 1),)``, of a
@@ -80,7 +80,7 @@ class Choice:
 
     Parameters
     ----------
-    inputs, outputs : tuple of letters
+    inputs, outputs : tuple of dimensions
         For each tensor the sharded dimension, `PARTIAL` or `WHOLE`.
     divides : bool
         Each rank does its part of the work; else all do all of it.
@@ -115,7 +115,7 @@ def _by_summands(operator: Operator, linear: tuple[tuple[int, ...], ...]) -> Ite
 
 
 def _any_letter(operator: Operator) -> Iterator[Choice]:
-    """Dimensions of all outputs; also those that an output lacks if they are summed over."""
+    """Yield a choice for each dimension of all outputs, or of some if it is summed over."""
     for letter in operator.dims:
         if operator.summed or all(letter in letters for letters in operator.outputs):
             yield cut_by(operator, letter)
@@ -123,14 +123,14 @@ def _any_letter(operator: Operator) -> Iterator[Choice]:
 
 
 def _einsum(operator: Operator) -> Iterator[Choice]:
-    """Batch, row, column and contraction are all shardable; linear in each factor separately."""
+    """Yield a choice for each dimension, and for a partial input: it is linear in each factor."""
     for letter in operator.dims:
         yield cut_by(operator, letter)
     yield from _by_summands(operator, tuple((at,) for at in range(len(operator.inputs))))
 
 
 def _attention(operator: Operator) -> Iterator[Choice]:
-    """Batch, heads and queries: dimensions of the first input, queries or gradients, not those within a head.
+    """Yield a choice for each batch, head and query dimension of the first input, not those within a head.
 
     Softmax needs the whole sequence of keys, and scores the whole of a head's dimension, before anything is
     summed. Cut queries leave keys and values whole (context parallelism); gradients of keys and values are
@@ -146,21 +146,21 @@ def _attention(operator: Operator) -> Iterator[Choice]:
 
 
 def _gather(operator: Operator) -> Iterator[Choice]:
-    """Rows of a table (first input) by index: a cut table gives zeros for the rows of others."""
+    """Yield choices of rows of a table (first input) by index: a cut table gives zeros for other rows."""
     for letter in operator.dims:
         yield cut_by(operator, letter)
     yield from _by_summands(operator, operator.linear or ((0,),))
 
 
 def _scatter(operator: Operator) -> Iterator[Choice]:
-    """The gradient of `_gather`: (index, rows) to a table; ranks add their rows, or those of their part."""
+    """Yield choices of the gradient of `_gather`: ranks add their rows, or those of their part."""
     for letter in operator.dims:
         yield cut_by(operator, letter)
     yield from _by_summands(operator, operator.linear or ((1,),))
 
 
 def _dispatch(operator: Operator) -> Iterator[Choice]:
-    """Tokens (``td``, and others by token) to slots of experts (``ecd``): the first dimensions are linked.
+    """Yield choices from tokens (``td``, and others by token) to slots of experts (``ecd``).
 
     Ranks with their own tokens fill their own places of every expert, a cut of ``c``: that experts are
     elsewhere is then an all-to-all from ``c`` to ``e``, which comes out as a transition. With whole tokens
@@ -176,7 +176,7 @@ def _dispatch(operator: Operator) -> Iterator[Choice]:
 
 
 def _combine(operator: Operator) -> Iterator[Choice]:
-    """Slots of experts (``ecd``) back to tokens (``td``): ranks with some experts give partial sums."""
+    """Yield choices from slots of experts (``ecd``) back to tokens (``td``)."""
     expert, place, *rest = operator.inputs[0]
     beside = operator.inputs[1] if len(operator.inputs) > 1 else operator.outputs[0]
     token = next(letter for letter in beside if letter not in operator.inputs[0])
@@ -205,6 +205,6 @@ RULES: dict[str, Rule] = {
 
 
 def choices_of(operator: Operator) -> tuple[Choice, ...]:
-    """Ways to share out an operator along one axis; the last is to do the same everywhere."""
+    """Return the ways to share out an operator along one axis; the last is to do the same everywhere."""
     everywhere = Choice((WHOLE,) * len(operator.inputs), (WHOLE,) * len(operator.outputs), divides=False)
     return (*dict.fromkeys(RULES[operator.kind](operator)), everywhere)

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from heapq import heappop, heappush
 from itertools import combinations, count
 from math import prod
 
 from treadle.errors import ScheduleError
-from treadle.parallelism.state.moves import Mixed, Move, Place, moves_from, n_shards_of
+from treadle.parallelism.state.moves import Mixed, Move, Place, base_of, moves_from, n_shards_of
 from treadle.parallelism.state.sharding import Sharding, axis_sizes
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
@@ -102,14 +103,12 @@ class Transitions:
     """
 
     def __init__(self, mesh: Mesh, costs: Costs, shape: tuple[int, ...], element_bytes: int) -> None:
-        self.sizes = axis_sizes(mesh)
-        self.costs, self.shape, self.element_bytes = RememberedCosts(costs), shape, element_bytes
-        self._moves: dict[Place, tuple[Move, ...]] = {}
-        self._fits: dict[Sharding, bool] = {}
-        self._least: Mapping[str, Seconds] | None = None
+        self.sizes, self.costs, self.shape = axis_sizes(mesh), RememberedCosts(costs), shape
+        self._whole_bytes = prod(shape) * element_bytes
+        self._steps: dict[Place, list[Step]] = {}
 
     def cheapest(self, source: Sharding, target: Sharding) -> Route:
-        """The route of least seconds; of these one of the fewest collectives.
+        """Return the route of least seconds, and among equals one of the fewest collectives.
 
         Raises
         ------
@@ -120,7 +119,7 @@ class Transitions:
             end.local_shape(self.shape, self.sizes)
         number = count()
         queue: list[tuple[Seconds, int, int, int, Seconds, Place]] = [(0, 0, 0, next(number), 0, source)]
-        came: dict[Place, tuple[Place, Move, Seconds] | None] = {source: None}
+        last: dict[Place, Step] = {}
         best: dict[Place, tuple[Seconds, int, int]] = {source: (0, 0, 0)}
         while queue:
             _, n_collectives, n_local, _, seconds, place = heappop(queue)
@@ -128,47 +127,44 @@ class Transitions:
                 continue
             if place == target:
                 break
-            for move in self._moves_from(place):
-                step_s, is_local = self._seconds(place, move), move.kind is None
-                after = (seconds + step_s, n_collectives + (not is_local), n_local + is_local)
-                if move.target in best and best[move.target] <= after:
+            for step in self._steps_from(place):
+                is_local = step.kind is None
+                after = (seconds + step.seconds, n_collectives + (not is_local), n_local + is_local)
+                if step.after in best and best[step.after] <= after:
                     continue
-                best[move.target], came[move.target] = after, (place, move, step_s)
-                bound = after[0] + self._remaining(move.target, target)
-                heappush(queue, (bound, after[1], after[2], next(number), after[0], move.target))
-        return self._route(came, target)
+                best[step.after], last[step.after] = after, step
+                bound = after[0] + self._remaining(step.after, target)
+                heappush(queue, (bound, after[1], after[2], next(number), after[0], step.after))
+        if target not in best:
+            raise ScheduleError(f"no collectives lead to {target} of a tensor of shape {self.shape}")
+        steps: list[Step] = []
+        place = target
+        while place != source:
+            steps.append(last[place])
+            place = last[place].before
+        steps.reverse()
+        return Route(tuple(steps), sum(step.seconds for step in steps))
 
-    def _moves_from(self, place: Place) -> tuple[Move, ...]:
-        found = self._moves.get(place)
-        if found is None:
-            found = tuple(move for move in moves_from(place, tuple(self.sizes)) if self._holds(move.target))
-            self._moves[place] = found
-        return found
+    def _steps_from(self, place: Place) -> list[Step]:
+        """Return the moves to states that the tensor's shape allows, with their prices."""
+        if place not in self._steps:
+            self._steps[place] = [
+                self._priced(place, move)
+                for move in moves_from(place, tuple(self.sizes))
+                if base_of(move.target).unsupported(self.shape, self.sizes) is None
+            ]
+        return self._steps[place]
 
-    def _holds(self, place: Place) -> bool:
-        sharding = place.base if isinstance(place, Mixed) else place
-        if sharding not in self._fits:
-            self._fits[sharding] = sharding.unsupported(self.shape, self.sizes) is None
-        return self._fits[sharding]
-
-    def _size(self, place: Place, move: Move) -> int:
+    def _priced(self, place: Place, move: Move) -> Step:
+        axes = tuple(axis for axis in self.sizes if axis in move.axes)
         if move.kind is None:
-            return 0
+            return Step(None, axes, 0, 0, place, move.target)
         larger = move.target if move.kind is CollectiveKind.ALLGATHER else place
-        return prod(self.shape) * self.element_bytes // n_shards_of(larger, self.sizes)
-
-    def _seconds(self, place: Place, move: Move) -> Seconds:
-        if move.kind is None:
-            return 0
-        return self.costs.time_s(move.kind, self._in_order(move.axes), self._size(place, move))
-
-    def _in_order(self, axes: frozenset[str]) -> tuple[str, ...]:
-        return tuple(axis for axis in self.sizes if axis in axes)
+        size = self._whole_bytes // n_shards_of(larger, self.sizes)
+        return Step(move.kind, axes, size, self.costs.time_s(move.kind, axes, size), place, move.target)
 
     def _remaining(self, place: Place, target: Sharding) -> Seconds:
-        """No less is left to pay: see the module's head."""
-        if self._least is None:
-            self._least = self._least_by_axis()
+        """Return the lower bound of the remaining seconds that the module's docstring explains."""
         levels, wanted = _levels(place), _levels(target)
         must = [
             self._least[axis]
@@ -178,12 +174,12 @@ class Transitions:
         ]
         return max(must, default=0)
 
-    def _least_by_axis(self) -> Mapping[str, Seconds]:
+    @cached_property
+    def _least(self) -> Mapping[str, Seconds]:
         """Least seconds of any collective with each axis, at any size that can occur."""
-        whole = prod(self.shape) * self.element_bytes
         subsets = [axes for n in range(len(self.sizes) + 1) for axes in combinations(self.sizes, n)]
         shards = {prod(self.sizes[axis] for axis in axes) for axes in subsets}
-        sizes = [whole // n for n in shards if whole % n == 0]
+        sizes = [self._whole_bytes // n for n in shards if self._whole_bytes % n == 0]
         least: dict[str, Seconds] = {}
         for axes in subsets[1:]:
             cheapest = min(self.costs.time_s(kind, axes, size) for kind in _KINDS for size in sizes)
@@ -191,23 +187,10 @@ class Transitions:
                 least[axis] = min(least.get(axis, cheapest), cheapest)
         return least
 
-    def _route(self, came: Mapping[Place, tuple[Place, Move, Seconds] | None], target: Sharding) -> Route:
-        if target not in came:
-            raise ScheduleError(f"no collectives lead to {target} of a tensor of shape {self.shape}")
-        steps: list[Step] = []
-        place: Place = target
-        while (last := came[place]) is not None:
-            before, move, seconds = last
-            axes, size = self._in_order(move.axes), self._size(before, move)
-            steps.append(Step(move.kind, axes, size, seconds, before, place))
-            place = before
-        steps.reverse()
-        return Route(tuple(steps), sum(step.seconds for step in steps))
-
 
 def _levels(place: Place) -> dict[str, tuple[int, int]]:
     """Code each axis: 2 for partial, (1, dimension) for sharded; an open axis is sharded, nowhere (-1)."""
-    base = place.base if isinstance(place, Mixed) else place
+    base = base_of(place)
     levels = {axis: (1, at) for at, axes in enumerate(base.dims) for axis in axes}
     levels.update((axis, (2, 0)) for axis in base.partial)
     if isinstance(place, Mixed):

@@ -48,22 +48,19 @@ def stage_order(stage: int, stages: int, micro_batches: int, interleave: int = 1
     total = micro_batches * interleave
     ahead = stages - 1 - stage if interleave == 1 else 2 * (stages - 1 - stage) + (interleave - 1) * stages
     ahead = min(ahead, total)
-    forward, backward = (
-        [_visit(is_forward, k, stage, stages, interleave) for k in range(total)]
-        for is_forward in (True, False)
-    )
+
+    def visit(is_forward: bool, k: int) -> Visit:
+        """Return the k-th forward (or backward) pass: groups of `stages` micro-batches per virtual stage."""
+        group, place = divmod(k, stages * interleave)
+        turn, within = divmod(place, stages)
+        turn = turn if is_forward else interleave - 1 - turn
+        return Visit(is_forward, group * stages + within, turn * stages + stage)
+
+    forward, backward = ([visit(is_forward, k) for k in range(total)] for is_forward in (True, False))
     order = forward[:ahead]
-    for k in range(total - ahead):
-        order += [forward[ahead + k], backward[k]]
+    for pair in zip(forward[ahead:], backward, strict=False):
+        order += pair
     return order + backward[total - ahead :]
-
-
-def _visit(is_forward: bool, k: int, stage: int, stages: int, interleave: int) -> Visit:
-    """Return the k-th forward (or backward) pass: groups of `stages` micro-batches per virtual stage."""
-    group, place = divmod(k, stages * interleave)
-    turn, within = divmod(place, stages)
-    turn = turn if is_forward else interleave - 1 - turn
-    return Visit(is_forward, group * stages + within, turn * stages + stage)
 
 
 def cut_layers(seconds: Sequence[Seconds], n_stages: int) -> list[range]:

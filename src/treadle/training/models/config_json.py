@@ -44,25 +44,20 @@ class _Config:
             self.missing += [name] if default is None else []
             return least if default is None else default
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise FormatError(
-                f"config.json: {name}: expected an integer from {least} to {most}, found {_shown(value)}"
-            )
+            raise _fault(f"{name}: expected an integer from {least} to {most}, found {_shown(value)}")
         return value
 
     def is_set(self, name: str, default: bool = False) -> bool:
         """Return a boolean."""
         value = self.table.get(name, default)
         if not isinstance(value, bool):
-            raise FormatError(f"config.json: {name}: expected true or false, found {_shown(value)}")
+            raise _fault(f"{name}: expected true or false, found {_shown(value)}")
         return value
 
     def expect(self, name: str, expected: object) -> None:
         """Raise unless a key has the only supported value, or is absent."""
-        if self.table.get(name, expected) != expected:
-            found = _shown(self.table[name])
-            raise FormatError(
-                f"config.json: {name}: {self.kind} is supported only with {expected}, found {found}"
-            )
+        if (found := self.table.get(name, expected)) != expected:
+            raise _fault(f"{name}: {self.kind} is supported only with {expected}, found {_shown(found)}")
 
     def layers(self, name: str = "num_hidden_layers", default: int | None = None) -> int:
         """Return the number of blocks."""
@@ -71,25 +66,24 @@ class _Config:
     def listed(self, name: str, known: Mapping[Any, _Item]) -> list[_Item]:
         """Return the meanings of the entries of a list; empty if it is absent."""
         value = self.table.get(name) or []
-        if not isinstance(value, list) or not all(
-            isinstance(one, str | int) and one in known for one in value
-        ):
-            raise FormatError(f"config.json: {name}: expected a list of {', '.join(map(str, known))}")
-        return [known[one] for one in value]
+        entries = value if isinstance(value, list) else [None]
+        if not all(isinstance(one, str | int) and one in known for one in entries):
+            raise _fault(f"{name}: expected a list of {', '.join(map(str, known))}")
+        return [known[one] for one in entries]
 
     def windows(self, window: int, *, full_every: int) -> tuple[int, ...]:
         """Return the window of each block: by `layer_types`, or all tokens in every `full_every`-th block."""
         known = {"full_attention": 0, "sliding_attention": window, "chunked_attention": window}
         listed = self.listed("layer_types", known) or self.listed("no_rope_layers", {1: window, 0: 0})
         if listed and len(listed) != (count := self.layers()):
-            raise FormatError(f"config.json: layer_types: expected {count}, one a layer, found {len(listed)}")
+            raise _fault(f"layer_types: expected {count}, one a layer, found {len(listed)}")
         return tuple(listed) or (window,) * (full_every - 1) + (0,)
 
     def check(self) -> None:
         """Raise FormatError if keys are missing."""
         if self.missing:
             missing = ", ".join(dict.fromkeys(self.missing))
-            raise FormatError(f"config.json: of {self.kind}, these keys are missing: {missing}")
+            raise _fault(f"of {self.kind}, these keys are missing: {missing}")
 
     def heads(self, *, bias: bool = False, output_bias: bool = False, **more: bool) -> Heads:
         """Return the attention by the keys that most formats share."""
@@ -97,25 +91,21 @@ class _Config:
         head_dim = self.count("head_dim", max(hidden // heads, 1))
         kv_heads = self.count("num_key_value_heads", heads)
         if self.table.get("head_dim") is None and hidden % heads and not self.missing:
-            raise FormatError(
-                f"config.json: {heads} heads do not divide hidden_size {hidden}; head_dim is missing"
-            )
+            raise _fault(f"{heads} heads do not divide hidden_size {hidden}; head_dim is missing")
         if heads % kv_heads:
-            raise FormatError(f"config.json: num_key_value_heads {kv_heads} does not divide {heads} heads")
+            raise _fault(f"num_key_value_heads {kv_heads} does not divide {heads} heads")
         return Heads(heads, kv_heads, head_dim, has_bias=bias, output_bias=output_bias, **more)
 
     def state_space(self, heads: str, head_dim: str, state: str) -> StateSpace:
         """Return Mamba-2 by the keys that its formats share, and these."""
-        return StateSpace(
-            self.count(heads),
-            self.count(head_dim),
-            self.count(state),
-            self.count("n_groups"),
-            self.count("conv_kernel"),
-            self.count("chunk_size"),
-            self.is_set("use_bias"),
-            self.is_set("use_conv_bias", True),
-        )
+        names = (heads, head_dim, state, "n_groups", "conv_kernel", "chunk_size")
+        n_heads, width, n_states, groups, kernel, chunk = map(self.count, names)
+        biases = self.is_set("use_bias"), self.is_set("use_conv_bias", True)
+        return StateSpace(n_heads, width, n_states, groups, kernel, chunk, *biases)
+
+
+def _fault(text: str) -> FormatError:
+    return FormatError(f"config.json: {text}")
 
 
 def _shown(value: object) -> str:
@@ -166,9 +156,8 @@ def _qwen(config: _Config, *, norms: bool = False, **more: Any) -> TransformerSh
 def _qwen_moe(config: _Config, *, is_third: bool) -> TransformerShape:
     shared = 0 if is_third else config.count("shared_expert_intermediate_size")
     config.expect("mlp_only_layers", [])
-    experts = _experts(
-        config, "num_experts", "moe_intermediate_size", shared_feed_forward=shared, shared_gate=not is_third
-    )
+    more = {"shared_feed_forward": shared, "shared_gate": not is_third}
+    experts = _experts(config, "num_experts", "moe_intermediate_size", **more)
     every = config.count("decoder_sparse_step", 1)
     return _qwen(config, norms=is_third, experts=experts, expert_every=every)
 
@@ -235,20 +224,16 @@ _HALVES = {
 
 def _nemotron_h(config: _Config) -> TransformerShape:
     config.expect("sliding_window", None)
-    found = config.table.get("hybrid_override_pattern") or "".join(
-        config.listed("layers_block_type", _HALVES)
-    )
+    halves = config.listed("layers_block_type", _HALVES)
+    found = config.table.get("hybrid_override_pattern") or "".join(halves)
     pattern = found if isinstance(found, str) and set(found) <= set("M*-E") else ""
     if not pattern or config.layers(default=len(pattern)) != len(pattern):
-        raise FormatError(
-            "config.json: hybrid_override_pattern: expected M, *, - or E for each of "
-            f"num_hidden_layers, found {_shown(found)}"
-        )
+        wanted = "M, *, - or E for each of num_hidden_layers"
+        raise _fault(f"hybrid_override_pattern: expected {wanted}, found {_shown(found)}")
     bias = config.is_set("attention_bias")
     head_dim = config.count("head_dim", config.count("attention_head_dim", 128))
-    shared = config.count("moe_shared_expert_intermediate_size") * config.count(
-        "n_shared_experts", 1, least=0
-    )
+    n_shared, width = config.count("n_shared_experts", 1, least=0), "moe_shared_expert_intermediate_size"
+    shared = config.count(width) * n_shared
     more = {"shared_feed_forward": shared, "latent": config.count("moe_latent_size", 0)}
     experts = _experts(config, "n_routed_experts", "moe_intermediate_size", **more)
     return _decoder(
@@ -267,7 +252,7 @@ def _mamba2(config: _Config) -> TransformerShape:
     space = config.state_space("num_heads", "head_dim", "state_size")
     inner = config.count("expand") * config.count("hidden_size")
     if space.inner != inner:
-        raise FormatError(f"config.json: num_heads x head_dim: expected expand x hidden_size, {inner}")
+        raise _fault(f"num_heads x head_dim: expected expand x hidden_size, {inner}")
     heads = Heads(space.heads, space.heads, space.head_dim)
     return _decoder(config, heads, feed_forward=0, pattern="M" * config.layers(), state_space=space)
 
@@ -300,22 +285,16 @@ def _from_mamba_ssm(table: Mapping[str, Any]) -> dict[str, Any]:
 def _deepseek(config: _Config) -> TransformerShape:
     config.expect("moe_layer_freq", 1)
     config.expect("attention_bias", False)
-    heads = LatentHeads(
-        config.count("num_attention_heads"),
-        config.count("q_lora_rank", 0),
-        config.count("kv_lora_rank"),
-        config.count("qk_nope_head_dim"),
-        config.count("qk_rope_head_dim"),
-        config.count("v_head_dim"),
-    )
-    return _decoder(config, heads, **_shared_experts(config))
+    heads, query_rank = config.count("num_attention_heads"), config.count("q_lora_rank", 0)
+    sizes = map(config.count, ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"))
+    return _decoder(config, LatentHeads(heads, query_rank, *sizes), **_shared_experts(config))
 
 
 def _gpt2(config: _Config) -> TransformerShape:
     config.expect("add_cross_attention", False)
     hidden, heads = config.count("n_embd"), config.count("n_head")
     if hidden % heads:
-        raise FormatError(f"config.json: n_head {heads} does not divide n_embd {hidden}")
+        raise _fault(f"n_head {heads} does not divide n_embd {hidden}")
     positions = config.count("n_positions", 1024)
     return TransformerShape(
         config.kind,
@@ -361,9 +340,7 @@ def _switch(config: _Config) -> TransformerShape:
     config.expect("num_sparse_decoder_layers", config.table.get("num_sparse_encoder_layers"))
     config.expect("num_decoder_layers", layers)
     if not config.missing and layers % sparse:
-        raise FormatError(
-            f"config.json: num_sparse_encoder_layers {sparse} does not divide num_layers {layers}"
-        )
+        raise _fault(f"num_sparse_encoder_layers {sparse} does not divide num_layers {layers}")
     return _t5(config, experts=experts, expert_every=max(layers // sparse, 1))
 
 
@@ -458,32 +435,25 @@ def read_config(text: str, *, name: str = "") -> TrainingModel:
     124439808
     """
     if len(text) > MAX_CONFIG_BYTES:
-        raise FormatError(f"config.json: expected at most {MAX_CONFIG_BYTES} bytes, found {len(text)}")
+        raise _fault(f"expected at most {MAX_CONFIG_BYTES} bytes, found {len(text)}")
     table = parse_json(text, source="config.json")
     if not isinstance(table, dict):
-        raise FormatError(f"config.json: expected an object, found {_shown(table)}")
+        raise _fault(f"expected an object, found {_shown(table)}")
     source = "config.json"
     if "model_type" not in table and isinstance(table.get("ssm_cfg"), dict):
         table = _from_mamba_ssm(table)
     elif isinstance(inner := table.get("text_config"), dict):
-        source, table = (
-            "text part of the config.json",
-            {"model_type": f"{table.get('model_type')}_text", **inner},
-        )
+        source = "text part of the config.json"
+        table = {"model_type": f"{table.get('model_type')}_text", **inner}
     kind = table.get("model_type")
+    if kind is None:
+        raise _fault(f"model_type is missing; supported are {', '.join(CONFIG_READERS)}")
     if not isinstance(kind, str) or kind not in CONFIG_READERS:
-        if kind is None:
-            raise FormatError(
-                f"config.json: model_type is missing; supported are {', '.join(CONFIG_READERS)}"
-            )
-        found = _shown(kind).strip("'")
-        raise FormatError(f"config.json: {unknown('model_type', found, CONFIG_READERS)}")
+        raise _fault(unknown("model_type", _shown(kind).strip("'"), CONFIG_READERS))
     config = _Config({**_DEFAULTS.get(kind, {}), **table}, kind)
     shape = CONFIG_READERS[kind](config)
     config.check()
     if shape.experts is not None and shape.experts.top_k > shape.experts.experts:
-        raise FormatError(
-            f"config.json: a token cannot visit {shape.experts.top_k} of {shape.experts.experts} experts"
-        )
+        raise _fault(f"a token cannot visit {shape.experts.top_k} of {shape.experts.experts} experts")
     model = transformer(shape)
     return replace(model, name=name or kind, source=f"{source} of a {kind} model")

@@ -17,7 +17,7 @@ STATISTICS_BYTES = 4
 
 
 def attention_sizes(heads: Heads | LatentHeads) -> dict[str, int]:
-    """Sizes of the dimensions of this half."""
+    """Return the sizes of the dimensions of this half."""
     if isinstance(heads, Heads):
         size, groups = heads.head_dim, heads.heads // heads.kv_heads
         return {"k": heads.kv_heads, "g": groups, "d": size, "w": size}
@@ -26,20 +26,19 @@ def attention_sizes(heads: Heads | LatentHeads) -> dict[str, int]:
 
 
 def attention_half(forward: Forward, shape: TransformerShape, kind: BlockKind, x: TensorRef) -> TensorRef:
-    """From the norm's output to the output product."""
+    """Add the operators from the norm's output to the output product."""
     if isinstance(shape.attention, Heads):
         queries, keys, values = _grouped(forward, shape.attention, x, is_rotated=not shape.positions)
     else:
         queries, keys, values = _latent(forward, shape.attention, x)
-    chunks = kind.window and shape.has_chunks
+    is_chunked = bool(kind.window and shape.has_chunks)
     attended, _ = forward.apply(
         "attention",
         OperatorKind.ATTENTION,
         "bkgsd,bks'd,bks'w->bkgsw,bkgs",
         (queries, keys, values),
-        operator="attention",
         element_bytes=(2, STATISTICS_BYTES),
-        arguments={"is_causal": True, "window": kind.window} | ({"is_chunked": True} if chunks else {}),
+        arguments={"is_causal": True, "window": kind.window} | ({"is_chunked": True} if is_chunked else {}),
     )
     wo = forward.parameter("attention.wo.weight", "h(kgw)")
     made = forward.product("attention_output", "bkgsw,h(kgw)->bsh", attended, wo)
@@ -61,13 +60,11 @@ def _grouped(
         one = forward.product(name, f"bsh,{rows}h->{made}", x, weight)
         if heads.has_bias:
             one = biased(forward, name, f"attention.w{letter}.bias", made, rows, one)
-        if heads.has_norms and name != "value":
-            scale = forward.parameter(f"attention.{letter}_norm.weight", "d")
-            word = f"{made},d->{made}"
-            one = forward.pointwise(f"{name}_norm", word, (one, scale), operator="rms_norm", whole="d")
-        if heads.has_wide_norms and name != "value":
-            scale = forward.parameter(f"attention.{letter}_norm.weight", rows)
-            word, whole = f"{made},{rows}->{made}", rows.strip("()")
+        # norms within each head, and over all heads together
+        norms = [*(["d"] if heads.has_norms else []), *([rows] if heads.has_wide_norms else [])]
+        for normed in norms if name != "value" else ():
+            scale = forward.parameter(f"attention.{letter}_norm.weight", normed)
+            word, whole = f"{made},{normed}->{made}", normed.strip("()")
             one = forward.pointwise(f"{name}_norm", word, (one, scale), operator="rms_norm", whole=whole)
         if is_rotated and name != "value":
             one = rotated(forward, name, made, one)
@@ -105,13 +102,13 @@ def _latent(forward: Forward, heads: LatentHeads, x: TensorRef) -> tuple[TensorR
 
 
 def rotated(forward: Forward, name: str, word: str, x: TensorRef) -> TensorRef:
-    """Rotary positions along the last dimension."""
+    """Add rotary positions along the last dimension."""
     return forward.pointwise(
         f"rotated_{name}", f"{word}->{word}", (x,), operator="rotary", whole=word[-1], linear=((0,),)
     )
 
 
 def biased(forward: Forward, name: str, path: str, word: str, rows: str, x: TensorRef) -> TensorRef:
-    """A product with its bias."""
+    """Add a bias to a product."""
     bias = forward.parameter(path, rows)
     return forward.sum_of(f"{name}_with_bias", word, x, bias, words=(word, rows))

@@ -21,7 +21,7 @@ INDEX_BYTES = 8
 
 
 def feed_forward_sizes(shape: TransformerShape, kind: BlockKind, sequence: int) -> dict[str, int]:
-    """Sizes of the dimensions of this half."""
+    """Return the sizes of the dimensions of this half."""
     experts = shape.experts
     if not kind.has_experts or experts is None:
         return {"f": shape.feed_forward}
@@ -37,7 +37,7 @@ def feed_forward_sizes(shape: TransformerShape, kind: BlockKind, sequence: int) 
 def feed_forward_half(
     forward: Forward, shape: TransformerShape, kind: BlockKind, x: TensorRef
 ) -> tuple[TensorRef, ...]:
-    """From the norm's output to the terms of this half's output."""
+    """Add the operators from the norm's output to the terms of this half's output."""
     if not kind.has_experts or shape.experts is None:
         return (_dense(forward, shape, x, has_bias=shape.has_bias),)
     made = [_routed(forward, shape, shape.experts, x)]
@@ -56,7 +56,7 @@ def _dense(
     letter: str = "f",
     has_bias: bool = False,
 ) -> TensorRef:
-    """Up, activation and down; of experts for the tokens at their places."""
+    """Add up, activation and down products; of experts for the tokens in their slots."""
     inner = entering.replace("h", letter)
     rows = f"{'e' if 'e' in entering else ''}{letter}h"
     module = prefix or "feed_forward"
@@ -65,11 +65,9 @@ def _dense(
     def lifted(what: str, weight: str, bias: str) -> TensorRef:
         table = forward.parameter(f"{module}.{weight}.weight", rows)
         made = forward.product(f"{name}{what}", f"{entering},{rows}->{inner}", x, table)
-        return (
-            biased(forward, f"{name}{what}", f"{module}.{bias}.bias", inner, rows[:-1], made)
-            if has_bias
-            else made
-        )
+        if has_bias:
+            made = biased(forward, f"{name}{what}", f"{module}.{bias}.bias", inner, rows[:-1], made)
+        return made
 
     raised = lifted("up", "w3" if shape.is_gated else "w1", "w1")
     if shape.is_gated:
@@ -90,32 +88,15 @@ def _routed(forward: Forward, shape: TransformerShape, experts: Experts, x: Tens
     scores = forward.product("router", "bsh,eh->bse", x, router)
     if experts.has_bias:
         scores = biased(forward, "router", "router.gate.bias", "bse", "e", scores)
+    kind, sizes = OperatorKind.ELEMENTWISE, (2, INDEX_BYTES)
     weights, choices = forward.apply(
-        "route",
-        OperatorKind.ELEMENTWISE,
-        "bse->bsn,bsn",
-        (scores,),
-        operator="route",
-        whole="en",
-        element_bytes=(2, INDEX_BYTES),
+        "route", kind, "bse->bsn,bsn", (scores,), whole="en", element_bytes=sizes
     )
-    (places,) = forward.apply(
-        "dispatch",
-        OperatorKind.DISPATCH,
-        "sbh,sbn->ecbh",
-        (x, choices),
-        operator="dispatch",
-        linear=((0,),),
-    )
+    kind, word = OperatorKind.DISPATCH, "sbh,sbn->ecbh"
+    (places,) = forward.apply("dispatch", kind, word, (x, choices), linear=((0,),))
     made = _dense(forward, shape, places, prefix="experts", entering="ecbh", has_bias=experts.has_bias)
-    return forward.apply(
-        "combine",
-        OperatorKind.COMBINE,
-        "ecbh,sbn,sbn->sbh",
-        (made, weights, choices),
-        operator="combine",
-        linear=((0,), (1,)),
-    )[0]
+    kind, word, read = OperatorKind.COMBINE, "ecbh,sbn,sbn->sbh", (made, weights, choices)
+    return forward.apply("combine", kind, word, read, linear=((0,), (1,)))[0]
 
 
 def _shared(forward: Forward, shape: TransformerShape, experts: Experts, x: TensorRef) -> TensorRef:
@@ -123,6 +104,5 @@ def _shared(forward: Forward, shape: TransformerShape, experts: Experts, x: Tens
     if not experts.shared_gate:
         return made
     gate = forward.product("shared_gate_score", "bsh,h->bs", x, forward.parameter("shared_gate.weight", "h"))
-    return forward.pointwise(
-        "shared_gated", "bs,bsh->bsh", (gate, made), operator="gated_sigmoid", linear=((1,),)
-    )
+    name, word = "shared_gated", "bs,bsh->bsh"
+    return forward.pointwise(name, word, (gate, made), operator="gated_sigmoid", linear=((1,),))

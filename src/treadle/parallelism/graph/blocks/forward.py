@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from treadle.parallelism.graph.compute_graph import (
     BaseDim,
@@ -52,7 +53,7 @@ class Forward:
         return tuple(BaseDim(letter, self.sizes[letter]) for letter in self._numbers)
 
     def dims(self, word: str) -> Dims:
-        """Dimensions as a word spells them.
+        """Return the dimensions as a word spells them.
 
         Examples
         --------
@@ -73,12 +74,10 @@ class Forward:
         self, name: str, word: str, source: Source, *, path: str = "", element_bytes: int = ELEMENT_BYTES
     ) -> TensorRef:
         """Add a parameter, an input or a tangent."""
-        dims = self.dims(word)
+        dims, kind = self.dims(word), OperatorKind.PLACEHOLDER
         phase = Phase.BACKWARD if source is Source.TANGENT else Phase.FORWARD
         results = (Result(dims, dims, element_bytes),)
-        return self.add(
-            Node(name, OperatorKind.PLACEHOLDER, (), results, phase, source=source, path=path or name)
-        )[0]
+        return self.add(Node(name, kind, (), results, phase, source=source, path=path or name))[0]
 
     def parameter(self, path: str, word: str) -> TensorRef:
         """Add a parameter of the owner; its node is called as the path within it."""
@@ -92,7 +91,7 @@ class Forward:
         return tuple(TensorRef(len(self.nodes) - 1, slot) for slot in range(len(node.results)))
 
     def result(self, tensor: TensorRef) -> Result:
-        """A tensor as it is made."""
+        """Return A tensor as it is made."""
         return self.nodes[tensor.node].results[tensor.slot]
 
     def apply(
@@ -102,18 +101,20 @@ class Forward:
         specification: str,
         operands: Sequence[TensorRef],
         *,
-        operator: str,
+        operator: str = "",
         whole: str = "",
         linear: Sequence[Sequence[int]] = (),
         element_bytes: Sequence[int] = (),
         arguments: Mapping[str, object] | None = None,
     ) -> tuple[TensorRef, ...]:
-        """Add an operator by its specification, ``bsh,(kgd)h->bkgsd``; its results.
+        """Add an operator by its specification, ``bsh,(kgd)h->bkgsd``, and return its results.
 
         Parameters
         ----------
-        name, kind, operator, linear, arguments
+        name, kind, linear, arguments
             Of the node.
+        operator : str
+            Of the node; by default its name.
         specification : str
             Roles; those of an operand in any order and grouping.
         operands : sequence of TensorRef
@@ -137,7 +138,7 @@ class Forward:
             kind,
             read,
             made,
-            operator=operator,
+            operator=operator or name,
             whole=frozenset(factors(self.dims(whole))),
             linear=tuple(map(tuple, linear)),
             arguments=arguments or {},
@@ -148,35 +149,19 @@ class Forward:
         self, name: str, specification: str, first: TensorRef, second: TensorRef, *, element_bytes: int = 2
     ) -> TensorRef:
         """Add an einsum of two tensors."""
+        kind, linear, sizes = OperatorKind.EINSUM, ((0,), (1,)), (element_bytes,)
+        read = (first, second)
         return self.apply(
-            name,
-            OperatorKind.EINSUM,
-            specification,
-            (first, second),
-            operator="einsum",
-            linear=((0,), (1,)),
-            element_bytes=(element_bytes,),
+            name, kind, specification, read, operator="einsum", linear=linear, element_bytes=sizes
         )[0]
 
     def pointwise(
-        self,
-        name: str,
-        specification: str,
-        operands: Sequence[TensorRef],
-        *,
-        operator: str,
-        whole: str = "",
-        linear: Sequence[Sequence[int]] = (),
+        self, name: str, specification: str, operands: Sequence[TensorRef], **notes: Any
     ) -> TensorRef:
-        """Add an elementwise operator of one result."""
-        kind = OperatorKind.ELEMENTWISE
-        return self.apply(name, kind, specification, operands, operator=operator, whole=whole, linear=linear)[
-            0
-        ]
+        """Add an elementwise operator of one result; notes are those of `apply`."""
+        return self.apply(name, OperatorKind.ELEMENTWISE, specification, operands, **notes)[0]
 
-    def sum_of(self, name: str, word: str, *summands: TensorRef, words: Sequence[str] = ()) -> TensorRef:
+    def sum_of(self, name: str, word: str, *terms: TensorRef, words: Sequence[str] = ()) -> TensorRef:
         """Add a sum of tensors; ``words`` where terms are repeated over dimensions."""
-        before = ",".join(words or [word] * len(summands))
-        return self.pointwise(
-            name, f"{before}->{word}", summands, operator="add", linear=(tuple(range(len(summands))),)
-        )
+        before, linear = ",".join(words or [word] * len(terms)), (tuple(range(len(terms))),)
+        return self.pointwise(name, f"{before}->{word}", terms, operator="add", linear=linear)

@@ -52,7 +52,7 @@ Gradients = list[TensorRef | None]
 
 
 def joint_graph(forward: Forward, *, leaves: TensorRef, entered: TensorRef | None = None) -> ComputeGraph:
-    """The joint graph of a forward pass.
+    """Return the joint graph of a forward pass.
 
     Parameters
     ----------
@@ -81,9 +81,8 @@ class _Backward:
     def graph(self) -> ComputeGraph:
         """Derive it, the last operator first."""
         name = f"d_{self._forward.nodes[self._leaves.node].name}"
-        tangent = self._like(
-            self._leaves, name, OperatorKind.PLACEHOLDER, (), source=Source.TANGENT, path=name
-        )
+        kind = OperatorKind.PLACEHOLDER
+        tangent = self._like(self._leaves, name, kind, (), source=Source.TANGENT, path=name)
         self._parts[self._leaves] = [tangent]
         owners: dict[TensorRef, TensorRef] = {}
         for number in reversed(range(self._count)):
@@ -105,14 +104,12 @@ class _Backward:
         )
 
     def _gradient(self, tensor: TensorRef) -> TensorRef | None:
-        """All of a tensor's gradient: the one part of it, or a sum."""
+        """Return a tensor's gradient: its only term, or a sum."""
         parts = [part for part in self._parts.get(tensor, []) if part is not None]
         if len(parts) < 2:
             return parts[0] if parts else None
-        linear = (tuple(range(len(parts))),)
-        return self._like(
-            tensor, self._name(tensor), OperatorKind.ELEMENTWISE, parts, operator="add", linear=linear
-        )
+        name, linear = self._name(tensor), (tuple(range(len(parts))),)
+        return self._like(tensor, name, OperatorKind.ELEMENTWISE, parts, operator="add", linear=linear)
 
     def _like(
         self, tensor: TensorRef, name: str, kind: OperatorKind, read: Sequence[TensorRef], **notes: Any
@@ -124,7 +121,7 @@ class _Backward:
         return self._forward.add(Node(name, kind, operands, (result,), Phase.BACKWARD, **notes))[0]
 
     def of_einsum(self, number: int, gradients: Gradients) -> Gradients:
-        """Products: each gradient is a product of the result's and the other tensors."""
+        """Derive products: each gradient is a product of the result's and the other tensors."""
         node = self._forward.nodes[number]
         found: Gradients = [None] * len(node.operands)
         for at, operand in enumerate(node.operands):
@@ -137,7 +134,7 @@ class _Backward:
         return found
 
     def of_sum(self, number: int, gradients: Gradients) -> Gradients:
-        """Gradients of a sum's terms: each has the sum's gradient, added over repeated dimensions."""
+        """Hand on a sum's gradient to its terms, added over repeated dimensions."""
         node = self._forward.nodes[number]
         found: Gradients = [None] * len(node.operands)
         read, kind = [(gradients[0], node.results[0].roles)], OperatorKind.REDUCTION
@@ -149,29 +146,23 @@ class _Backward:
         return found
 
     def of_any(self, number: int, gradients: Gradients) -> Gradients:
-        """All others: one operator for all gradients."""
+        """Add one operator for all gradients of any other operator."""
         node = self._forward.nodes[number]
         if node.operator not in READS:
             raise TreadleError(f"graph: no gradient is known of the operator {node.operator!r}")
         operands, results = READS[node.operator]
         by_result = zip(gradients, node.results, strict=True)
         given = [(gradient, result.roles) for gradient, result in by_result if gradient is not None]
-        read = [_read(node.operands[at]) for at in operands]
+        read = [*given, *(_read(node.operands[at]) for at in operands)]
         read += [(TensorRef(number, slot), node.results[slot].roles) for slot in results]
         wanted = [operand for operand in node.operands if operand.tensor in self._wanted]
-        made = self._add(
-            node,
-            node.kind if node.kind is OperatorKind.ATTENTION else OperatorKind.ELEMENTWISE,
-            [*given, *read],
-            wanted,
-            operator=f"{node.operator}_backward",
-            linear=(tuple(range(len(given))),),
-        )
-        left = iter(made)
+        kind = node.kind if node.kind is OperatorKind.ATTENTION else OperatorKind.ELEMENTWISE
+        name, linear = f"{node.operator}_backward", (tuple(range(len(given))),)
+        left = iter(self._add(node, kind, read, wanted, operator=name, linear=linear))
         return [next(left) if operand.tensor in self._wanted else None for operand in node.operands]
 
     def of_lookup(self, number: int, gradients: Gradients) -> Gradients:
-        """Rows of a table: their gradients are added to the table's."""
+        """Add the gradients of rows to those of their table."""
         node = self._forward.nodes[number]
         table, *index = node.operands
         read = [*map(_read, index), (gradients[0], node.results[0].roles)]
@@ -180,17 +171,15 @@ class _Backward:
         return [made[0], *(None for _ in index)]
 
     def of_dispatch(self, number: int, gradients: Gradients) -> Gradients:
-        """Tokens at their experts: their gradients come back."""
+        """Return the gradients of tokens from their experts."""
         node = self._forward.nodes[number]
         tokens, choices = node.operands
-        read, linear = [(gradients[0], node.results[0].roles), _read(choices)], ((0,),)
-        made = self._add(
-            node, OperatorKind.COMBINE, read, [tokens], operator="dispatch_backward", linear=linear
-        )
+        read, name = [(gradients[0], node.results[0].roles), _read(choices)], "dispatch_backward"
+        made = self._add(node, OperatorKind.COMBINE, read, [tokens], operator=name, linear=((0,),))
         return [made[0], None]
 
     def of_combine(self, number: int, gradients: Gradients) -> Gradients:
-        """Tokens back from their experts: gradients are sent there; weights meet what came back."""
+        """Send gradients of tokens to their experts; weights meet the results of experts."""
         node = self._forward.nodes[number]
         places, weights, choices = node.operands
         given, chosen = (gradients[0], node.results[0].roles), _read(choices)
@@ -229,19 +218,9 @@ class _Backward:
             name = f"{node.name}_backward"
         elif self._users[wanted[0].tensor] > 1:
             name += f"_{node.name}"
-        return self._forward.add(
-            Node(
-                name,
-                kind,
-                tuple(operands),
-                tuple(results),
-                Phase.BACKWARD,
-                operator=operator,
-                whole=node.whole & met,
-                linear=linear,
-                arguments=node.arguments,
-            )
-        )
+        notes: dict[str, Any] = {"operator": operator, "linear": linear, "arguments": node.arguments}
+        sides = tuple(operands), tuple(results)
+        return self._forward.add(Node(name, kind, *sides, Phase.BACKWARD, whole=node.whole & met, **notes))
 
     def _name(self, tensor: TensorRef) -> str:
         name = self._forward.nodes[tensor.node].name

@@ -31,7 +31,7 @@ _BLOCKS = "layers"
 
 
 def model_graph(model: TrainingModel, *, batch: int, sequence: int) -> ModelGraph:
-    """The graph of one training step of a model of the zoo or of a ``config.json``.
+    """Return the graph of one training step of a model of the zoo or of a ``config.json``.
 
     Parameters
     ----------
@@ -80,39 +80,26 @@ def model_graph(model: TrainingModel, *, batch: int, sequence: int) -> ModelGrap
     blocks = []
     for kind in distinct:
         own = attention_sizes(shape.attention) | feed_forward_sizes(shape, kind, sequence)
-        name = _kind_name(kind, distinct)
-        owner = f"{_BLOCKS}.{_places([place for place, other in enumerate(kinds) if other == kind], kinds)}"
-        blocks.append(_block(Forward(sizes | own, owner), shape, kind, name, kinds.count(kind)))
+        words = []
+        if len({other.has_experts for other in distinct}) > 1:
+            words.append("expert" if kind.has_experts else "dense")
+        if len({other.window for other in distinct}) > 1 and kind.window:
+            words.append("windowed")
+        # the blocks of a kind among all, as a path has them: all, a slice, or one by one
+        places = [str(place) for place, other in enumerate(kinds) if other == kind]
+        path = "*" if len(places) == len(kinds) > 1 else common_prefix(places, has_all=False)
+        forward = Forward(sizes | own, f"{_BLOCKS}.{path}")
+        blocks.append(_block(forward, shape, kind, " ".join([*words, "block"]), len(places)))
+    embedding = _embedding(Forward(sizes | {"p": shape.positions}), shape)
     return ModelGraph(
         model.name,
-        (
-            _embedding(Forward(sizes | {"p": shape.positions}), shape),
-            *blocks,
-            _head(Forward(sizes), shape),
-        ),
+        (embedding, *blocks, _head(Forward(sizes), shape)),
         "b",
         "s",
         batch * sequence,
         (0, *(1 + distinct.index(kind) for kind in kinds), len(distinct) + 1),
         (Tie(("embedding", _TABLE), ("head", _HEAD)),) if shape.is_tied else (),
     )
-
-
-def _kind_name(kind: BlockKind, kinds: list[BlockKind]) -> str:
-    """Key that distinguishes block types."""
-    words = []
-    if len({other.has_experts for other in kinds}) > 1:
-        words.append("expert" if kind.has_experts else "dense")
-    if len({other.window for other in kinds}) > 1 and kind.window:
-        words.append("windowed")
-    return " ".join([*words, "block"])
-
-
-def _places(places: list[int], kinds: list[BlockKind]) -> str:
-    """Blocks of a kind among all, as a path has them: all, a slice, or one by one."""
-    if len(places) == len(kinds) > 1:
-        return "*"
-    return common_prefix([str(place) for place in places], has_all=False)
 
 
 def _norm(forward: Forward, shape: TransformerShape, name: str, x: TensorRef) -> TensorRef:
@@ -127,14 +114,11 @@ def _norm(forward: Forward, shape: TransformerShape, name: str, x: TensorRef) ->
 def _embedding(forward: Forward, shape: TransformerShape) -> ModelPart:
     words = forward.placeholder("words", "bs", Source.INPUT, element_bytes=INDEX_BYTES)
     table = forward.parameter(_TABLE, "vh")
-    (x,) = forward.apply(
-        "embedding", OperatorKind.GATHER, "vh,bs->bsh", (table, words), operator="lookup", linear=((0,),)
-    )
+    kind = OperatorKind.GATHER
+    (x,) = forward.apply("embedding", kind, "vh,bs->bsh", (table, words), operator="lookup", linear=((0,),))
     if shape.positions:
-        positions = forward.parameter("positions.weight", "ph")
-        (row,) = forward.apply(
-            "position", OperatorKind.GATHER, "ph->sh", (positions,), operator="lookup", linear=((0,),)
-        )
+        rows = (forward.parameter("positions.weight", "ph"),)
+        (row,) = forward.apply("position", kind, "ph->sh", rows, operator="lookup", linear=((0,),))
         x = forward.sum_of("embedding_at_position", "bsh", x, row, words=("bsh", "sh"))
     return ModelPart("embedding", joint_graph(forward, leaves=x), 1, None, x)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
+from math import inf
 
 from treadle.parallelism.graph.compute_graph import ComputeGraph, OperatorKind, Phase, Source, TensorRef
 
@@ -45,41 +46,27 @@ class Anatomy:
 
     def __init__(self, graph: ComputeGraph) -> None:
         self.graph = graph
-        self.is_constant = self._constants()
+        self.is_constant: list[bool] = []
         self.users: dict[TensorRef, list[int]] = {}
         for number, node in enumerate(graph.nodes):
+            is_trained = node.source in (Source.PARAMETER, Source.TANGENT)
+            is_constant = not is_trained and TensorRef(number) not in graph.gradients
+            if node.kind is not OperatorKind.PLACEHOLDER:
+                is_constant = all(self.is_constant[operand.tensor.node] for operand in node.operands)
+            self.is_constant.append(is_constant)
             for operand in node.operands:
                 self.users.setdefault(operand.tensor, []).append(number)
-        self.pieces = self._pieces()
-        sums = {tensor.node for pieces in self.pieces.values() for tensor in pieces.sums}
-        self.forward = list(self._steps(Phase.FORWARD))
-        self.backward = [n for n in self._steps(Phase.BACKWARD) if n not in sums]
-
-    def _constants(self) -> list[bool]:
-        found: list[bool] = []
-        for number, node in enumerate(self.graph.nodes):
-            if node.kind is OperatorKind.PLACEHOLDER:
-                is_trained = node.source in (Source.PARAMETER, Source.TANGENT)
-                found.append(not is_trained and TensorRef(number) not in self.graph.gradients)
-            else:
-                found.append(all(found[operand.tensor.node] for operand in node.operands))
-        return found
-
-    def _steps(self, phase: Phase) -> Iterator[int]:
-        for number, node in enumerate(self.graph.nodes):
-            if node.computes and node.phase is phase and not self.is_constant[number]:
-                yield number
-
-    def _pieces(self) -> dict[TensorRef, GradientSlices]:
+        self.pieces: dict[TensorRef, GradientSlices] = {}
         """Terms of the gradients of parameters that are used in several places."""
-        found = {}
-        for parameter, gradient in self.graph.gradients.items():
-            node = self.graph.nodes[parameter.node]
-            if node.source is Source.PARAMETER and len(self.parameter_users(parameter)) > 1:
-                pieces = GradientSlices([], [])
-                self._unfold(gradient, pieces, is_root=True)
-                found[parameter] = pieces
-        return found
+        for parameter, gradient in graph.gradients.items():
+            is_parameter = graph.nodes[parameter.node].source is Source.PARAMETER
+            if is_parameter and len(self.parameter_users(parameter)) > 1:
+                self.pieces[parameter] = GradientSlices([], [])
+                self._unfold(gradient, self.pieces[parameter], is_root=True)
+        sums = {tensor.node for pieces in self.pieces.values() for tensor in pieces.sums}
+        steps = [n for n, node in enumerate(graph.nodes) if node.computes and not self.is_constant[n]]
+        self.forward = [n for n in steps if graph.nodes[n].phase is Phase.FORWARD]
+        self.backward = [n for n in steps if graph.nodes[n].phase is Phase.BACKWARD and n not in sums]
 
     def _unfold(self, tensor: TensorRef, pieces: GradientSlices, *, is_root: bool) -> None:
         node = self.graph.nodes[tensor.node]
@@ -89,10 +76,10 @@ class Anatomy:
             for operand in node.operands:
                 self._unfold(operand.tensor, pieces, is_root=False)
         else:
-            pieces.summands.append(tensor)
+            pieces.terms.append(tensor)
 
     def parameter_users(self, parameter: TensorRef) -> list[int]:
-        """Nodes of the forward pass that read a parameter."""
+        """Return the nodes of the forward pass that read a parameter."""
         return [n for n in self.users.get(parameter, []) if self.graph.nodes[n].phase is Phase.FORWARD]
 
 
@@ -101,11 +88,11 @@ class GradientSlices:
     """A parameter's gradient as sums, and what they add."""
 
     sums: list[TensorRef]
-    summands: list[TensorRef]
+    terms: list[TensorRef]
 
 
 def cuts_of(anatomy: Anatomy) -> list[PartCut]:
-    """All places where a graph can be cut, in the order of the forward pass."""
+    """Return all places where a graph can be cut, in the order of the forward pass."""
     graph = anatomy.graph
     forward = {t.node: t for at, t in _crossings(anatomy, anatomy.forward) if at == t.node}
     least, most = _reach(anatomy)
@@ -125,7 +112,7 @@ def cuts_of(anatomy: Anatomy) -> list[PartCut]:
 
 
 def _crossings(anatomy: Anatomy, steps: list[int]) -> Iterator[tuple[int, TensorRef]]:
-    """(Node, tensor) wherever one tensor alone is made up to a step and read by later ones."""
+    """Yield (node, tensor) wherever one tensor alone is made up to a step and read by later ones."""
     inside = set(steps)
     last: dict[TensorRef, int] = {}
     for number in steps:
@@ -151,21 +138,14 @@ def _reach(anatomy: Anatomy) -> tuple[list[float], list[float]]:
     lows: list[float] = []
     highs: list[float] = []
     for number in anatomy.backward:
-        earliest: list[float] = []
-        latest: list[float] = []
-        for operand in graph.nodes[number].operands:
-            node = graph.nodes[operand.tensor.node]
-            if anatomy.is_constant[operand.tensor.node] or node.phase is Phase.BACKWARD:
-                continue
+        reads: list[tuple[float, float]] = []
+        for tensor in (operand.tensor for operand in graph.nodes[number].operands):
+            node = graph.nodes[tensor.node]
             if node.source is Source.PARAMETER:
-                users = anatomy.parameter_users(operand.tensor) or [0]
-                earliest.append(max(users) - 0.5)
-                latest.append(min(users) - 0.5)
-            else:
-                earliest.append(operand.tensor.node)
-                latest.append(operand.tensor.node)
-        lows.append(min(earliest, default=float("inf")))
-        highs.append(max(latest, default=float("-inf")))
-    least = list(accumulate(lows, min))
-    most = [*list(accumulate(highs[::-1], max))[::-1], float("-inf")]
-    return least, most
+                users = anatomy.parameter_users(tensor) or [0]
+                reads.append((max(users) - 0.5, min(users) - 0.5))
+            elif node.phase is Phase.FORWARD and not anatomy.is_constant[tensor.node]:
+                reads.append((tensor.node, tensor.node))
+        lows.append(min((earliest for earliest, _ in reads), default=inf))
+        highs.append(max((latest for _, latest in reads), default=-inf))
+    return list(accumulate(lows, min)), [*list(accumulate(highs[::-1], max))[::-1], -inf]

@@ -25,7 +25,7 @@ from treadle.parallelism.graph.model_graph import ModelPart
 
 
 def extracted(anatomy: Anatomy, before: PartCut | None, after: PartCut | None, name: str) -> ModelPart:
-    """The part between two cuts; None: the model's beginning or end.
+    """Return the part between two cuts; None: the model's beginning or end.
 
     Raises
     ------
@@ -74,36 +74,32 @@ class _Extraction:
         leaves = None
         if self._after is not None:
             leaves = self._at[self._after.forward]
-            tangents = {leaves: self._at[self._after.gradient], **tangents}
+            tangents = {leaves: self._at[self._after.gradient]} | tangents
         self._nodes.append(output_of(self._nodes, [*tangents, *gradients.values()]))
         graph = _compact(self._graph.atoms, self._nodes, gradients, tangents)
         return ModelPart(name, graph, 1, enters, leaves)
 
     def _crossing(self, tensor: TensorRef, source: Source, shape: Dims | None = None) -> TensorRef:
-        """A placeholder for what comes from another part."""
+        """Add a placeholder for what comes from another part."""
         node, result = self._graph.nodes[tensor.node], self._graph.result(tensor)
         phase = Phase.FORWARD if source is Source.INPUT else Phase.BACKWARD
         own = replace(result, dims=shape or result.dims, roles=shape or result.dims)
         name = self._graph.spelled(tensor).replace(".", "_")
-        self._nodes.append(
-            Node(name, OperatorKind.PLACEHOLDER, (), (own,), phase, source=source, path=name, line=node.line)
-        )
+        kind = OperatorKind.PLACEHOLDER
+        self._nodes.append(Node(name, kind, (), (own,), phase, source=source, path=name, line=node.line))
         self._at[tensor] = TensorRef(len(self._nodes) - 1)
         return self._at[tensor]
 
     def _needed(self) -> set[int]:
-        """Own nodes, and placeholders and what depends on no parameter, as far as they are read."""
-        outputs = [t for t in self._graph.tangents if t.node in self._own]
-        found, stack = set(self._own), sorted(self._own)
-        stack += [self._graph.tangents[tensor].node for tensor in outputs]
-        crossing = set() if self._before is None else {self._before.forward}
-        crossing |= set() if self._after is None else {self._after.gradient}
+        """Return own nodes, and the placeholders and constants that they read."""
+        tangents = [tangent.node for t, tangent in self._graph.tangents.items() if t.node in self._own]
+        found, stack = set(self._own), [*sorted(self._own), *tangents]
+        crossing = {self._before and self._before.forward, self._after and self._after.gradient}
         while stack:
             number = stack.pop()
             found.add(number)
-            for operand in self._graph.nodes[number].operands:
-                if operand.tensor.node not in found and operand.tensor not in crossing:
-                    stack.append(operand.tensor.node)
+            read = [operand.tensor for operand in self._graph.nodes[number].operands]
+            stack += [one.node for one in read if one.node not in found and one not in crossing]
         return found
 
     def _gradients(self, enters: TensorRef | None) -> dict[TensorRef, TensorRef]:
@@ -114,7 +110,7 @@ class _Extraction:
             if owner not in self._at:
                 continue
             pieces = self._anatomy.pieces.get(owner)
-            mine = [gradient] if pieces is None else [t for t in pieces.summands if t.node in self._own]
+            mine = [gradient] if pieces is None else [t for t in pieces.terms if t.node in self._own]
             if len(mine) != 1 or mine[0].node not in self._own:
                 raise TreadleError(
                     f"capture: {self._graph.nodes[owner.node].path} has {len(mine)} gradients in one part"
@@ -139,7 +135,7 @@ def _compact(
         return tuple(tuple(one(index) for index in dim) for dim in dims)
 
     def argument_key(value: object) -> object:
-        """Arguments, which contain dimensions of operands."""
+        """Renumber the dimensions of operands in arguments."""
         if isinstance(value, Mapping):
             return {
                 key: [[list(one(Index(*pair))) for pair in dim] for dim in part]
@@ -160,7 +156,7 @@ def _compact(
 
 
 def signature(part: ModelPart, *, shared: Iterable[str] = ()) -> str:
-    """Key of a part: everything but names, lines and paths, except those of shared parameters."""
+    """Return the key of a part: everything but names, lines and paths, except those of shared parameters."""
     data = to_json(part.graph)
     paths = set(shared)
     nodes = data["nodes"]

@@ -35,7 +35,7 @@ class _Run:
 
 
 def folded(graph: ComputeGraph, *, name: str) -> ModelGraph:
-    """The model graph of a whole captured model.
+    """Return the model graph of a whole captured model.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def folded(graph: ComputeGraph, *, name: str) -> ModelGraph:
 
 
 def repeated(graph: ComputeGraph, *, name: str, repeats: int) -> ModelGraph:
-    """The model graph of a captured block that runs several times, one after the other.
+    """Return the model graph of a captured block that runs several times, one after the other.
 
     Raises
     ------
@@ -95,20 +95,17 @@ def repeated(graph: ComputeGraph, *, name: str, repeats: int) -> ModelGraph:
 
 
 def _runs(segments: Sequence[str]) -> list[_Run]:
-    """Equal stretches that follow each other, the longest first found, of the shortest period."""
+    """Return equal stretches that follow each other, the longest first found, of the shortest period."""
     found = []
     start = 0
     while start < len(segments):
         best = _Run(start, 1, 1)
         for period in range(1, (len(segments) - start) // 2 + 1):
-            repeats = 1
-            while (
-                segments[start : start + period]
-                == segments[start + repeats * period : start + (repeats + 1) * period]
-            ):
-                repeats += 1
-            if repeats > 1 and period * repeats > best.period * best.repeats:
-                best = _Run(start, period, repeats)
+            stretch, run = segments[start : start + period], _Run(start, period, 1)
+            while stretch == segments[run.end : run.end + period]:
+                run = replace(run, repeats=run.repeats + 1)
+            if run.repeats > 1 and run.end > best.end:
+                best = run
         if best.repeats > 1:
             found.append(best)
         start = best.end
@@ -116,14 +113,14 @@ def _runs(segments: Sequence[str]) -> list[_Run]:
 
 
 def _ends(cuts: Sequence[PartCut], start: int, stop: int) -> tuple[PartCut | None, PartCut | None]:
-    """Cuts around segments from ``start`` to before ``stop``."""
+    """Return the cuts around segments from ``start`` to before ``stop``."""
     return (cuts[start - 1] if start else None, cuts[stop - 1] if stop <= len(cuts) else None)
 
 
 def _block(
     anatomy: Anatomy, cuts: Sequence[PartCut], run: _Run, shared: Sequence[str]
 ) -> tuple[_Run, ModelPart] | None:
-    """The part that a run repeats; None if its stretches differ as wholes, or it has a model's end."""
+    """Return the part that a run repeats; None if its stretches differ as wholes, or it has a model's end."""
     if None in _ends(cuts, run.start, run.end):
         return None
     starts = range(run.start, run.end, run.period)
@@ -135,22 +132,16 @@ def _block(
 
 
 def _alike(graph: ComputeGraph, cuts: Sequence[PartCut], runs: Sequence[_Run]) -> list[_Run]:
-    """Runs between whose parts the same factors cross as in that with most layers: one state fits all."""
-    runs = [run for run in runs if run.start]
-    if not runs:
-        return []
-
-    def crossing(run: _Run) -> tuple[int, ...]:
-        return graph.factor_sizes(cuts[run.start - 1].forward)
-
-    first = crossing(max(runs, key=lambda run: run.repeats))
-    return [run for run in runs if crossing(run) == first]
+    """Return the runs between whose parts the same factors cross as in the longest: one state fits all."""
+    crossing = {run: graph.factor_sizes(cuts[run.start - 1].forward) for run in runs if run.start}
+    longest = max(crossing, key=lambda run: run.repeats, default=_Run(0, 1, 1))
+    return [run for run, sizes in crossing.items() if sizes == crossing[longest]]
 
 
 def _parts(
     anatomy: Anatomy, cuts: Sequence[PartCut], blocks: Sequence[tuple[_Run, ModelPart]]
 ) -> list[ModelPart]:
-    """Repeated parts, and what lies before, between and after them."""
+    """Return the repeated parts, and what lies before, between and after them."""
     parts: list[ModelPart] = []
     start = 0
     for number, (run, block) in enumerate(blocks, 1):
@@ -165,21 +156,20 @@ def _parts(
 
 
 def _merged(instances: Sequence[ModelPart]) -> ModelPart:
-    """The first of equal parts, its parameters called by what their paths share."""
+    """Return the first of equal parts; its parameters have the common form of their paths."""
     first = instances[0].graph
-    nodes = []
-    for number, node in enumerate(first.nodes):
+    nodes = list(first.nodes)
+    for number, node in enumerate(nodes):
         paths = [part.graph.nodes[number].path.split(".") for part in instances]
         if node.source in (Source.PARAMETER, Source.BUFFER) and len({len(path) for path in paths}) == 1:
-            words = [common_prefix(found) for found in zip(*paths, strict=True)]
-            node = replace(node, path=".".join(words))
-        nodes.append(node)
+            words = map(common_prefix, zip(*paths, strict=True))
+            nodes[number] = replace(node, path=".".join(words))
     graph = replace(first, nodes=tuple(nodes))
     return replace(instances[0], graph=graph, repeats=len(instances))
 
 
 def common_prefix(found: Sequence[str], *, has_all: bool = True) -> str:
-    """Common element of equal parts' paths: a word, numbers as a slice, or ``*`` for 0, 1, 2, ...
+    """Return the common element of equal parts' paths: a word, numbers as a slice, or ``*`` for 0, 1, 2, ...
 
     Parameters
     ----------
@@ -226,7 +216,7 @@ def _finished(
 
 
 def _first_dimensions(graph: ComputeGraph) -> tuple[tuple[str, str], int]:
-    """Dimensions of samples and of tokens, and the number of tokens.
+    """Return the dimensions of samples and of tokens, and the number of tokens.
 
     Samples come first, tokens second, if a dimension besides the two is left, or words are looked up.
     """

@@ -9,7 +9,7 @@ import pytest
 
 from parallelism.state.shards_on_ranks import all_shardings
 from treadle.errors import ScheduleError
-from treadle.parallelism.state.seconds_table import move_arrays, seconds_between
+from treadle.parallelism.problem.prices import move_arrays, seconds_between
 from treadle.parallelism.state.sharding import Sharding, axis_sizes
 from treadle.parallelism.state.transitions import Transitions
 from treadle.schedules.collective import CollectiveKind
