@@ -78,7 +78,7 @@ def _dyadic(problem: Instance, best: Optimum, budget: TreeBudget) -> Iterator[Fi
     least, cuts = best.algbw * (1 - budget.dyadic_loss), known_cuts(problem, best)
     near: list[FixedTreesOptimum] = []
     for trees in budget.dyadic_numbers(weights, MAX_TREES):
-        most = sum(weights) * trees / scale_bound(best, trees, cuts)
+        most = sum(weights) * trees / scale_bound(best.rate, trees, cuts)
         if most == best.algbw or (trees in few and most > least):
             fixed = fixed_trees_optimum(problem, best, trees, cuts)
             if fixed.algbw == best.algbw:
@@ -119,7 +119,7 @@ def common_number(problems: Sequence[Instance], limit: int) -> int:
     cuts = [known_cuts(problem, best) for problem, best in zip(problems, optima, strict=True)]
 
     def time_lower_bound(trees: int) -> Fraction:
-        scales = (scale_bound(best, trees, known) for best, known in zip(optima, cuts, strict=True))
+        scales = (scale_bound(best.rate, trees, known) for best, known in zip(optima, cuts, strict=True))
         return sum(scales, Fraction(0)) / trees
 
     taken: tuple[Fraction, int] | None = None

@@ -24,7 +24,7 @@ from treadle.context import TimeLimitError, context
 from treadle.math.graphs import components
 from treadle.schedules.certificate import BottleneckCut
 from treadle.schedules.factored import FactoredForest, Layer
-from treadle.synthesis.trees.fixed_trees import floor_capacities
+from treadle.synthesis.trees.fixed_trees import Cut, floor_capacities, scale_bound
 from treadle.synthesis.trees.instance import UNIT_LIMIT, Instance
 from treadle.synthesis.trees.optimality import Optimum
 from treadle.synthesis.trees.switch_removal import unbalanced_relay
@@ -36,7 +36,7 @@ from treadle.synthesis.trees.tight_cuts.layer_solution import (
     fitted_layer,
     solve_layer,
 )
-from treadle.synthesis.trees.tight_cuts.scales import CutClass, cut_against, cut_classes, scale_for
+from treadle.synthesis.trees.tight_cuts.scales import cut_against, cut_classes
 from treadle.synthesis.trees.tight_cuts.sets.detection import detect
 from treadle.unsupported import Unsupported
 
@@ -144,22 +144,22 @@ class _Known:
     Parameters
     ----------
     family : Family
-    cuts : tuple of CutClass
+    cuts : tuple of Cut
         Cuts that subproblems violated, which bound the rate or the capacities' floors.
-    guarded : tuple of CutClass
+    guarded : tuple of Cut
         Cuts that only balancing made too small, which it has to spare.
     """
 
     family: Family
-    cuts: tuple[CutClass, ...] = ()
-    guarded: tuple[CutClass, ...] = ()
+    cuts: tuple[Cut, ...] = ()
+    guarded: tuple[Cut, ...] = ()
 
 
 def _attempts(
     problem: Instance,
     known: _Known,
-    classes: list[CutClass],
-    tightest: CutClass,
+    classes: list[Cut],
+    tightest: Cut,
     trees: Sequence[int],
     share: Fraction | None,
 ) -> Decomposition | Unsupported | _Known:
@@ -197,17 +197,17 @@ def _attempts(
 
 
 def _choices(
-    classes: list[CutClass], tightest: CutClass, trees: Sequence[int], share: Fraction | None
+    classes: list[Cut], tightest: Cut, trees: Sequence[int], share: Fraction | None
 ) -> Iterator[tuple[int, Fraction]]:
     """Numbers of trees and their scales: those that reach the share by number, else the best first."""
     rate = tightest.rate
     # at the optimum all units into the tightest cut are needed, so none of its floors may cut anything off
-    step = lcm(*((b / rate).denominator for b in tightest.entering)) if share == 1 else 1
+    step = lcm(*((b / rate).denominator for b in tightest.links)) if share == 1 else 1
 
     def scaled(number: int) -> tuple[int, Fraction]:
         if context().is_late:
             raise TimeLimitError("tight cuts")
-        return number, scale_for(classes, number, rate)
+        return number, scale_bound(rate, number, classes)
 
     is_counted = isinstance(trees, range) and trees.start == trees.step == 1
     multiples = trees[step - 1 :: step] if is_counted else (each for each in trees if each % step == 0)
@@ -218,7 +218,7 @@ def _choices(
         yield from sorted(found, key=lambda pair: (-pair[0] / pair[1], pair[0]))
 
 
-def optimum_of_cut(problem: Instance, tightest: CutClass) -> Optimum:
+def optimum_of_cut(problem: Instance, tightest: Cut) -> Optimum:
     """The bound of a cut, as an optimum: to be proved by the construction."""
     outside = ~mask_of(problem.n_nodes, list(tightest.nodes))
     witness = BottleneckCut(tuple(np.flatnonzero(outside).tolist()))
