@@ -84,7 +84,7 @@ def exact_choices(problem: Instance, best: Optimum) -> Iterator[FixedTreesOptimu
 
 @dataclass(frozen=True)
 class Cut:
-    """A cut, or all cuts that are equal in these: bandwidths of the links across it, and weight of the shards.
+    """A cut, or a class of cuts that agree in bandwidths and shard weight.
 
     Parameters
     ----------

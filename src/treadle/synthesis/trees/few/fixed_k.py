@@ -60,10 +60,9 @@ def fixed_k_trees(
     for what, number in (("trees", trees), ("height", height)):
         if number is not None and number < 1:
             raise ScheduleError(f"{_NAME}: {what} {number}, expected at least 1")
-    wanted = 1 if trees is None else trees
 
     def build(fabric: Topology, there: Collective) -> Forest:
-        gather = replace(there, kind=CollectiveKind.ALLGATHER)
+        gather, wanted = replace(there, kind=CollectiveKind.ALLGATHER), trees or 1
         if height is None:
             return _plain(fabric, gather, wanted)
         return within_height(fabric, gather, wanted, height)
@@ -110,8 +109,7 @@ def within_height(
         if len(boxes) == 1 or max(map(len, boxes)) > MOST_RANKS:
             raise ScheduleError(
                 f"{_NAME}: trees of bounded height are limited to {MOST_RANKS} ranks, or as many in a box; "
-                "found "
-                f"{gather.n_ranks} in {len(boxes)}; leave out --height"
+                f"found {gather.n_ranks} in {len(boxes)}; leave out --height"
             )
         specs = trees_across(topology, gather, boxes, trees_per_root=trees, height=height)
     else:

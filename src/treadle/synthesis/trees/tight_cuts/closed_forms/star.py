@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of, sums_of
+from treadle.synthesis.core_values.tree_values import TreeRows
 from treadle.synthesis.runs import run_starts
 from treadle.synthesis.trees.packers.tree_packing import Packing
 from treadle.synthesis.trees.switch_removal import LogicalGraph
@@ -192,7 +193,4 @@ def star_packing(multiplicities: Int64Array, helpers: Int64Array) -> Packing:
     parent: Int32Array = np.repeat(root[:, None], n, axis=1)
     parent[np.arange(len(root)), root] = -1
     parent[len(some) + np.arange(len(owner)), child] = helper
-    order = np.argsort(root, kind="stable")
-    return Packing(
-        root[order], np.concatenate([own[some], count])[order], parent[order], speculative=0, exact=0
-    )
+    return Packing.by_root(TreeRows(root, np.concatenate([own[some], count]), parent), n)
