@@ -53,8 +53,8 @@ def reduce_height(
 ) -> tuple[Forest, Packer, tuple[PackingAttempt, ...]]:
     """Reduce the height of a forest: by height-first if that succeeds below its height, and by local search.
 
-    `capacities` are units of every link, not less than the forest's loads; the forest has this height, was made by
-    `packer`, and has `attempts` before it. The same forest is returned if none has a smaller height.
+    `capacities` are units of every link, not less than the forest's loads. The forest has this height, comes
+    from `packer`, and has `attempts` before it. It is returned itself if none has a smaller height.
     """
     multiplicities = forest.root_multiplicity
     if height <= smallest_height(problem, multiplicities, capacities):

@@ -33,9 +33,10 @@ from treadle.synthesis.trees.packers.vertex_matching import (
 )
 from treadle.synthesis.trees.switch_removal import LogicalGraph
 
-# Each packer improves some fabric (test_alternatives.py). Without shortest paths the height of hamming(2,24) is
-# 3 and not 2, and crown(128) takes twice as long; without matching double_binary_tree(100) has 11 and not 10,
-# without priced matching that of 150 ranks 16 and not 15, and that of 500 takes ten times longer.
+# Each packer improves some fabric (test_alternatives.py). Without shortest paths the height of
+# hamming(2,24) is 3 and not 2, and crown(128) takes twice as long; without matching that of
+# double_binary_tree(100) is 11 and not 10; without priced matching that of 150 ranks is 16 and not 15, and
+# 500 ranks take ten times longer.
 _BEFORE_GROWTH = (Packer.BREADTH_FIRST, Packer.SHORTEST_PATHS, Packer.MATCHING, Packer.PRICED_MATCHING)
 
 SMALL_CELLS = 2**18
@@ -132,7 +133,7 @@ def _grown(graph: LogicalGraph, grown: Packing, attempts: Sequence[PackingAttemp
 
 
 def largest_unit(problem: Instance, graph: LogicalGraph, multiplicities: Int64Array) -> int:
-    """Return the largest divisor of all multiplicities with which the cut condition holds for floor(c / unit).
+    """Return the largest divisor of all multiplicities for which floor(c / unit) keeps the cut condition.
 
     Trees of multiplicity `unit` are fewest. Divisors are those of `divisors`: all of them below 2^32.
     """

@@ -110,7 +110,7 @@ def to_forest(problem: Instance, graph: LogicalGraph, packing: Packing) -> Fores
 
 
 def from_forest(problem: Instance, forest: Forest) -> tuple[LogicalGraph, Packing]:
-    """Return a forest as trees of a logical graph: the inverse of `to_forest`, up to the path of each tree."""
+    """Return a forest as trees of a logical graph: the inverse of `to_forest`, up to the choice of paths."""
     turned = forest if problem.direction is Direction.BROADCAST else reverse(forest)
     first, last = turned.path_ends()
     units = turned.path_units()
