@@ -170,7 +170,7 @@ def test_what_the_solver_does_not_find_is_not_asked_again(monkeypatch: pytest.Mo
     asked = []
 
     def nothing(self: IntegralTreeProgram, trees: int) -> None:
-        asked.append((trees, *self._room))
+        asked.append((trees, *self._free))
 
     monkeypatch.setattr(IntegralTreeProgram, "integral", nothing)
     assert whole_rate(parse("ring:4"), Goal((3, 5))) is None

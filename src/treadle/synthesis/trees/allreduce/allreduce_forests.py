@@ -418,7 +418,7 @@ def solve_unrestricted_roots(network: PairNetwork, n_roots: int | None = None) -
     balanced = not any(surplus)
     lp = RestrictedMaster(max(network.capacity))
     roots = {rank: lp.add_column(1) for rank in network.ranks[:n_roots]}
-    families = [CutFamily(leaving, None) for leaving in ((True,) if balanced else (True, False))]
+    families = [CutFamily(leaving) for leaving in ((True,) if balanced else (True, False))]
     vertex, is_exact = maximise_over_cuts(lp, network, families, roots)
     if not is_exact:
         return None

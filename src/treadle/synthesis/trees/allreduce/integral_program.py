@@ -1,7 +1,7 @@
-"""The integer program of whole in-trees and out-trees within given numbers of trees per pair of nodes.
+"""The integer program of integral in-trees and out-trees within given numbers of trees per pair of nodes.
 
-Splitting off and Edmonds' theorem need integers and balance and nothing else: so integral capacities within
-the floors, balanced at relays, that satisfy the cuts of integral root numbers, are integral trees. Source:
+Edge splitting and Edmonds' theorem need only integers and balance: so integral capacities within the floors,
+balanced at relays, that satisfy the cuts of integral root numbers, hold integral trees. Source:
 docs/algorithms/allreduce.md, "A limited number of trees".
 """
 
@@ -12,7 +12,13 @@ from collections.abc import Sequence
 from math import ceil, inf
 
 from treadle.math.columns import IntegerProgram
-from treadle.synthesis.trees.allreduce.cutting_planes import CutFamily, balance_of, separate
+from treadle.synthesis.trees.allreduce.cutting_planes import (
+    CutFamily,
+    add_first_cuts,
+    balance_of,
+    capacity_rows,
+    separate,
+)
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.separation import Number
 
@@ -22,7 +28,12 @@ _MOST_CUTS = 2**9
 
 
 class IntegralTreeProgram:
-    """Most roots x(Vc), where cuts of c_BC and c_RE hold them and c_BC + c_RE fit the capacity of every pair.
+    """Maximize the roots x(Vc), where cuts of c_BC and c_RE hold them and c_BC + c_RE fit every pair.
+
+    On a symmetric network c_RE is the mirror image of c_BC, as in `solve_two_family_lp`: between two nodes
+    that is an orientation of undirected trees. Violated cuts stay for all free capacities. Among integral
+    solutions an even one is searched for, with c_BC as near to c_RE as possible on every pair: trees packed
+    into vertices of the linear program are twice as high.
 
     Parameters
     ----------
@@ -30,74 +41,51 @@ class IntegralTreeProgram:
         Without capable switches.
     n_roots : int, optional
         Number of first ranks that may be roots.
-
-    Notes
-    -----
-    On a symmetric network c_RE is the mirror image of c_BC, as in `solve_two_family_lp`: between two nodes
-    that is an orientation of undirected trees. Cuts that were violated once are kept for all rooms. Of all
-    whole solutions an even one is looked for, with c_BC as near to c_RE as can be on every pair: trees packed
-    into vertices of the linear program turn out twice as high.
     """
 
     def __init__(self, network: PairNetwork, n_roots: int | None = None) -> None:
-        self.network = network
-        self._program = IntegerProgram()
-        self._roots = {rank: self._program.column(1) for rank in network.ranks[:n_roots]}
+        self.network, program = network, IntegerProgram()
+        self._program = program
+        self._roots = {rank: program.column(1) for rank in network.ranks[:n_roots]}
         self._is_mirrored = network.is_symmetric
-        directions = (True,) if self._is_mirrored else (True, False)
         self._families = [
-            CutFamily(leaving, tuple(self._program.column() for _ in range(network.n_pairs)))
-            for leaving in directions
+            CutFamily(leaving, tuple(program.column() for _ in range(network.n_pairs)))
+            for leaving in ((True,) if self._is_mirrored else (True, False))
         ]
-        columns = self._columns = [family.columns or () for family in self._families]
-        self._total_row = self._program.add_row(dict.fromkeys(self._roots.values(), 1))
+        self._total_row = program.add_row(dict.fromkeys(self._roots.values(), 1))
         self._even: list[int] = []
-        self._room_rows = self._add_room()
-        for own in columns:
-            for row in balance_of(network, own, frozenset()).values():
-                self._program.add_row(row, 0, lower=0)
-        self._room = [0] * network.n_pairs
-        everything = frozenset(range(network.n_nodes))
+
+        def add_pair(_: int, *columns: int) -> int:
+            row = program.add_row(dict.fromkeys(columns, 1), upper=0)
+            # an even solution maximizes the sum of these, the lower of each two
+            self._even.append(program.column())
+            for column in columns:
+                program.add_row({self._even[-1]: 1, column: -1}, upper=0)
+            return row
+
+        self._pair_rows = capacity_rows(network, self._families, add_pair)
         for family in self._families:
-            for rank in network.ranks:
-                family.add(self._program, network, self._roots, frozenset([rank]))
-                family.add(self._program, network, self._roots, everything - {rank})
+            for row in balance_of(network, family.columns, frozenset()).values():
+                program.add_row(row, 0, lower=0)
+        self._free = [0] * network.n_pairs
+        add_first_cuts(program, network, self._families, self._roots)
 
-    def _add_room(self) -> list[int]:
-        """Row of each pair; mirrored, a pair and its reverse share one."""
-        rows: list[int] = []
-        for e in range(self.network.n_pairs):
-            opposite = self.network.reverse[e]
-            if self._is_mirrored and opposite < e:
-                rows.append(rows[opposite])
-                continue
-            broadcast = self._columns[0]
-            other = broadcast[opposite] if self._is_mirrored else self._columns[1][e]
-            rows.append(self._program.add_row({broadcast[e]: 1, other: 1}, upper=0))
-            # an even solution has the sum of these, the lower of each two, as large as can be
-            lower = self._program.column()  # the lower of the two
-            for column in (broadcast[e], other):
-                self._program.add_row({lower: 1, column: -1}, upper=0)
-            self._even.append(lower)
-        return rows
-
-    def set_free_capacity(self, room: Sequence[int]) -> None:
-        """Trees that each pair may hold, in-trees and out-trees together."""
-        self._room = list(room)
-        least = dict.fromkeys(self._room_rows, max(room))
-        for row, value in zip(self._room_rows, room, strict=True):
+    def set_free_capacity(self, free: Sequence[int]) -> None:
+        """Set the number of trees that each pair may hold, in-trees and out-trees together."""
+        self._free = list(free)
+        least = dict.fromkeys(self._pair_rows, max(free))
+        for row, value in zip(self._pair_rows, free, strict=True):
             least[row] = min(least[row], value)
         for row, value in least.items():
             self._program.solver.changeRowBounds(row, -inf, value)
 
     def relaxed(self) -> tuple[float, list[float]]:
-        """The rate of the linear relaxation, and a price per pair; the capacity of all pairs costs the
+        """Return the rate of the linear relaxation, and a price per pair: all capacity has the price of the
         rate."""
         self._aim()
         values, duals = self._fractional()
-        prices = [max(0.0, duals[row]) for row in self._room_rows]
-        if self._is_mirrored:  # one row for two pairs
-            prices = [price / 2 for price in prices]
+        share = 0.5 if self._is_mirrored else 1.0  # mirrored, two pairs have one row
+        prices = [share * max(0.0, duals[row]) for row in self._pair_rows]
         return sum(values[column] for column in self._roots.values()), prices
 
     def integral(self, trees: int) -> tuple[list[int], list[int], list[int]] | None:
@@ -105,7 +93,7 @@ class IntegralTreeProgram:
 
         Roots are spread over the ranks as evenly as they can be.
         """
-        # even roots first: trees of few roots are higher; twice as many of one where cuts ask for it
+        # even roots first, as trees of few roots are higher; more trees of a root where cuts require it
         most = ceil(trees / len(self._roots))
         while True:
             self._aim(most, trees)
@@ -125,7 +113,7 @@ class IntegralTreeProgram:
             most = min(2 * most, trees)
 
     def _aim(self, most: float = inf, total: float = inf, *, is_even: bool = False) -> None:
-        """Most trees of a root, and of all; and whether their number must be even."""
+        """Limit the trees of a root and of all; maximize their number, or evenness at exactly that number."""
         solver = self._program.solver
         for column in self._roots.values():
             solver.changeColBounds(column, 0, most)
@@ -142,17 +130,17 @@ class IntegralTreeProgram:
                 return found
 
     def _separate(self, values: Sequence[Number], tolerance: Number) -> int:
-        """Add cuts that the values violate; returns how many are new."""
+        """Add cuts that the values violate; return how many are new."""
         return separate(self._program, self.network, self._families, self._roots, values, tolerance)
 
     def _read(self, values: Sequence[int]) -> tuple[list[int], list[int], list[int]] | None:
-        """The solution; None where the solver's rounding left it beyond a row."""
+        """Return the solution; None where the solver's rounding violates a row."""
         network = self.network
         roots = [values[self._roots[rank]] if rank in self._roots else 0 for rank in network.ranks]
-        shares = [[values[column] for column in columns] for columns in self._columns]
+        shares = [[values[column] for column in family.columns] for family in self._families]
         if self._is_mirrored:
             shares.append([shares[0][opposite] for opposite in network.reverse])
-        is_within = all(b + r <= room for b, r, room in zip(*shares, self._room, strict=True))
+        is_within = all(b + r <= free for b, r, free in zip(*shares, self._free, strict=True))
         for share in shares:
             surplus = Counter[int]()
             for tail, head, units in zip(network.tails, network.heads, share, strict=True):
