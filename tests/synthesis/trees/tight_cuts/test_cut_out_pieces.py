@@ -202,9 +202,10 @@ def test_sets_that_cannot_be_trimmed(problem: Instance) -> None:
 FORMS = ("circulant_trees", "relay_trees", "plane_trees", "relay_planes", "relayed_stars")
 
 
-def test_closed_forms_are_tried_in_turn(problem: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_forms_are_tried_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reasons are told once each; the first form that serves is taken, by its name."""
-    cutting, asked = cutting_of(problem), []
+    local = SimpleNamespace(n_children=2, tails=np.array([0, 2, 1]), heads=np.array([2, 1, 2]))
+    cutting, asked = SimpleNamespace(kinds=[local], kind=[0]), []
     answers: dict[str, Any] = dict.fromkeys(FORMS, Unsupported("odd"))
 
     def form(name: str) -> Any:
@@ -217,13 +218,18 @@ def test_closed_forms_are_tried_in_turn(problem: Instance, monkeypatch: pytest.M
     for name in FORMS:
         monkeypatch.setattr(module, name, form(name))
     answers["plane_trees"] = Unsupported("no planes")
-    given: Any = cutting.kinds[0], cutting, {}, 7
+    monkeypatch.setattr(module, "Outermost", SimpleNamespace(of=lambda *given: given))
+    given: Any = cutting, {}, 7
     assert str(module._closed_form(*given)) == "odd; no planes"
-    assert asked == [(name, given) for name in FORMS]
+    assert asked == [(name, (given,)) for name in FORMS]
     for name in reversed(FORMS):
         answers[name] = name
         found: Any = module._closed_form(*given)
         assert found == (name, name.replace("_", " "))
+    local.heads[0] = 1
+    assert str(module._closed_form(*given)) == "some links join two children"
+    local.n_children = 1
+    assert str(module._closed_form(*given)) == "it has one child"
 
 
 @pytest.mark.parametrize(

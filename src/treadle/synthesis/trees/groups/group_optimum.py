@@ -21,6 +21,7 @@ from treadle.brief import brief
 from treadle.context import context, under
 from treadle.schedules.collective import Collective
 from treadle.schedules.group_certificate import GroupDualCertificate
+from treadle.synthesis.trees.groups.allocation_lp import AllocationLp
 from treadle.synthesis.trees.groups.capacity import capacity_rows
 from treadle.synthesis.trees.groups.every_group import EveryGroup, every_group
 from treadle.synthesis.trees.groups.group_colours import (
@@ -31,7 +32,6 @@ from treadle.synthesis.trees.groups.group_colours import (
 )
 from treadle.synthesis.trees.groups.integral_allocation import integral_group_allocation, units_of
 from treadle.synthesis.trees.groups.rational_allocation import RationalAllocation
-from treadle.synthesis.trees.groups.rational_program import RationalProgram
 from treadle.synthesis.trees.groups.representative import representatives
 from treadle.synthesis.trees.groups.symmetries import Symmetry, orbit_colours, symmetries
 from treadle.synthesis.trees.groups.tree_optimum import TreeOptimum, TreeParts
@@ -175,9 +175,9 @@ class GroupOptimum:
         if not self.is_exact or self.n_classes > _MOST_FLOW_CLASSES:
             return None
         with under(context().unlimited):
-            rational = RationalProgram(self._every, self.families)
+            program = AllocationLp(self._every, self.families)
         units = units_of(self._shares)
-        found = integral_group_allocation(rational, self.lower, self.witness, units=units)
+        found = integral_group_allocation(program, self.lower, self.witness, units=units)
         return None if found is None else replace(self, _shares=found, _parts=())
 
     @property
@@ -266,8 +266,8 @@ def group_optimum(topology: Topology, collective: Collective) -> GroupOptimum:
                 found = _better(found, _optimum_of(union, finer))
         if not (found.is_exact or context().is_late or found.n_classes > _MOST_FLOW_CLASSES):
             # perhaps flows to all sinks find shares in few units that attain what the lengths prove
-            rational = RationalProgram(found._every, found.families)
-            shares = integral_group_allocation(rational, found.upper, found.witness, units=_MOST_UNITS)
+            program = AllocationLp(found._every, found.families)
+            shares = integral_group_allocation(program, found.upper, found.witness, units=_MOST_UNITS)
             if shares is not None:
                 found = replace(found, lower=found.upper, _shares=shares, _parts=())
     if found is None or not (found.is_exact or context().is_late):

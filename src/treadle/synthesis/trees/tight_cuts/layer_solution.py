@@ -15,6 +15,7 @@ from treadle.schedules.factored import Layer, Subproblem, SubproblemTrees, no_cr
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.tight_cuts.alignment import EgressPorts, egress_ports
 from treadle.synthesis.trees.tight_cuts.balancing import balance_capacities
+from treadle.synthesis.trees.tight_cuts.closed_forms.boundary_runs import Outermost
 from treadle.synthesis.trees.tight_cuts.closed_forms.child_classes import class_trees, spread_on_planes
 from treadle.synthesis.trees.tight_cuts.closed_forms.class_allocation import ClassAllocation
 from treadle.synthesis.trees.tight_cuts.closed_forms.equal_children import circulant_trees
@@ -25,7 +26,7 @@ from treadle.synthesis.trees.tight_cuts.closed_forms.star import star_trees
 from treadle.synthesis.trees.tight_cuts.closed_forms.unequal_planes import plane_trees
 from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.subproblem_tables import solve_table, violated_cut
-from treadle.synthesis.trees.tight_cuts.subproblems import Cutting, LocalSubproblem, cut
+from treadle.synthesis.trees.tight_cuts.subproblems import Cutting, cut
 from treadle.unsupported import Unsupported
 
 _MOST_CELLS = 2**24
@@ -92,7 +93,8 @@ def fitted_layer(
     # punctured(dgx_a100(64), links=1, seed=1): height 3, without 5
     spread = spread_on_planes(problem, family, capacities, multiplicities)
     if not isinstance(spread, Unsupported):
-        built = solve_layer(problem, family, spread.capacities, multiplicities, spread.shares)
+        shares, lowered = spread
+        built = solve_layer(problem, family, lowered, multiplicities, shares)
         if isinstance(built, tuple):
             return built
     trimmed = balance_capacities(problem, family, capacities, multiplicities, guarded)
@@ -166,9 +168,9 @@ def _solve_kinds(
         solved[own], packers[own] = table.piece, table.packer
     formula: tuple[SubproblemTrees, str] | Unsupported
     if shares is None:
-        formula = _closed_form(local, cutting, solved, block)
+        formula = _closed_form(cutting, solved, block)
     else:
-        formula = class_trees(local, cutting, solved, shares), "class trees"
+        formula = class_trees(Outermost.of(cutting, solved, block), shares), "class trees"
     if isinstance(formula, Unsupported):
         with under(context().unlimited):
             refused = None if is_direct else _refused(problem, family, cutting, [0])
@@ -207,16 +209,15 @@ def _refused(
 
 def _gateways(cutting: Cutting, number: int, solved: dict[int, Subproblem]) -> EgressPorts | None:
     """Members of a subproblem's children that are sets; None if all are ranks."""
-    codes = cutting.children[cutting.child_offset[number] : cutting.child_offset[number + 1]]
+    codes, links = cutting.children_of(number), cutting.links_of(number)
     if np.all(codes >= 0):
         return None
-    links = cutting.links[cutting.link_offset[number] : cutting.link_offset[number + 1]]
     children: list[tuple[Subproblem, Int64Array] | None] = []
     for code in codes.tolist():
         if code >= 0:
             children.append(None)
             continue
-        theirs = cutting.links[cutting.link_offset[~code] : cutting.link_offset[~code + 1]]
+        theirs = cutting.links_of(~code)
         place = np.minimum(np.searchsorted(links, theirs), len(links) - 1)
         known = np.where(links[place] == theirs, place, -1).astype(np.int64)
         children.append((solved[int(cutting.kind[~code])], known))
@@ -224,10 +225,15 @@ def _gateways(cutting: Cutting, number: int, solved: dict[int, Subproblem]) -> E
 
 
 def _closed_form(
-    local: LocalSubproblem, cutting: Cutting, solved: dict[int, Subproblem], block: int
+    cutting: Cutting, solved: dict[int, Subproblem], block: int
 ) -> tuple[SubproblemTrees, str] | Unsupported:
-    """The outermost subproblem's trees and the name of their form, or why no form applies."""
-    reasons = []
+    """Return the outermost subproblem's trees and the name of their construction, or why none applies."""
+    local = cutting.kinds[int(cutting.kind[0])]
+    if local.n_children < 2:
+        return Unsupported("it has one child")
+    if np.any((local.tails < local.n_children) & (local.heads < local.n_children)):
+        return Unsupported("some links join two children")
+    outer, reasons = Outermost.of(cutting, solved, block), []
     # what each is worth is in tests/synthesis/trees/test_alternatives.py
     forms = (
         ("circulant trees", circulant_trees),
@@ -237,7 +243,7 @@ def _closed_form(
         ("relayed stars", relayed_stars),  # 100 boxes of 2 to 8 GPUs on two planes: height 5, without 7
     )
     for name, form in forms:
-        trees = form(local, cutting, solved, block)
+        trees = form(outer)
         if not isinstance(trees, Unsupported):
             return trees, name
         reasons.append(trees.reason)
@@ -255,8 +261,7 @@ def _infeasible(
     nodes: list[NDArray[np.signedinteger]] = []
     if local.has_outside and inside[local.outside]:
         nodes.append(np.flatnonzero(family.ancestors[family.depth[number]] != number))
-    codes = cutting.children[cutting.child_offset[number] : cutting.child_offset[number + 1]]
-    codes = codes[inside[: local.n_children]]
+    codes = cutting.children_of(number)[inside[: local.n_children]]
     nodes.append(problem.terminals[codes[codes >= 0]])
     nodes.extend(family.members(int(~code)) for code in codes[codes < 0])
     relays = cutting.relays[cutting.relay_offset[number] : cutting.relay_offset[number + 1]]

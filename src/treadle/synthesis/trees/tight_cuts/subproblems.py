@@ -91,6 +91,14 @@ class Cutting:
     relay_offset: Int64Array
     relays: Int32Array
 
+    def children_of(self, number: int) -> Int32Array:
+        """Codes of a subproblem's children."""
+        return self.children[self.child_offset[number] : self.child_offset[number + 1]]
+
+    def links_of(self, number: int) -> Int32Array:
+        """Fabric links of a subproblem, rising."""
+        return self.links[self.link_offset[number] : self.link_offset[number + 1]]
+
 
 def cut(problem: Instance, family: Family, capacities: Int64Array, multiplicities: Int64Array) -> Cutting:
     """Cut a problem into the subproblems of a family whose sets are tight.
