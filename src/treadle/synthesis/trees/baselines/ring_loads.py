@@ -136,18 +136,15 @@ class _SwitchRouter(Router):
 
     def __init__(self, topology: Topology, collective: Collective) -> None:
         super().__init__(topology, collective)
-        self._inner: list[list[int]] = [[] for _ in self._in]
-        for node, links in enumerate(self._in):
-            self._inner[node] = [self._tails[link] for link in links if self._is_switch(self._tails[link])]
-            if self._is_switch(node):
-                self._out[node] = [link for link in self._out[node] if self._is_switch(self._heads[link])]
+        ranks, tails = self.rank_of.keys(), self.tails
+        self._inner = [[tails[link] for link in links if tails[link] not in ranks] for links in self.in_links]
+        for node, links in enumerate(self.out_links):
+            if node not in ranks:
+                self.out_links[node] = [link for link in links if self.heads[link] not in ranks]
         self._near: dict[tuple[int, ...], dict[int, int]] = {}
 
-    def _is_switch(self, node: int) -> bool:
-        return node not in self._rank_of
-
     def _distances_to(self, target: int, start: int, _through_ranks: bool) -> _Near:
-        goal = self._nodes[target]
+        goal = self.nodes[target]
         last = tuple(self._inner[goal])
         if last not in self._near:
             near = self._near[last] = dict.fromkeys(last, 1)
@@ -158,10 +155,9 @@ class _SwitchRouter(Router):
                     if before not in near:
                         near[before] = near[node] + 1
                         queue.append(before)
-        heads = [self._heads[link] for link in self._out[start]]
-        first = (
-            0 if goal in heads else min((self._near[last].get(head, _FAR) for head in heads), default=_FAR)
-        )
+        heads = [self.heads[link] for link in self.out_links[start]]
+        near = (self._near[last].get(head, _FAR) for head in heads)
+        first = 0 if goal in heads else min(near, default=_FAR)
         return _Near(self._near[last], {start: first + 1 if first < _FAR else -1, goal: 0})
 
 

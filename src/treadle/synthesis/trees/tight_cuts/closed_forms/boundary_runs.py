@@ -80,13 +80,14 @@ class Outermost:
         return np.unique(np.concatenate([self.out.plane, self.into.plane]))
 
     @cached_property
-    def sums(self) -> list[Int64Array]:
+    def sums(self) -> tuple[Int64Array, Int64Array]:
         """Units that leave and that enter each child by each plane, two arrays of shape (n, planes)."""
         shape = self.local.n_children, len(self.planes)
-        return [
+        out, into = (
             sums_of(shape, (side.owner, np.searchsorted(self.planes, side.plane)), side.units)
             for side in (self.out, self.into)
-        ]
+        )
+        return out, into
 
     def groups(self, block: int) -> list[Int64Array]:
         """Return for each child the blocks of trees of each of its own children."""

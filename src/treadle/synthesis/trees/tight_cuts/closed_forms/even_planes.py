@@ -41,9 +41,9 @@ def relay_planes(outer: Outermost) -> RelayPlanes | Unsupported:
     parts = []
     for number, plane in enumerate(outer.planes.tolist()):
         context().report("planes", number, len(outer.planes))
-        sides = (Side.of(runs, n, runs.plane == plane) for runs in (outer.out, outer.into))
+        leaving, entering = (Side.of(runs, n, runs.plane == plane) for runs in (outer.out, outer.into))
         part = replace(local, native=trees[:, number])
-        found = trees_on_one_relay(part, block, *sides, [group // block for group in groups[number]])
+        found = trees_on_one_relay(part, block, leaving, entering, [g // block for g in groups[number]])
         if isinstance(found, Unsupported):
             return found
         parts.append(found)

@@ -100,10 +100,11 @@ def given_away(
     it, `supplied` by each of these.
     """
     n = len(blocks)
-    spread = cache(lambda lack, *sides: _spread(lack, *sides, n) if lack > 0 else [])
-    lacks = (blocks * (n - 1) - exits).tolist()
-    rows = zip(lacks, groups, supplied, strict=True)
-    return [spread(lack, *(tuple(side.tolist()) for side in sides)) for lack, *sides in rows]
+    spread, lacks = cache(_spread), np.maximum(blocks * (n - 1) - exits, 0).tolist()
+    return [
+        spread(lack, tuple(sizes.tolist()), tuple(rooms.tolist()), n)
+        for lack, sizes, rooms in zip(lacks, groups, supplied, strict=True)
+    ]
 
 
 def _spread(lack: int, sizes: Sequence[int], rooms: Sequence[int], n: int) -> list[tuple[int, int]]:
