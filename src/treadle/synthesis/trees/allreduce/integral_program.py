@@ -7,7 +7,6 @@ docs/algorithms/allreduce.md, "A limited number of trees".
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from math import ceil, inf
 
@@ -141,10 +140,5 @@ class IntegralTreeProgram:
         if self._is_mirrored:
             shares.append([shares[0][opposite] for opposite in network.reverse])
         is_within = all(b + r <= free for b, r, free in zip(*shares, self._free, strict=True))
-        for share in shares:
-            surplus = Counter[int]()
-            for tail, head, units in zip(network.tails, network.heads, share, strict=True):
-                surplus[tail] += units
-                surplus[head] -= units
-            is_within &= {node for node, value in surplus.items() if value} <= {*network.ranks}
+        is_within &= all(network.unbalanced(share) <= {*network.ranks} for share in shares)
         return (roots, shares[0], shares[1]) if is_within else None

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import combinations
 
 from treadle.context import TimeLimitError, context, under
 from treadle.math.columns import RestrictedMaster
-from treadle.synthesis.trees.allreduce.in_network_trees import InNetworkTreeFinder
+from treadle.synthesis.trees.allreduce.in_network_trees import in_network_tree
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork, SwitchGroup
 from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree
-from treadle.synthesis.trees.allreduce.undirected_packing import MAX_ENUMERATED_SWITCHES, TREE_WORK
+from treadle.synthesis.trees.allreduce.undirected_packing import MAX_ENUMERATED_SWITCHES, TREE_WORK, subsets
 
 MAX_RANKS = 32
 """Ranks above which an arborescence for each subset of switches and each round takes too long."""
@@ -96,30 +95,28 @@ def pack_rooted_trees(network: PairNetwork, *, target: Fraction) -> RootedPackin
 
 
 class _Side:
-    """Trees of one family as out-trees: in-trees on the network turned round."""
+    """Trees of one family as out-trees: in-trees on the reversed network."""
 
     def __init__(self, network: PairNetwork, *, stores: bool) -> None:
         self.stores = stores
         able = network.multicast if stores else network.aggregation
         groups = [g for g in network.groups if (g.multicasts if stores else g.aggregates)]
-        if not stores:  # every pair turned round; pairs keep their numbers
+        if not stores:  # every pair is reversed and keeps its number
             turned = tuple(replace(g, up=g.down, down=g.up) for g in network.groups)
             network = replace(network, tails=network.heads, heads=network.tails, groups=turned)
-        self._finder = InNetworkTreeFinder(network)
         self._network = network
         self._optional = (*sorted(able), *(g.node for g in groups))
         self._groups: Mapping[int, SwitchGroup] = {g.node: g for g in network.groups}
 
     def shortest(self, lengths: Sequence[float], weights: Sequence[float]) -> Iterator[FabricTree]:
-        """The shortest tree for every subset of switches and groups, roots weighed."""
-        for size in range(len(self._optional) + 1):
-            for chosen in combinations(self._optional, size):
-                groups = [self._groups[node] for node in chosen if node in self._groups]
-                switches = [node for node in chosen if node not in self._groups]
-                context().spend(TREE_WORK * self._network.n_pairs * len(self._network.ranks))
-                tree = self._finder.tree(lengths, switches, groups, weights)
-                if tree is not None:
-                    yield tree
+        """Yield the shortest tree for every subset of switches and groups, roots weighed."""
+        for chosen in subsets(self._optional):
+            groups = [self._groups[node] for node in chosen if node in self._groups]
+            switches = [node for node in chosen if node not in self._groups]
+            context().spend(TREE_WORK * self._network.n_pairs * len(self._network.ranks))
+            tree = in_network_tree(self._network, lengths, switches, groups, weights)
+            if tree is not None:
+                yield tree
 
 
 class _RootedMaster:
@@ -137,7 +134,7 @@ class _RootedMaster:
     def add_starts(self) -> None:
         """A tree of either side at every rank."""
         lengths = [1.0 / b for b in self._network.capacity]
-        # dearer than any tree: only the wanted rank can be its root
+        # more than the length of any tree: only the wanted rank can be its root
         many = 2 * sum(lengths) * (len(lengths) + 1)
         for root in range(len(self._network.ranks)):
             weights = [0.0 if rank == root else many for rank in range(len(self._network.ranks))]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
+from itertools import chain, combinations
 from math import lcm
 from typing import TypeVar
 
@@ -20,10 +20,10 @@ from treadle.context import TimeLimitError, context
 from treadle.errors import InfeasibleError
 from treadle.math.columns import RestrictedMaster
 from treadle.math.exact import Vertex
-from treadle.synthesis.trees.allreduce.in_network_trees import InNetworkTreeFinder
+from treadle.synthesis.trees.allreduce.in_network_trees import in_network_tree
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.separation import Number
-from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree, SteinerTreeFinder
+from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree, spanning_tree
 
 MAX_ENUMERATED_SWITCHES = 7
 """Branching switches and groups up to which every subset is tried; with more, they are searched locally."""
@@ -34,6 +34,11 @@ _EXACT_ROUNDS = 64
 TREE_WORK = 3000
 """Nanoseconds of a shortest tree for each pair; one with operations takes as much for each rank."""
 _Value = TypeVar("_Value", float, Fraction)
+
+
+def subsets(optional: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield all subsets of switches and groups, the smallest first."""
+    return chain.from_iterable(combinations(optional, size) for size in range(len(optional) + 1))
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,6 @@ def pack_fabric_trees(
     *,
     hint: Sequence[Fraction] | None = None,
     target: Fraction | None = None,
-    seed: int = 0,
 ) -> TreePacking:
     """Maximise the total rate of trees on the ranks; each direction of a pair holds what crosses it.
 
@@ -76,7 +80,6 @@ def pack_fabric_trees(
         Pair lengths near the dual optimum, say of the cut program; speeds the search up.
     target : Fraction, optional
         A known upper bound; the search ends there.
-    seed : int
 
     Raises
     ------
@@ -97,7 +100,7 @@ def pack_fabric_trees(
     round, and together they cross either direction of a pair as often as the tree's `usage` says. Duals are
     mixed with the hint while that still finds improving trees, which damps their oscillation.
     """
-    search = _TreeMaster(network, seed)
+    search = _TreeMaster(network)
     lengths = _hint_lengths(network, hint)
     if not search.add(search.candidates(lengths)):
         raise InfeasibleError("allreduce: the ranks are not connected by bidirectional links")
@@ -157,18 +160,17 @@ def _price_exactly(search: _TreeMaster, target: Fraction | None) -> TreePacking:
 class _TreeMaster:
     """The restricted master program and the pool of trees."""
 
-    def __init__(self, network: PairNetwork, seed: int) -> None:
+    def __init__(self, network: PairNetwork) -> None:
         self.network = network
-        self._finder = SteinerTreeFinder(network)
-        self._operating = InNetworkTreeFinder(network)
         self._groups = {group.node: group for group in network.full_groups}
         self._branching = (*network.branching, *self._groups)
-        self._random = np.random.default_rng(seed)
+        self._random = np.random.default_rng(0)
         self.lp = RestrictedMaster(max(network.capacity))
-        self._row: dict[int, int] = {}
-        for e, opposite in enumerate(network.reverse):
-            if e < opposite:
-                self._row[e] = self.lp.add_row({}, network.capacity[e])
+        self._row = {
+            e: self.lp.add_row({}, network.capacity[e])
+            for e, opposite in enumerate(network.reverse)
+            if e < opposite
+        }
         self._pool: dict[frozenset[tuple[int, int]], FabricTree] = {}
         self._subset = frozenset(self._branching)
         self.is_exhaustive = len(self._branching) <= MAX_ENUMERATED_SWITCHES
@@ -192,33 +194,24 @@ class _TreeMaster:
         if not self.is_exhaustive:
             yield from self._locally_shortest(lengths, tolerance)
             return
-        best: tuple[Number, FabricTree] | None = None
-        for size in range(len(self._branching) + 1):
-            for chosen in combinations(self._branching, size):
-                tree = self._tree(lengths, chosen)
-                if tree is not None:
-                    length = self._length(tree, lengths)
-                    if best is None or length < best[0]:
-                        best = length, tree
-        if best is not None:
-            yield best[1]
+        trees = (self._tree(lengths, chosen) for chosen in subsets(self._branching))
+        found = [tree for tree in trees if tree is not None]
+        if found:
+            yield min(found, key=lambda tree: tree.length(self.network, lengths))
 
     def _locally_shortest(self, lengths: Sequence[Number], tolerance: Number) -> Iterator[FabricTree]:
         """Put single switches in or out of the last subset while that shortens the tree."""
         best = self._tree(lengths, self._subset)
         if best is None:
             return
-        shortest = self._length(best, lengths)
-        improved = True
+        shortest, improved = best.length(self.network, lengths), True
         while improved:
             improved = False
             for switch in self._branching:
                 subset = self._subset ^ {switch}
                 tree = self._tree(lengths, subset)
-                if tree is None:
-                    continue
-                length = self._length(tree, lengths)
-                if length < shortest - shortest * tolerance:
+                length = shortest if tree is None else tree.length(self.network, lengths)
+                if tree is not None and length < shortest - shortest * tolerance:
                     self._subset, best, shortest, improved = subset, tree, length, True
         yield best
 
@@ -228,11 +221,8 @@ class _TreeMaster:
         context().spend(TREE_WORK * self.network.n_pairs * (len(self.network.ranks) if groups else 1))
         switches = [node for node in sorted(chosen) if node not in self._groups]
         if groups:
-            return self._operating.tree(lengths, switches, groups)
-        return self._finder.spanning_tree(lengths, (*self.network.ranks, *switches))
-
-    def _length(self, tree: FabricTree, lengths: Sequence[Number]) -> Number:
-        return tree.length(self.network, lengths)
+            return in_network_tree(self.network, lengths, switches, groups)
+        return spanning_tree(self.network, lengths, (*self.network.ranks, *switches))
 
     def add(
         self,
@@ -245,7 +235,7 @@ class _TreeMaster:
         for tree in trees:
             usage = tree.usage(self.network)
             key = frozenset(usage.items())
-            if key in self._pool or (lengths is not None and self._length(tree, lengths) > limit):
+            if key in self._pool or (lengths is not None and tree.length(self.network, lengths) > limit):
                 continue
             self._pool[key] = tree
             self.lp.add_column(1, {self._row[e]: count for e, count in usage.items()})

@@ -73,7 +73,7 @@ class Router:
         return self._search(source, target, through_ranks=False)
 
     def passing(self, source: int, target: int) -> Route | None:
-        """Return a route between two ranks that may pass others, which store nothing; None if there is none."""
+        """Return a route between two ranks that may pass others, which store nothing, or None."""
         return self._search(source, target, through_ranks=True)
 
     def relay(self, source: int, target: int) -> list[tuple[int, Route]]:

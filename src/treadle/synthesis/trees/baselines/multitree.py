@@ -176,13 +176,15 @@ class _Network:
             x = self._hops[bit.bit_length() - 1]
             if not self._first_targets[x] & tree.missing:
                 tree.closed |= bit
-            elif senders := self._senders[x] & tree.earlier:
-                if (found := self._take_through(x, senders, tree)) is not None:
-                    return found
+            elif found := self._take_through(x, tree):
+                return found
         return None
 
-    def _take_through(self, x: int, senders: int, tree: _Tree) -> tuple[int, int, Route] | None:
+    def _take_through(self, x: int, tree: _Tree) -> tuple[int, int, Route] | None:
         nodes, rank_of = self._router.nodes, self._router.rank_of
+        senders = self._senders[x] & tree.earlier
+        if not senders:
+            return None
         sender = _lowest_from(senders, tree.root)
         while wanted := self._targets[x] & tree.missing:
             target = _lowest_from(wanted, sender)
