@@ -217,7 +217,7 @@ def test_stations_are_left_unit_by_unit() -> None:
 
     forests = [forest_from_trees(direction, 5, [tree(direction)]) for direction in Direction]
     schedule = ForestSchedule(CollectiveKind.ALLREDUCE, reduce=forests[1], broadcast=forests[0])
-    pruned = prune_to_ranks(schedule, 3)
+    pruned = prune_to_ranks(schedule, 3, topology, network_of(topology, allreduce(topology)))
     report = verify(topology, allreduce(topology), pruned, claimed_algbw=Fraction(3))
     assert not report.violations, report.violations
     assert pruned.broadcast is not None

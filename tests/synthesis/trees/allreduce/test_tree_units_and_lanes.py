@@ -271,8 +271,6 @@ def test_operations_divide_among_lanes() -> None:
     assert found.along(10, [(0, 1), (1, 4)]) == [((0,), 1), ((2,), 4)]
     # who has fewer lanes takes them in turn
     assert found.along(15, [(0, 1), (1, 4)]) == [((9,), 1), ((9,), 4)]
-    none = _LaneAssignment.of(None, forest_from_trees(Direction.BROADCAST, 4, trees), {})
-    assert (none.ends, none.assigned) == ({}, {})
 
 
 def test_paths_are_joined_unit_by_unit() -> None:

@@ -333,7 +333,9 @@ class _Builder:
 
     def _by_columns(self, most: int) -> ForestSchedule | None:
         packing, network = self.analysis.rooted, self.analysis.network
-        return packing and rooted_trees_to_schedule(self.topology, network, packing, max_units=most)
+        if packing is None:
+            return None
+        return rooted_trees_to_schedule(self.topology, network, packing, max_units=most)
 
     def _undirected(self, most: int) -> ForestSchedule:
         analysis, packing = self.analysis, self.analysis.packing
@@ -361,7 +363,7 @@ class _Builder:
         if not self.analysis.has_switch_terminals:
             return schedule
         n_ranks, visiting = len(self.analysis.network.ranks), self.analysis.setting_network
-        return prune_to_ranks(schedule, n_ranks, topology=self.topology, visiting=visiting)
+        return prune_to_ranks(schedule, n_ranks, self.topology, visiting)
 
 
 @dataclass(frozen=True)

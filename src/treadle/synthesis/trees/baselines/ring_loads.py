@@ -156,8 +156,8 @@ class _SwitchRouter(Router):
                         near[before] = near[node] + 1
                         queue.append(before)
         heads = [self.heads[link] for link in self.out_links[start]]
-        near = (self._near[last].get(head, _FAR) for head in heads)
-        first = 0 if goal in heads else min(near, default=_FAR)
+        hops = (self._near[last].get(head, _FAR) for head in heads)
+        first = 0 if goal in heads else min(hops, default=_FAR)
         return _Near(self._near[last], {start: first + 1 if first < _FAR else -1, goal: 0})
 
 

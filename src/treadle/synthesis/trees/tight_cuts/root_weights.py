@@ -24,6 +24,7 @@ from treadle.math.columns import RestrictedMaster
 from treadle.schedules.group_certificate import GroupDualCertificate
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.tight_cuts.family import Family
+from treadle.synthesis.trees.tree_parts import whole_units
 
 _MOST_CUTS = 1000
 """Different sets beyond which the program would take long; fabrics so irregular have no subproblems
@@ -126,16 +127,9 @@ def _shares(problem: Instance, family: Family, classes: Int64Array) -> RootWeigh
     even = _even_shares(cuts, sizes, times)
     if even is None:
         return None
-    shares = [even[number] for number in classes.tolist()]
-    scale = lcm(*(value.denominator for value in set(shares)))
-    whole = [int(value * scale) for value in shares]
-    divisor = gcd(*whole)
+    weights = tuple(whole_units([even[number] for number in classes.tolist()]))
     lengths = _lengths(problem, family, _prices(rows, vertex.dual))
-    return RootWeights(
-        tuple(value // divisor for value in whole),
-        1 / sum(times, Fraction(0)),
-        GroupDualCertificate(lengths),
-    )
+    return RootWeights(weights, 1 / sum(times, Fraction(0)), GroupDualCertificate(lengths))
 
 
 def _ends(problem: Instance) -> list[tuple[int, int]]:
