@@ -171,7 +171,7 @@ def test_links_of_sets_within_a_piece(problem: Instance, monkeypatch: pytest.Mon
         for number in range(5)
     ]
     for number, inner in ((0, [None, 3, 1]), (1, [4, 2, None])):
-        found: Any = module._gateways(cutting, number, solved)
+        found: Any = module._ports(cutting, number, solved)
         count, children = found
         assert count == len(links[number])
         for child, of in zip(children, inner, strict=True):
@@ -183,7 +183,7 @@ def test_links_of_sets_within_a_piece(problem: Instance, monkeypatch: pytest.Mon
             mine = links[number]
             wanted = [mine.index(link) if link in mine else -1 for link in links[of]]
             assert places.tolist() == wanted
-    assert [module._gateways(cutting, number, solved) for number in (2, 3, 4)] == [None] * 3
+    assert [module._ports(cutting, number, solved) for number in (2, 3, 4)] == [None] * 3
 
 
 def test_sets_that_cannot_be_trimmed(problem: Instance) -> None:
@@ -258,7 +258,7 @@ def test_kinds_are_solved_from_the_inside_out(
 
     def table(local: Any, gateways: Any, steps: int) -> Any:
         tables.append((local, gateways, steps))
-        return SimpleNamespace(piece=f"piece {len(tables)}", packer=f"packer {len(tables)}")
+        return f"piece {len(tables)}", f"packer {len(tables)}"
 
     cutting = cutting_of(problem)
     monkeypatch.setattr(module, "_refused", test)

@@ -57,8 +57,7 @@ class ClassReport:
 
 @dataclass(frozen=True)
 class InfeasibleSubproblem:
-    """A subproblem that violates the cut condition: nodes of the fabric S with d+(S) < r(S), and the sets to
-    blame.
+    """A subproblem that violates the cut condition: fabric nodes S with d+(S) < r(S), and the sets at fault.
 
     Parameters
     ----------
@@ -87,8 +86,8 @@ def fitted_layer(
     multiplicities: Int64Array,
     guarded: Sequence[Sequence[int]],
 ) -> tuple[Layer, tuple[ClassReport, ...]] | InfeasibleSubproblem | Unsupported:
-    """The subproblems of a family, its sets made tight: by what classes of children send each other, else by
-    balancing that spares the guarded cuts.
+    """Solve the subproblems of a family after making its sets tight: by what classes of children send each
+    other, else by balancing that spares the guarded cuts.
     """
     # punctured(dgx_a100(64), links=1, seed=1): height 3, without 5
     spread = spread_on_planes(problem, family, capacities, multiplicities)
@@ -99,9 +98,8 @@ def fitted_layer(
             return built
     trimmed = balance_capacities(problem, family, capacities, multiplicities, guarded)
     if trimmed.failed.any():
-        return InfeasibleSubproblem(
-            np.zeros(0, dtype=np.int32), np.flatnonzero(trimmed.failed), "no way to trim"
-        )
+        none = np.zeros(0, dtype=np.int32)
+        return InfeasibleSubproblem(none, np.flatnonzero(trimmed.failed), "no way to trim")
     return solve_layer(problem, family, trimmed.capacities, multiplicities)
 
 
@@ -112,8 +110,8 @@ def solve_layer(
     multiplicities: Int64Array,
     shares: ClassAllocation | None = None,
 ) -> tuple[Layer, tuple[ClassReport, ...]] | InfeasibleSubproblem | Unsupported:
-    """The solved subproblems of a family whose sets are tight; `shares` are those of the outermost children,
-    if the capacities were made for them.
+    """Solve the subproblems of a family whose sets are tight; `shares` are those of the outermost children,
+    if the capacities come from them.
     """
     cutting = cut(problem, family, capacities, multiplicities)
     block = int(np.gcd.reduce(multiplicities))
@@ -128,32 +126,25 @@ def solve_layer(
     return layer_of(cutting, [piece for piece, _ in solved]), reports
 
 
-def layer_of(cutting: Cutting, pieces: list[Subproblem]) -> Layer:
-    """The component of a family with the trees of each class of its subproblems."""
-    return Layer(
-        tuple(pieces),
-        cutting.kind,
-        cutting.outer,
-        cutting.child_offset,
-        cutting.children,
-        cutting.link_offset,
-        cutting.links,
-    )
+def layer_of(cutting: Cutting, solved: list[Subproblem]) -> Layer:
+    """Return the component of a family with the trees of each class of its subproblems."""
+    children, links = (cutting.child_offset, cutting.children), (cutting.link_offset, cutting.links)
+    return Layer(tuple(solved), cutting.kind, cutting.outer, *children, *links)
 
 
 def _solve_kinds(
     problem: Instance, family: Family, cutting: Cutting, block: int, shares: ClassAllocation | None
 ) -> list[tuple[Subproblem, str]] | InfeasibleSubproblem | Unsupported:
-    """Every kind's trees and packer, from the inside out."""
+    """Solve every class from the inside out; return its trees and packer."""
     depth = family.depth
-    # the innermost piece of each kind, so that the kinds of its children are solved before it
+    # the innermost subproblem of each class, so that the classes of its children are solved before it
     order = np.lexsort((-np.arange(family.n_sets), depth)).tolist()
     example = {int(cutting.kind[number]): number for number in order}
     inner = sorted((number for number in example.values() if number), key=lambda number: -int(depth[number]))
     kind = int(cutting.kind[0])
     local = cutting.kinds[kind]
-    is_direct = not local.n_relays  # then no closed form applies
-    # condition C is tested in every piece before any is solved: a violated cut changes the family
+    is_direct = not local.n_relays  # then no direct construction applies
+    # the cut condition is tested in every subproblem before any is solved: a violated cut changes the family
     with under(context().unlimited):
         refused = _refused(problem, family, cutting, [*inner, 0] if is_direct else inner)
     if refused is not None:
@@ -163,9 +154,7 @@ def _solve_kinds(
     steps = _SEARCH // len(example)
     for number in inner:
         own = int(cutting.kind[number])
-        gateways = _gateways(cutting, number, solved)
-        table = solve_table(cutting.kinds[own], gateways, steps)
-        solved[own], packers[own] = table.piece, table.packer
+        solved[own], packers[own] = solve_table(cutting.kinds[own], _ports(cutting, number, solved), steps)
     formula: tuple[SubproblemTrees, str] | Unsupported
     if shares is None:
         formula = _closed_form(cutting, solved, block)
@@ -174,15 +163,12 @@ def _solve_kinds(
     if isinstance(formula, Unsupported):
         with under(context().unlimited):
             refused = None if is_direct else _refused(problem, family, cutting, [0])
+        if isinstance(refused, Unsupported):
+            children = f"the outermost subproblem of {local.n_children} children"
+            return Unsupported(f"{children} has no direct construction ({formula})")
         if refused is not None:
-            if isinstance(refused, InfeasibleSubproblem):
-                return refused
-            return Unsupported(
-                f"the outermost subproblem of {local.n_children} children has no direct construction "
-                f"({formula})"
-            )
-        table = solve_table(local, _gateways(cutting, 0, solved), steps)
-        solved[kind], packers[kind] = table.piece, table.packer
+            return refused
+        solved[kind], packers[kind] = solve_table(local, _ports(cutting, 0, solved), steps)
     else:
         solved[kind] = Subproblem(local.capacity, local.native, formula[0], no_crossings(), no_crossings())
         packers[kind] = formula[1]
@@ -192,8 +178,7 @@ def _solve_kinds(
 def _refused(
     problem: Instance, family: Family, cutting: Cutting, numbers: list[int]
 ) -> InfeasibleSubproblem | Unsupported | None:
-    """Return why one of these subproblems cannot become a table: it is too large, or some violate the cut
-    condition."""
+    """Return why some of these subproblems cannot become tables: a size, or violated cuts."""
     violated = []
     for number in numbers:
         local = cutting.kinds[int(cutting.kind[number])]
@@ -207,8 +192,8 @@ def _refused(
     return replace(violated[0], others=tuple(violated[1:])) if violated else None
 
 
-def _gateways(cutting: Cutting, number: int, solved: dict[int, Subproblem]) -> EgressPorts | None:
-    """Members of a subproblem's children that are sets; None if all are ranks."""
+def _ports(cutting: Cutting, number: int, solved: dict[int, Subproblem]) -> EgressPorts | None:
+    """Return the members of a subproblem's children that are sets; None if all are ranks."""
     codes, links = cutting.children_of(number), cutting.links_of(number)
     if np.all(codes >= 0):
         return None
@@ -253,11 +238,11 @@ def _closed_form(
 def _infeasible(
     problem: Instance, family: Family, cutting: Cutting, number: int, violated: Int32Array
 ) -> InfeasibleSubproblem:
-    """The violated cut of a subproblem as nodes of the fabric, and the sets whose balancing may be at
+    """Return the violated cut of a subproblem as fabric nodes, and the sets whose balancing may be at
     fault."""
     local = cutting.kinds[int(cutting.kind[number])]
     inside = mask_of(local.n_nodes, violated)
-    # what was contracted lies on one side as a whole, so the same links cross this cut in the fabric
+    # a contracted set lies entirely on one side, so the same links cross this cut in the fabric
     nodes: list[NDArray[np.signedinteger]] = []
     if local.has_outside and inside[local.outside]:
         nodes.append(np.flatnonzero(family.ancestors[family.depth[number]] != number))
@@ -266,7 +251,7 @@ def _infeasible(
     nodes.extend(family.members(int(~code)) for code in codes[codes < 0])
     relays = cutting.relays[cutting.relay_offset[number] : cutting.relay_offset[number + 1]]
     nodes.append(relays[inside[local.n_children : local.n_children + local.n_relays]])
-    # pieces of a kind were trimmed alike; of the outermost one it is the borders of its children that were
+    # subproblems of a class were balanced equally; in the outermost one the boundaries of its children were
     blamed = cutting.kind == cutting.kind[number] if number else family.outer == 0
     return InfeasibleSubproblem(
         np.concatenate(nodes).astype(np.int32),
