@@ -21,7 +21,7 @@ from treadle.synthesis.trees.groups.cheapest_trees import Floats
 from treadle.synthesis.trees.groups.every_group import EveryGroup
 from treadle.synthesis.trees.groups.rational_allocation import RationalAllocation, over_one_denominator
 from treadle.synthesis.trees.groups.representative import sink_flow
-from treadle.synthesis.trees.groups.supplied_sinks import Sink, missed_sinks, supply_others
+from treadle.synthesis.trees.groups.supplied_sinks import Sink
 
 _SIMPLEX_ROWS = 1500
 """Rows up to which the simplex method is as fast as interior points and a crossover."""
@@ -183,8 +183,3 @@ class AllocationLp:
         if not self.free_roots:
             roots = [[w * rate for w in group.weights] for group in self.groups]
         return over_one_denominator(rate * self.total, shares, roots)
-
-    def find_unmet(self, found: RationalAllocation) -> tuple[bool, Sink | None]:
-        """Whether allocations supply all members of all groups; and a sink that they do not supply."""
-        missed = next(missed_sinks(self.every, self.families, found), None)
-        return missed is None and supply_others(self.every, self.families, found), missed

@@ -21,7 +21,7 @@ from treadle.schedules.group_certificate import GroupDualCertificate
 from treadle.synthesis.trees.groups.allocation_lp import AllocationLp
 from treadle.synthesis.trees.groups.cheapest_trees import Floats
 from treadle.synthesis.trees.groups.rational_allocation import RationalAllocation, fits
-from treadle.synthesis.trees.groups.supplied_sinks import missed_sinks
+from treadle.synthesis.trees.groups.supplied_sinks import find_unmet, missed_sinks
 
 _TIMES = (1, 2, 3, 4, 6, 8, 12, 24)
 """Number of smallest unit counts that are tried."""
@@ -105,7 +105,7 @@ def _shares_in(
         found = program.as_allocation([int(v) * unit for v in values], rate)
         if not fits(every.union, every.number, found):
             return None
-        is_served, missed = program.find_unmet(found)
+        is_served, missed = find_unmet(every, program.families, found)
         if is_served:
             return found
         if missed is None or not program.add_sink(missed):

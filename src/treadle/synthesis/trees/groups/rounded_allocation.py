@@ -14,7 +14,7 @@ from math import lcm
 
 import numpy as np
 
-from treadle.arrays import Int64Array, mask_of
+from treadle.arrays import Int64Array
 from treadle.synthesis.trees.groups.cheapest_trees import Floats
 from treadle.synthesis.trees.groups.every_group import EveryGroup
 from treadle.synthesis.trees.groups.rational_allocation import RationalAllocation, over_one_denominator
@@ -25,7 +25,7 @@ from treadle.synthesis.trees.optimality import reachable_rate
 from treadle.topologies.transforms.balance import balanced_capacities
 
 _MARGIN = 1e-8
-"""Part of every share that is given up, for what the solver may have exceeded capacities by."""
+"""Part of every share that is given up, as the solver may have exceeded capacities."""
 
 _GRID = 2**56
 
@@ -33,33 +33,26 @@ _GRID = 2**56
 def rounded_allocation(
     every: EveryGroup, program: TreeProgram, near: Sequence[Sequence[Floats]], roots: Sequence[Floats]
 ) -> RationalAllocation:
-    """Balanced shares within those of a solution, and the exact rate that they attain.
-
-    Parameters
-    ----------
-    every : EveryGroup
-    program : TreeProgram
-    near : ShareValues
-    """
-    pieces = lcm(*(int(size) for group in program.groups for size in group.class_sizes()))
+    """Return balanced shares within those of a solution, and the exact rate that they attain."""
+    parts = lcm(*(int(size) for group in program.groups for size in group.class_sizes()))
     largest = max(
         float(values[group.pair_class].sum()) * program.unit
         for family in near
         for values, group in zip(family, program.groups, strict=True)
     )
-    # per byte/s; where the solver gave nothing to anybody any number will do
-    ticks = Fraction(_GRID / (pieces * largest)) if largest > 1e-290 else Fraction(_GRID // pieces)
+    # per byte/s; where the solver found no shares any number is right
+    ticks = Fraction(_GRID / (parts * largest)) if largest > 1e-290 else Fraction(_GRID // parts)
     shares = [
         [
-            _balanced(group, values * (program.unit * float(ticks) * (1 - _MARGIN)), pieces)
+            _balanced(group, values * (program.unit * float(ticks) * (1 - _MARGIN)), parts)
             for group, values in zip(program.groups, family, strict=True)
         ]
         for family in near
     ]
     supplies = [list(group.weights) for group in program.groups]
-    if program.free_roots:  # whole numbers in proportion to what members feed in
-        parts = [np.floor(values / max(values.max(), 1e-300) * 2**20) for values in roots]
-        supplies = [[int(part) for part in values] for values in parts]
+    if program.free_roots:  # integers in proportion to what members send
+        scaled = [np.floor(values / max(values.max(), 1e-300) * 2**20) for values in roots]
+        supplies = [[int(value) for value in values] for values in scaled]
 
     def delivered(group: Representative, turned: bool, shares: Int64Array, fed: Sequence[int]) -> Fraction:
         problem = instance_on(every.union.topology, group, turned, np.array(fed, dtype=np.int64))
@@ -71,7 +64,7 @@ def rounded_allocation(
         for fed in (every.in_order_of(group.kind, supplies[number]),)
         for turned, family in zip(program.families, shares, strict=True)
     )
-    scale = ticks * pieces
+    scale = ticks * parts
     return over_one_denominator(
         rate / scale,
         [[[int(v) / scale for v in values] for values in family] for family in shares],
@@ -79,12 +72,10 @@ def rounded_allocation(
     )
 
 
-def _balanced(group: Representative, ticks: Floats, pieces: int) -> Int64Array:
-    """Allocations of classes that are not larger, in integral ticks / pieces, balanced where no member is."""
+def _balanced(group: Representative, ticks: Floats, parts: int) -> Int64Array:
+    """Allocations of classes that are not larger, in integral ticks / parts, balanced where no member is."""
     sizes = group.class_sizes()
-    used = mask_of(group.n_places, group.tails) | mask_of(group.n_places, group.heads)
-    is_member = mask_of(group.n_places, group.members)
-    relays = np.unique(group.place_class[used & ~is_member])
+    relays = group.place_class[group.relay_classes()]
     _, first = np.unique(group.pair_class, return_index=True)
     flows = np.floor(np.maximum(ticks, 0.0)).astype(np.int64) * sizes
     kept = balanced_capacities(
@@ -93,4 +84,4 @@ def _balanced(group: Representative, ticks: Floats, pieces: int) -> Int64Array:
         flows,
         relays.tolist(),
     )
-    return kept * (pieces // sizes)
+    return kept * (parts // sizes)
