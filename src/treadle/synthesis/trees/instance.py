@@ -68,12 +68,11 @@ class Instance:
     @property
     def relays(self) -> Int32Array:
         """Nodes that are not terminals: switches and forwarders."""
-        relay = ~mask_of(self.n_nodes, self.terminals)
-        return np.flatnonzero(relay).astype(np.int32)
+        return np.flatnonzero(~mask_of(self.n_nodes, self.terminals)).astype(np.int32)
 
 
 def check_uncapped(topology: Topology) -> None:
-    """InfeasibleError if a compute node has an injection cap, which trees cannot express."""
+    """Raise InfeasibleError if a compute node has an injection cap, which trees cannot express."""
     for node in np.flatnonzero(topology.injection_bytes_per_s):
         raise InfeasibleError(
             f"compute node {topology.node_names[node]!r} has an injection cap, which tree schedules do not "
@@ -82,7 +81,7 @@ def check_uncapped(topology: Topology) -> None:
 
 
 def instance_of(topology: Topology, collective: Collective) -> Instance:
-    """The flow problem of one direction; an allreduce counts as its allgather half.
+    """Return the flow problem of one direction; an allreduce counts as its allgather half.
 
     Raises
     ------
@@ -114,7 +113,7 @@ def find_violated_cut(
     multiplicity: int = 1,
     first: int = 0,
 ) -> tuple[int, Int32Array] | None:
-    """A node set S that leaves out a terminal and has d+(S) < rate * multiplicity * w(S), or None.
+    """Return a node set S that leaves out a terminal and has d+(S) < rate * multiplicity * w(S), or None.
 
     Parameters
     ----------
@@ -144,10 +143,10 @@ def find_violated_cut(
 
     def search(control: Int64Array) -> tuple[int, Int32Array]:
         if is_small and is_dense(problem.n_nodes, len(problem.tails)):
-            # trees of shortest paths that fit prove that no cut is violated, sooner than flows do
+            # trees of shortest paths prove that no cut is violated, faster than flows
             units = sums_of(problem.n_nodes, problem.terminals, problem.weights * factor)
-            room = capacities * rate.denominator
-            if have_shortest_trees(units, problem.tails, problem.heads, room, control):
+            scaled = capacities * rate.denominator
+            if have_shortest_trees(units, problem.tails, problem.heads, scaled, control):
                 return -1, problem.terminals[:0]
         return core.find_violated_cut(fabric, rate.denominator, Wide.of(factor), first, control)
 
@@ -159,14 +158,13 @@ def find_violated_cut(
 
 
 def cut_capacity(problem: Instance, nodes: Int32Array, capacities: Int64Array) -> int:
-    """d+(S), exact."""
+    """Return d+(S), exact."""
     inside = mask_of(problem.n_nodes, nodes)
-    crossing = inside[problem.tails] & ~inside[problem.heads]
-    return sum(capacities[crossing].tolist())
+    return sum(capacities[inside[problem.tails] & ~inside[problem.heads]].tolist())
 
 
 def cut_weight(problem: Instance, nodes: Int32Array) -> int:
-    """w(S)."""
+    """Return w(S)."""
     inside = mask_of(problem.n_nodes, nodes)
     return int(problem.weights[inside[problem.terminals]].sum())
 

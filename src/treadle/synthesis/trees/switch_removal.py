@@ -62,10 +62,8 @@ def check_balance(problem: Instance, capacities: Int64Array) -> None:
     """
     node = unbalanced_relay(problem, capacities)
     if node is not None:
-        balance_in, balance_out = _sums(problem, capacities)
-        name, into, out = problem.topology.node_names[node], balance_in[node], balance_out[node]
-        if problem.direction is Direction.REDUCE:
-            into, out = out, into
+        name, sides = problem.topology.node_names[node], _sums(problem, capacities)
+        into, out = (side[node] for side in sides[:: -1 if problem.direction is Direction.REDUCE else 1])
         if not problem.topology.is_compute[node]:
             raise InfeasibleError(
                 f"{problem.topology.name}: switch {name!r} is not Eulerian: {into} in, {out} out; "
@@ -84,9 +82,9 @@ def has_balanced_relays(topology: Topology, collective: Collective) -> bool:
 
 
 def unbalanced_relay(problem: Instance, capacities: Int64Array) -> int | None:
-    """The first relay with unequal capacity in and out, or None."""
+    """Return the first relay with unequal capacity in and out, or None."""
     if float(np.sum(capacities, dtype=float)) < _SAFE:
-        # a self-loop comes and goes
+        # a self-loop counts on both sides
         into, out = (sums_of(problem.n_nodes, ends, capacities) for ends in (problem.heads, problem.tails))
     else:
         into, out = _sums(problem, capacities)
@@ -95,7 +93,7 @@ def unbalanced_relay(problem: Instance, capacities: Int64Array) -> int | None:
 
 
 def _sums(problem: Instance, capacities: Int64Array) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Units into and out of each node, beyond 64 bits too."""
+    """Return the units into and out of each node, beyond 64 bits too."""
     apart = problem.tails != problem.heads
     units = capacities[apart].astype(object)
     into, out = (
@@ -144,13 +142,13 @@ def remove_switches(
 
 
 def rooted_fabric(problem: Instance, capacities: Int64Array, multiplicities: Int64Array) -> RootedFabric:
-    """The instance with such capacities and multiplicities, as the core takes it."""
+    """Return the instance with these capacities and multiplicities, as the core takes it."""
     arcs = Arcs(problem.tails, problem.heads, np.ascontiguousarray(capacities))
     return RootedFabric(problem.n_nodes, problem.terminals, np.ascontiguousarray(multiplicities), arcs)
 
 
 def _without_relays(problem: Instance, capacities: Int64Array) -> LogicalGraph:
-    """Every link is a path; those that are parallel share an arc."""
+    """Return the graph in which every link is a path; parallel links share an arc."""
     links = np.flatnonzero((problem.tails != problem.heads) & (capacities > 0))
     links = links[np.lexsort((problem.heads[links], problem.tails[links]))]
     tails, heads, units = problem.tails[links], problem.heads[links], capacities[links]

@@ -72,18 +72,10 @@ class Parts:
 def arrange(
     exits: Egress, parts: Parts, favourite: Int32Array, n_switches: int
 ) -> tuple[Int64Array, int] | Unsupported:
-    """The egress group that feeds each part (-1: it holds the root), and the height of the trees.
+    """Return the egress group that feeds each part (-1: it holds the root), and the height of the trees.
 
-    Parameters
-    ----------
-    exits : Egress
-    parts : Parts
-    favourite : array of int32, shape (boxes,)
-        The tree that each box sends on rather than others.
-    n_switches : int
+    `favourite` is the tree that each box forwards rather than others, shape (boxes,).
 
-    Notes
-    -----
     A box that sends on one tree to many boxes makes that tree lower than one that sends on many trees to few
     boxes each (compare M. Castro et al., "SplitStream", SOSP 2003).
     """
@@ -126,7 +118,7 @@ def arrange(
 def _given(
     exits: Egress, parts: Parts, favourite: Int32Array, n_switches: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Egress groups, their trees, units: as many to a switch as enter from it."""
+    """Yield egress groups, their trees and units: as many to a switch as enter from it."""
     n_trees = exits.part.shape[1]
     entered = parts.switch >= 0
     wanted = sums_of((n_switches, n_trees), (parts.switch[entered], parts.tree[entered]), 1)
@@ -154,13 +146,13 @@ def _given(
             row[tree] -= taken
             left[number] -= taken
             yield number, tree, taken
-    for number in [*np.flatnonzero(~is_root).tolist(), *np.flatnonzero(is_root).tolist()]:
+    for number in np.argsort(is_root, kind="stable").tolist():
         row = wanted[exits.switch[number]]
         while left[number] and row.max() > 0:
             tree = int(np.argmax(row))
             row[tree] -= 1
             left[number] -= 1
             yield number, tree, 1
-        # what nothing needs is given to the tree that the box sends on: there is more to choose from
+        # units that no tree needs go to the favourite of the box, which then has more choice
         if left[number]:
             yield number, int(favourite[exits.box[number]]), int(left[number])

@@ -51,38 +51,38 @@ def spread_on_planes(
     planes = np.unique(np.concatenate([problem.heads[leaving], problem.tails[entering]]))
     if len(planes) < 2 or len(planes) * len(units) > len(leaving) + len(entering):
         return Unsupported("there is one plane, or many planes for few children")
-    sides, sums = [], []
-    for links, near, far in ((leaving, tail, problem.heads), (entering, head, problem.tails)):
-        plane = np.searchsorted(planes, far[links])
-        total = sums_of((len(units), len(planes)), (near[links], plane), capacities[links])
-        sides.append((links, near[links], plane))
-        sums.append(total)
+    shape = len(units), len(planes)
+    sides = [
+        (links, near[links], np.searchsorted(planes, far[links]))
+        for links, near, far in ((leaving, tail, problem.heads), (entering, head, problem.tails))
+    ]
+    sums = [sums_of(shape, (owner, plane), capacities[links]) for links, owner, plane in sides]
     block, most = int(np.gcd.reduce(multiplicities)), min(_MOST_CLASSES, len(units) // 2)
     shares = class_allocation(units, sums[0], sums[1], block, most)
     if isinstance(shares, Unsupported):
         return shares
     if len(shares.class_units) == 1:
-        return Unsupported("its children are all equivalent")  # circulant trees need no room to spare
-    lowered = capacities.copy()
-    lowered[(tail < 0) & (head < 0)] = 0
+        return Unsupported("its children are all equivalent")  # circulant trees need no free capacity
+    reduced = capacities.copy()
+    reduced[(tail < 0) & (head < 0)] = 0
     for (links, owner, plane), total, used in zip(sides, sums, shares.sums(), strict=True):
         wanted = np.zeros_like(total)
         wanted[:, shares.planes] = used[shares.class_of]
-        lowered[links] = quotas(capacities[links], owner * len(planes) + plane, wanted.ravel())
-    refused = _balance(problem, child, lowered, capacities)
-    return refused or (shares, lowered)
+        reduced[links] = quotas(capacities[links], owner * len(planes) + plane, wanted.ravel())
+    refused = _balance(problem, child, reduced, capacities)
+    return refused or (shares, reduced)
 
 
 def _balance(
-    problem: Instance, child: Int32Array, lowered: Int64Array, whole: Int64Array
+    problem: Instance, child: Int32Array, reduced: Int64Array, whole: Int64Array
 ) -> Unsupported | None:
-    """Reduce the inner links of relays at the boundary in place, or return why not: network cards that
-    join one rank to one plane each way pass on just what crosses.
+    """Reduce the inner links of relays at the boundary in place, or return why not: a network card between
+    one rank and one plane forwards exactly what crosses.
     """
     tails, heads = problem.tails, problem.heads
     out, into = child[tails] >= 0, child[heads] >= 0
     is_rank = mask_of(problem.n_nodes, problem.terminals)
-    given = lowered != whole
+    given = reduced != whole
     leaving = np.flatnonzero(out & ~into & ~is_rank[tails] & given)
     entering = np.flatnonzero(into & ~out & ~is_rank[heads] & given)
     cards = np.union1d(tails[leaving], heads[entering])
@@ -91,12 +91,8 @@ def _balance(
     at_tail, at_head = (np.isin(ends, cards) for ends in (tails, heads))
     inner = out & into & (tails != heads)
     columns = []
-    for mask, node in (
-        (at_tail & out & ~into, tails),
-        (at_head & into & ~out, heads),
-        (at_head & inner, heads),
-        (at_tail & inner, tails),
-    ):
+    crossing = (at_tail & out & ~into, tails), (at_head & into & ~out, heads)
+    for mask, node in (*crossing, (at_head & inner, heads), (at_tail & inner, tails)):
         links = np.flatnonzero(mask)
         links = links[np.argsort(node[links], kind="stable")]
         if not np.array_equal(node[links], cards):
@@ -104,11 +100,11 @@ def _balance(
         columns.append(links)
     exits, entries, up, down = columns
     for inside, across in ((up, exits), (down, entries)):
-        if np.any(lowered[across] > whole[inside]):
+        if np.any(reduced[across] > whole[inside]):
             return Unsupported("a relay at the boundary of a child has less capacity within")
-        lowered[inside] = lowered[across]
+        reduced[inside] = reduced[across]
     behind = ~(is_rank[tails[up]] & is_rank[heads[down]])
-    if np.any(behind & (lowered[up] != lowered[down])):
+    if np.any(behind & (reduced[up] != reduced[down])):
         return Unsupported("a relay at the boundary of a child has another relay behind it")
     return None
 
