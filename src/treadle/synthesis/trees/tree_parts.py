@@ -48,7 +48,7 @@ def breadth_first(spec: TreeSpec) -> Iterator[int]:
         yield from layer
 
 
-def whole_units(values: Sequence[Fraction]) -> list[int]:
+def in_largest_unit(values: Sequence[Fraction]) -> list[int]:
     """Return the values in the largest unit of which all are multiples."""
     integers, _ = over_common_denominator(values)
     divisor = gcd(*integers)

@@ -14,7 +14,7 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
-from treadle.synthesis.trees.tree_parts import whole_units
+from treadle.synthesis.trees.tree_parts import in_largest_unit
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 
 Packer = Callable[[Topology, Collective, Sequence[int]], Forest]
@@ -75,7 +75,7 @@ def integral_allocation(
     """Return the fewest unit trees of one size in which allocations are integral on every link."""
     divide = _in_proportion if shares.parts else _by_width
     broadcast, reduce = divide(topology, network, (shares.broadcast, shares.reduce))
-    units = iter(whole_units([*shares.root_rates, *broadcast, *reduce, *shares.parts]))
+    units = iter(in_largest_unit([*shares.root_rates, *broadcast, *reduce, *shares.parts]))
     parts = (shares.root_rates, broadcast, reduce)
     return IntegralAllocation(*(list(islice(units, len(part))) for part in parts))
 

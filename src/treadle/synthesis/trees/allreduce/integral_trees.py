@@ -1,4 +1,4 @@
-"""Integral trees: the best rate of a total number of unit trees, by integral capacities of both families.
+"""Integral trees: the best rate of a total number of unit trees, with integral capacities of both families.
 
 With unit trees of rate 1/u a link of bandwidth b holds floor(u b) of them, in-trees and out-trees together.
 For a given u the trees are integral capacities within these floors, balanced at switches, and integral
@@ -17,7 +17,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from treadle.arrays import Int64Array, distinct
+from treadle.arrays import Int64Array, distinct, ranges_of
 from treadle.context import context
 from treadle.synthesis.trees.allreduce.capacities import IntegralAllocation
 from treadle.synthesis.trees.allreduce.integral_program import IntegralTreeProgram
@@ -78,7 +78,7 @@ class IntegralTrees:
 def find_integral_trees(
     topology: Topology, network: PairNetwork, goal: Goal, *, optimum: Fraction, n_roots: int | None = None
 ) -> IntegralTrees | None:
-    """Integral numbers of trees that reach a goal.
+    """Return integral numbers of trees that reach a goal.
 
     Parameters
     ----------
@@ -109,13 +109,12 @@ def find_integral_trees(
         choice = search.choose()
         if choice is None:
             return None
-        trees, place = choice
-        if not search.is_possible(trees, place):
-            continue
-        found = program.integral(trees)
-        if found is not None:
-            return _laid_out(topology, network, ladder.exact(place), found)
-        search.exclude(trees, place)
+        trees, position = choice
+        if search.is_possible(trees, position):
+            found = program.integral(trees)
+            if found is not None:
+                return _laid_out(topology, network, ladder.exact(position), found)
+            search.limit(position, trees - 1)
     return None
 
 
@@ -138,10 +137,11 @@ class _Ladder:
 
     @classmethod
     def of(cls, topology: Topology, network: PairNetwork, most: int, optimum: Fraction) -> _Ladder:
-        """Up to twice the scale that `most` trees need at the optimum and more; less if that is too far."""
+        """Return scales up to over twice what `most` trees need at the optimum; fewer if they are too
+        many."""
         links = [e for members in network.links for e in members]
         widths = distinct(topology.bandwidths[links]) // network.unit
-        # wider links hold two trees per rank and more at any scale that matters
+        # wider links hold two trees per rank or more at any relevant scale
         binding = widths[widths <= 2 * len(network.ranks) * float(optimum)]
         top = (2 * most + 64) / float(optimum)
         room = min(_MOST_SCALES, _MOST_FLOORS // len(widths))
@@ -149,19 +149,17 @@ class _Ladder:
         if top * float(widths.max()) * float(binding.max(initial=1)) >= 2.0**62:
             binding = binding[:0]
         counts = np.floor(top * binding).astype(np.int64)
-        numerators = np.concatenate([np.arange(1, count + 1) for count in counts] or [np.zeros(0)])
-        denominators = np.repeat(binding, counts)
-        scales = numerators / denominators
-        scales, first = np.unique(scales, return_index=True)
-        return cls(widths, numerators[first].astype(np.int64), denominators[first], scales)
+        owner, numerators = ranges_of(np.ones_like(counts), counts)
+        scales, first = np.unique(numerators / binding[owner], return_index=True)
+        return cls(widths, numerators[first], binding[owner[first]], scales)
 
     def floors(self) -> _Floats:
-        """floor(u b) by scale and width, shape (n, d)."""
+        """Return floor(u b) by scale and width, shape (n, d)."""
         return np.stack([self.numerators * width // self.denominators for width in self.widths], axis=1) * 1.0
 
-    def exact(self, place: int) -> Fraction:
-        """The scale at a place."""
-        return Fraction(int(self.numerators[place]), int(self.denominators[place]))
+    def exact(self, position: int) -> Fraction:
+        """Return the scale at a position."""
+        return Fraction(int(self.numerators[position]), int(self.denominators[position]))
 
 
 class _ScaleSearch:
@@ -178,7 +176,7 @@ class _ScaleSearch:
         self._program, self._ladder, self._numbers, self._goal = program, ladder, numbers, goal
         self._floors = ladder.floors()
         network = program.network
-        # no tree crosses a link more often than it has edges, and room beyond that blurs the solver's numbers
+        # no tree crosses a link more often than it has edges, and larger capacities make the solver inexact
         self._enough = max(_SMALL, 2 * int(numbers[-1]) * len(network.ranks))
         self._members = [
             np.searchsorted(ladder.widths, topology.bandwidths[list(members)] // network.unit)
@@ -188,7 +186,7 @@ class _ScaleSearch:
         self._relaxed: dict[int, float] = {}
 
     def choose(self) -> tuple[int, int] | None:
-        """The most promising number of trees, and the place of the least scale that may hold it."""
+        """Return the most promising number of trees, and the position of the least scale that may hold it."""
         places = np.searchsorted(self._most, self._numbers)
         within = places < len(self._most)
         rates = np.zeros(len(self._numbers))
@@ -201,35 +199,31 @@ class _ScaleSearch:
             taken = good[rates[good] >= rates[good].max() * (1 - _EQUAL)][0]
         return int(self._numbers[taken]), int(places[taken])
 
-    def is_possible(self, trees: int, place: int) -> bool:
+    def is_possible(self, trees: int, position: int) -> bool:
         """Whether the linear program allows this many trees at that scale; its result is stored."""
-        room = [min(int(self._floors[place, members].sum()), self._enough) for members in self._members]
+        room = [min(int(self._floors[position, members].sum()), self._enough) for members in self._members]
         self._program.set_free_capacity(room)
-        if place not in self._relaxed:
+        if position not in self._relaxed:
             value, prices = self._program.relaxed()
-            self._relaxed[place] = value
+            self._relaxed[position] = value
             weights = np.zeros(len(self._ladder.widths))
             for members, price in zip(self._members, prices, strict=True):
                 np.add.at(weights, members, price)
             # prices of this scale are feasible duals of every other: they bound its number of trees as well
             bound = np.floor(self._floors @ weights + _TOLERANCE * (1 + value))
             self._most = np.minimum(self._most, bound)
-            self._limit(place, float(np.floor(value + _TOLERANCE * (1 + value))))
-        return self._relaxed[place] >= trees * (1 - _TOLERANCE)
+            self.limit(position, float(np.floor(value + _TOLERANCE * (1 + value))))
+        return self._relaxed[position] >= trees * (1 - _TOLERANCE)
 
-    def exclude(self, trees: int, place: int) -> None:
-        """Record that the scale holds fewer trees."""
-        self._limit(place, trees - 1)
-
-    def _limit(self, place: int, most: float) -> None:
-        """Record that the scale, and so all below, hold at most this many trees."""
-        self._most[: place + 1] = np.minimum(self._most[: place + 1], most)
+    def limit(self, position: int, most: float) -> None:
+        """Record that the scale, and so all below, hold at most this number of trees."""
+        self._most[: position + 1] = np.minimum(self._most[: position + 1], most)
 
 
 def _laid_out(
     topology: Topology, network: PairNetwork, scale: Fraction, found: tuple[list[int], list[int], list[int]]
 ) -> IntegralTrees:
-    """The capacities of pairs divided among their parallel links, one after the other."""
+    """Divide the capacities of pairs among their parallel links, one after the other."""
     roots, broadcast, reduce = found
     shares = [0] * topology.n_links, [0] * topology.n_links
     for members, *parts in zip(network.links, broadcast, reduce, strict=True):

@@ -133,7 +133,7 @@ class PairNetwork:
         return replace(self, groups=tuple(numbered))
 
     def with_full_groups(self, nodes: Iterable[int]) -> frozenset[int]:
-        """Return the nodes, with a group that is no rank if and only if all of its members are among them.
+        """Return the nodes, with each free group if and only if all of its members are among them.
 
         This puts operations on the side of a cut that they cross least.
         """

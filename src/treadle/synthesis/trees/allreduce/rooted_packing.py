@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import product
 
 from treadle.context import TimeLimitError, context, under
 from treadle.math.columns import RestrictedMaster
@@ -132,23 +133,22 @@ class _RootedMaster:
         self._columns: list[tuple[_Side, FabricTree]] = []
 
     def add_starts(self) -> None:
-        """A tree of either side at every rank."""
+        """Add a tree of either side at every rank."""
         lengths = [1.0 / b for b in self._network.capacity]
         # more than the length of any tree: only the wanted rank can be its root
         many = 2 * sum(lengths) * (len(lengths) + 1)
-        for root in range(len(self._network.ranks)):
-            weights = [0.0 if rank == root else many for rank in range(len(self._network.ranks))]
-            for side in self._sides:
-                for tree in side.shortest(lengths, weights):
-                    self._insert(side, tree)
+        ranks = range(len(self._network.ranks))
+        for root, side in product(ranks, self._sides):
+            for tree in side.shortest(lengths, [0.0 if rank == root else many for rank in ranks]):
+                self._insert(side, tree)
 
     def add(self, lengths: Sequence[float], potentials: Sequence[float]) -> int:
-        """Trees short enough to gain something; how many."""
+        """Add the trees of negative reduced cost; return how many."""
         added = 0
         for side in self._sides:
             sign = 1 if side.stores else -1
             weights = [sign * potential for potential in potentials]
-            # only out-trees count in the total; in-trees are worth what their roots' potentials say
+            # only out-trees count in the total; the value of in-trees is the potential of their roots
             limit = 1.0 if side.stores else 0.0
             for tree in side.shortest(lengths, weights):
                 root = self._network.ranks.index(tree.root or 0)
@@ -168,14 +168,14 @@ class _RootedMaster:
         return True
 
     def solve(self) -> tuple[float, list[float], list[float]]:
-        """The total rate, each pair's length and each rank's potential, in floats."""
+        """Return the total rate, each pair's length and each rank's potential, in floats."""
         values, duals = self._lp.near_optimum()
         rate = sum(v for v, (side, _) in zip(values, self._columns, strict=True) if side.stores)
         m = self._network.n_pairs
         return rate * self._lp.scale, [max(0.0, dual) for dual in duals[:m]], duals[m:]
 
     def packing(self) -> RootedPacking | None:
-        """The last solution in exact rationals."""
+        """Return the last solution in exact rationals."""
         with under(replace(context(), budget=None)):
             vertex = self._lp.exact_optimum()
         if vertex is None:

@@ -15,7 +15,7 @@ from treadle.schedules.trees.forest import Direction, ForestSchedule, TreeSpec, 
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.rooted_packing import RootedPacking
 from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree
-from treadle.synthesis.trees.tree_parts import apportioned, whole_units
+from treadle.synthesis.trees.tree_parts import apportioned, in_largest_unit
 from treadle.topologies.topology import Topology
 
 MAX_UNITS = 2**20
@@ -113,14 +113,14 @@ def _in_units(
     """Return rates as integers of the largest unit, and the capacity of parallel links in these units."""
     wide = {pair: members for pair, members in enumerate(network.links) if len(members) > 1}
     widths = [Fraction(int(topology.bandwidths[e]), network.unit) for es in wide.values() for e in es]
-    units = iter(whole_units([*rates, *widths]))
+    units = iter(in_largest_unit([*rates, *widths]))
     amounts = list(islice(units, len(rates)))
     return amounts, _Lanes(network, {pair: list(islice(units, len(es))) for pair, es in wide.items()})
 
 
 def unit_trees(network: PairNetwork, trees: Sequence[tuple[FabricTree, Fraction]]) -> int:
     """Return the number of unit trees of a schedule of the trees that loses nothing."""
-    return sum(whole_units([rate for _, rate in _with_few_units(network, trees, MAX_UNITS)]))
+    return sum(in_largest_unit([rate for _, rate in _with_few_units(network, trees, MAX_UNITS)]))
 
 
 def _with_few_units(

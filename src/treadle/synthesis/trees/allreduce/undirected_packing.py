@@ -116,7 +116,7 @@ def pack_fabric_trees(
 def _price_in_floats(search: _TreeMaster, lengths: Sequence[float], target: Fraction | None) -> None:
     """Add trees until none is shorter than 1 by much, or the target is reached, within float precision."""
     n_ranks = len(search.network.ranks)
-    # disturbed lengths give trees that differ: duals of a poor pool would lead nowhere
+    # disturbed lengths give different trees: duals over few trees would not help
     for spread in (0.02, 0.1, 0.5):
         starts = max(4, n_ranks // 4)
         for start in range(starts):
@@ -176,20 +176,16 @@ class _TreeMaster:
         self.is_exhaustive = len(self._branching) <= MAX_ENUMERATED_SWITCHES
 
     def disturbed(self, lengths: Sequence[float], spread: float) -> list[float]:
-        """Lengths times random factors up to 1 + spread, equal for reverse pairs."""
+        """Return lengths times random factors up to 1 + spread, equal for reverse pairs."""
         factors = 1 + spread * self._random.random(len(lengths))
         reverse = self.network.reverse
         return [length * float(factors[min(e, reverse[e])]) for e, length in enumerate(lengths)]
 
     def candidates(self, lengths: Sequence[Number], tolerance: Number = _TOLERANCE) -> Iterator[FabricTree]:
-        """Short trees under `lengths`; the shortest among them when `is_exhaustive`.
+        """Yield short trees under `lengths`; the shortest one when `is_exhaustive`.
 
-        Parameters
-        ----------
-        lengths : sequence of number, length m
-            Floats, or integers with a tolerance of 0.
-        tolerance : number
-            Share by which another tree must be shorter to be worth it.
+        Lengths are floats, or integers with a tolerance of 0: the share by which another tree must be
+        shorter.
         """
         if not self.is_exhaustive:
             yield from self._locally_shortest(lengths, tolerance)
@@ -200,7 +196,7 @@ class _TreeMaster:
             yield min(found, key=lambda tree: tree.length(self.network, lengths))
 
     def _locally_shortest(self, lengths: Sequence[Number], tolerance: Number) -> Iterator[FabricTree]:
-        """Put single switches in or out of the last subset while that shortens the tree."""
+        """Add or remove single switches of the last subset while that shortens the tree."""
         best = self._tree(lengths, self._subset)
         if best is None:
             return
@@ -216,7 +212,7 @@ class _TreeMaster:
         yield best
 
     def _tree(self, lengths: Sequence[Number], chosen: Collection[int]) -> FabricTree | None:
-        """The shortest tree that may branch at the chosen switches and groups."""
+        """Return the shortest tree that may branch at the chosen switches and groups."""
         groups = [self._groups[node] for node in sorted(chosen) if node in self._groups]
         context().spend(TREE_WORK * self.network.n_pairs * (len(self.network.ranks) if groups else 1))
         switches = [node for node in sorted(chosen) if node not in self._groups]
@@ -225,12 +221,9 @@ class _TreeMaster:
         return spanning_tree(self.network, lengths, (*self.network.ranks, *switches))
 
     def add(
-        self,
-        trees: Iterator[FabricTree],
-        lengths: Sequence[Number] | None = None,
-        limit: Number = 1,
+        self, trees: Iterator[FabricTree], lengths: Sequence[Number] | None = None, limit: Number = 1
     ) -> int:
-        """Add new trees, with `lengths` those up to `limit` long; returns how many."""
+        """Add new trees, with `lengths` only those up to `limit` long; return how many."""
         added = 0
         for tree in trees:
             usage = tree.usage(self.network)
@@ -243,26 +236,21 @@ class _TreeMaster:
         return added
 
     def solve(self) -> tuple[float, list[float]]:
-        """The total rate and each pair's length over the trees so far, in floats."""
+        """Return the total rate and each pair's length over the trees so far, in floats."""
         values, duals = self.lp.near_optimum()
         return sum(values) * self.lp.scale, self.per_pair([max(0.0, dual) for dual in duals])
 
     def per_pair(self, duals: Sequence[_Value]) -> list[_Value]:
-        """The length of each pair, by the rows' duals."""
+        """Return the length of each pair, by the rows' duals."""
         reverse = self.network.reverse
         return [duals[self._row[min(e, reverse[e])]] for e in range(self.network.n_pairs)]
 
     def packing(self, vertex: Vertex | None, *, is_priced: bool) -> TreePacking:
-        """The rates of an optimum; without one, the last ones in floats, made to fit."""
+        """Return the rates of an optimum; without one, the last ones in floats, scaled to fit."""
         rates = self._shrunk_to_fit() if vertex is None else vertex.primal
-        trees = zip(self._pool.values(), rates, strict=True)
-        none = [Fraction(0)] * self.network.n_pairs
-        return TreePacking(
-            rate=sum(rates, Fraction(0)),
-            trees=tuple((tree, rate) for tree, rate in trees if rate),
-            lengths=tuple(none if vertex is None else self.per_pair(vertex.dual)),
-            is_priced=is_priced and vertex is not None,
-        )
+        trees = tuple(pair for pair in zip(self._pool.values(), rates, strict=True) if pair[1])
+        lengths = [Fraction(0)] * self.network.n_pairs if vertex is None else self.per_pair(vertex.dual)
+        return TreePacking(sum(rates, Fraction(0)), trees, tuple(lengths), is_priced and vertex is not None)
 
     def _shrunk_to_fit(self) -> list[Fraction]:
         values, _ = self.lp.near_optimum()
@@ -271,12 +259,12 @@ class _TreeMaster:
         for usage, rate in zip(self._pool, rates, strict=True):
             for e, count in usage:
                 load[e] += count * rate
-        factor = max(Fraction(1), *(load[e] / self.network.capacity[e] for e in load))
+        factor = max(Fraction(1), *(held / self.network.capacity[e] for e, held in load.items()))
         return [rate / factor for rate in rates]
 
 
 def _hint_lengths(network: PairNetwork, hint: Sequence[Fraction] | None) -> list[float]:
-    """The hint with zeros lifted a little, scaled so that volume b.l is about 1 per rank; or 1/b."""
+    """Return the hint with slightly raised zeros; or 1/b, scaled so that b.l is about 1 per rank."""
     least = [1.0 / b for b in network.capacity]
     if hint is None:
         return [length / len(network.ranks) for length in least]

@@ -97,7 +97,7 @@ class BoundedHeightLp:
             self._lp.row(float(weight), float(weight))
 
     def solve(self) -> tuple[Floats, Floats, Floats]:
-        """Return the time and the tree rates in one array, dual prices of links, and dual values of roots."""
+        """Return the time and the tree rates in one array, duals of links, and duals of roots."""
         found, m = self._lp.optimum(), len(self.bandwidths)
         if found is None:
             raise InfeasibleError(
@@ -157,7 +157,7 @@ class BoundedHeightTrees:
     time : float
         Time of a unit of weight, in units of 1 / (largest bandwidth).
     prices : array of float, shape (m,)
-        Final dual prices of links.
+        Final dual prices.
     """
 
     program: BoundedHeightLp

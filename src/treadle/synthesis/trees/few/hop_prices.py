@@ -28,7 +28,7 @@ class HopPrices:
                 self._from_relays.append((link, tail, head))
 
     def at(self, prices: Floats) -> tuple[Floats, Int64Array]:
-        """Return the costs of all hops at these prices of links, and how the paths come about.
+        """Return the costs of all hops at these dual prices, and the last link of each path.
 
         Returns
         -------

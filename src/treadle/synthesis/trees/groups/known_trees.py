@@ -12,7 +12,7 @@ from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, Tr
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum, GroupTree
 from treadle.synthesis.trees.instance import UNIT_LIMIT
-from treadle.synthesis.trees.tree_parts import apportioned, whole_units
+from treadle.synthesis.trees.tree_parts import apportioned, in_largest_unit
 
 _GRID = 2**24
 """Unit trees of each root where those of the vertex are too many to count: a part in 10^6 or so is lost."""
@@ -58,7 +58,7 @@ def _of_group(optimum: GroupOptimum, kind: CollectiveKind, group: int) -> Forest
 def _exact_units(trees: Mapping[bool, Sequence[GroupTree]]) -> dict[bool, list[int]] | None:
     """Return the units of each tree, as few as possible; None if they are too many to count."""
     every = [tree for family in trees.values() for tree in family]
-    units = whole_units([tree.bandwidth for tree in every])
+    units = in_largest_unit([tree.bandwidth for tree in every])
     longest = max(sum(map(len, tree.paths.values())) for tree in every)
     if sum(units) * max(longest, 1) >= UNIT_LIMIT:
         return None

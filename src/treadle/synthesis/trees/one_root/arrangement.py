@@ -123,36 +123,34 @@ def _given(
     entered = parts.switch >= 0
     wanted = sums_of((n_switches, n_trees), (parts.switch[entered], parts.tree[entered]), 1)
     left = exits.units.copy()
+
+    def give(number: int, tree: int, units: int) -> tuple[int, int, int]:
+        wanted[exits.switch[number], tree] -= units
+        left[number] -= units
+        return number, tree, units
+
     kept = np.flatnonzero(exits.tree >= 0)
-    np.subtract.at(wanted, (exits.switch[kept], exits.tree[kept]), exits.units[kept])
     from_root = sums_of(n_trees, exits.tree[kept], exits.units[kept])
-    left[kept] = 0
-    yield from zip(kept.tolist(), exits.tree[kept].tolist(), exits.units[kept].tolist(), strict=True)
+    for number in kept.tolist():
+        yield give(number, int(exits.tree[number]), int(exits.units[number]))
     is_root = exits.box == 0
     for number in np.flatnonzero(is_root & (left > 0)).tolist():
-        # what else leaves the root's box is shared evenly by trees whose parts there hold the root
+        # other egress of the root's box is shared evenly by trees whose parts there hold the root
         holds_root = parts.switch[exits.part[exits.rank[number]]] < 0
         row = wanted[exits.switch[number]]
         while left[number] and (able := holds_root & (row > 0)).any():
             tree = int(np.argmin(np.where(able, from_root, np.iinfo(np.int64).max)))
             from_root[tree] += 1
-            row[tree] -= 1
-            left[number] -= 1
-            yield number, tree, 1
+            yield give(number, tree, 1)
     for number in np.flatnonzero(~is_root).tolist():
-        tree, row = int(favourite[exits.box[number]]), wanted[exits.switch[number]]
-        taken = int(min(left[number], max(row[tree], 0)))
+        tree = int(favourite[exits.box[number]])
+        taken = int(min(left[number], max(wanted[exits.switch[number], tree], 0)))
         if taken:
-            row[tree] -= taken
-            left[number] -= taken
-            yield number, tree, taken
+            yield give(number, tree, taken)
     for number in np.argsort(is_root, kind="stable").tolist():
         row = wanted[exits.switch[number]]
         while left[number] and row.max() > 0:
-            tree = int(np.argmax(row))
-            row[tree] -= 1
-            left[number] -= 1
-            yield number, tree, 1
+            yield give(number, int(np.argmax(row)), 1)
         # units that no tree needs go to the favourite of the box, which then has more choice
         if left[number]:
             yield number, int(favourite[exits.box[number]]), int(left[number])

@@ -167,23 +167,19 @@ def _duties(
             [len(range(low + (turn - low) % turns, high, turns)) for turn in range(turns)]
             for low, high in ranges
         ]
-        into, out = Counter[int](), Counter[int]()
-        for tree in range(trees):
-            into[top[tree][own[tree]]] += 1
-            out.update(dict(zip(top[tree], counts[tree], strict=True)))
-            if each.root is not None:
-                out[top[tree][0]] += 1
+        into = Counter(top[tree][own[tree]] for tree in range(trees))
+        out = Counter(nodes[0] for nodes in top) if each.root is not None else Counter[int]()
+        for nodes, numbers in zip(top, counts, strict=True):
+            out.update(dict(zip(nodes, numbers, strict=True)))
         sides = (into, each.into), (out, each.out)
         if any(used > have[node][1] for needs, have in sides for node, used in needs.items()):
             return None
         entry = tuple(each.into[top[tree][own[tree]]][0] for tree in range(trees))
         exits = tuple(
-            tuple(
-                (each.out[one][0], count) for one, count in zip(top[tree], counts[tree], strict=True) if count
-            )
-            for tree in range(trees)
+            tuple((each.out[v][0], count) for v, count in zip(nodes, numbers, strict=True) if count)
+            for nodes, numbers in zip(top, counts, strict=True)
         )
-        from_root = () if each.root is None else tuple(each.out[top[tree][0]][0] for tree in range(trees))
+        from_root = () if each.root is None else tuple(each.out[nodes[0]][0] for nodes in top)
         duties.append(_Duty(entry, exits, from_root, each.root))
     return duties
 
@@ -207,21 +203,20 @@ def _trees_of(box: SwitchBox, duty: _Duty) -> BoxTrees:
             leaving.append((duty.root, path_of(int(box.up[duty.root]), duty.first[tree]), tree, 1))
         left = [[link, count] for link, count in exits]
         wanted = len(own) - 1 + sum(count for _, count in exits)
-        units_of: dict[int, int] = {}
+        units_of = Counter[int]()
         while wanted:
             rank, units = rest.pop()
             taken = min(units, wanted)
-            if taken:
-                units_of[rank] = taken
+            units_of += Counter({rank: taken})
             if units > taken:
                 rest.append((rank, units - taken))
             wanted -= taken
-        order = sorted(own, key=lambda rank: -units_of.get(rank, 0))
+        order = sorted(own, key=lambda rank: -units_of[rank])
         path[tree, order[0]] = path_of(duty.entry[tree], int(box.down[order[0]]))
         queue, ahead = deque(order[:1]), deque(order[1:])
         while queue:
             rank = queue.popleft()
-            units = units_of.get(rank, 0)
+            units = units_of[rank]
             # what leaves the box does so early, but the tree goes on
             spare = units - (1 if ahead and not queue else 0)
             while left and spare:

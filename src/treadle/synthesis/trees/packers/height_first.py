@@ -36,7 +36,7 @@ class HeightFirst:
         The paths in use; None if no height succeeded.
     packing : Packing, optional
     outcome : str
-        Height and work, or why there is no forest.
+        Height and work, or why no height succeeded.
     """
 
     graph: LogicalGraph | None

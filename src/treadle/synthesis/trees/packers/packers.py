@@ -65,7 +65,7 @@ def pack_smallest_height(
 
     The cut condition must hold in the graph. If a packer is given, only it and then incremental packing are
     tried. If `capacities`, units of every link, are given, local search reduces the height within them,
-    unless another packer was given; the result then has a graph of its own. There is no local search if it
+    unless another packer was given; the result then has a graph of its own. Local search is left out if it
     may take more than `search_steps` steps.
     """
     packed = _pack(problem, graph, multiplicities, packer)

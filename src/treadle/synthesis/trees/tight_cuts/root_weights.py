@@ -24,7 +24,7 @@ from treadle.math.columns import RestrictedMaster
 from treadle.schedules.group_certificate import GroupDualCertificate
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.tight_cuts.family import Family
-from treadle.synthesis.trees.tree_parts import whole_units
+from treadle.synthesis.trees.tree_parts import in_largest_unit
 
 _MOST_CUTS = 1000
 """Different sets beyond which the program would take long; fabrics so irregular have no subproblems
@@ -127,7 +127,7 @@ def _shares(problem: Instance, family: Family, classes: Int64Array) -> RootWeigh
     even = _even_shares(cuts, sizes, times)
     if even is None:
         return None
-    weights = tuple(whole_units([even[number] for number in classes.tolist()]))
+    weights = tuple(in_largest_unit([even[number] for number in classes.tolist()]))
     lengths = _lengths(problem, family, _prices(rows, vertex.dual))
     return RootWeights(weights, 1 / sum(times, Fraction(0)), GroupDualCertificate(lengths))
 

@@ -68,8 +68,8 @@ def solve_table(
 ) -> tuple[Subproblem, str]:
     """Return the trees of a subproblem, for which the cut condition must hold, and their packer.
 
-    `ports` are the members of children that are sets; None: all children are ranks. There is no local
-    search if it may take more than `steps` steps.
+    `ports` are the members of children that are sets; None: all children are ranks. Local search
+    is left out if it may take more than `steps` steps.
 
     Relays are split off with the outside as a terminal; then the outside is deleted, and the units that enter
     at a child become unit trees rooted there.
