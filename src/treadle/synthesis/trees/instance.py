@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, exact_sum, mask_of, sums_of
+from treadle.arrays import BoolArray, Int32Array, Int64Array, exact_sum, mask_of, sums_of
 from treadle.engine import core, run_core
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
@@ -69,6 +69,20 @@ class Instance:
     def relays(self) -> Int32Array:
         """Nodes that are not terminals: switches and forwarders."""
         return np.flatnonzero(~mask_of(self.n_nodes, self.terminals)).astype(np.int32)
+
+
+def graph_instance(
+    name: str,
+    is_compute: BoolArray,
+    terminals: Int32Array,
+    weights: Int64Array,
+    arcs: Arcs,
+    direction: Direction = Direction.BROADCAST,
+) -> Instance:
+    """Return a flow problem on a graph whose capacities may be larger than bandwidths of a fabric."""
+    names, ones = tuple(map(str, range(len(is_compute)))), np.ones_like(arcs.capacity)
+    topology = Topology(name, names, is_compute, arcs.tail, arcs.head, ones)
+    return Instance(topology, direction, terminals, weights, *arcs)
 
 
 def check_uncapped(topology: Topology) -> None:

@@ -151,15 +151,30 @@ def _without_relays(problem: Instance, capacities: Int64Array) -> LogicalGraph:
     """Return the graph in which every link is a path; parallel links share an arc."""
     links = np.flatnonzero((problem.tails != problem.heads) & (capacities > 0))
     links = links[np.lexsort((problem.heads[links], problem.tails[links]))]
-    tails, heads, units = problem.tails[links], problem.heads[links], capacities[links]
+    paths = np.arange(len(links) + 1, dtype=np.int64)
+    ends = problem.tails[links], problem.heads[links]
+    return logical_graph(*ends, capacities[links], paths[:-1], paths, links.astype(np.int32))
+
+
+def logical_graph(
+    tails: Int32Array | Int64Array,
+    heads: Int32Array | Int64Array,
+    units: Int64Array,
+    path: Int64Array,
+    path_offset: Int64Array,
+    path_links: Int32Array,
+) -> LogicalGraph:
+    """Return the graph with one arc per pair of ends, whose segments are rows of units on paths."""
+    order = np.lexsort((heads, tails))
+    tails, heads, units = tails[order].astype(np.int32), heads[order].astype(np.int32), units[order]
     first = np.flatnonzero(run_starts(tails, heads))
     return LogicalGraph(
         tails[first],
         heads[first],
-        np.add.reduceat(units, first) if len(links) else units,
-        np.append(first, len(links)),
-        np.arange(len(links), dtype=np.int32),
+        np.add.reduceat(units, first) if len(first) else units,
+        np.append(first, len(order)).astype(np.int64),
+        path[order].astype(np.int32),
         units,
-        np.arange(len(links) + 1, dtype=np.int64),
-        links.astype(np.int32),
+        path_offset,
+        path_links,
     )

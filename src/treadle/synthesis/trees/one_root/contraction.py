@@ -25,10 +25,10 @@ from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, sums_of
 from treadle.errors import InfeasibleError
 from treadle.math.graphs import components
 from treadle.schedules.certificate import BottleneckCut
+from treadle.synthesis.core_values.tree_values import Arcs
 from treadle.synthesis.runs import run_starts
-from treadle.synthesis.trees.instance import Instance
+from treadle.synthesis.trees.instance import Instance, graph_instance
 from treadle.synthesis.trees.optimality import Optimum, instance_optimum
-from treadle.topologies.topology import Topology
 
 _HUBS = 64
 """Nodes of the most neighbours whose common neighbours are looked at."""
@@ -81,12 +81,10 @@ def _by_flows(problem: Instance, graph: _Graph, root: int, best: int, cut: BoolA
         return None
     terminals = np.flatnonzero(graph.is_terminal).astype(np.int32)
     weights = np.where(terminals == graph.label[root], problem.weights.max(), 0).astype(np.int64)
-    names = tuple(map(str, range(graph.n_nodes)))
-    ones = np.ones_like(graph.widths)  # the instance has the widths, which may be larger than those of links
-    every, ends = np.ones(graph.n_nodes, dtype=np.bool_), (graph.tails, graph.heads)
-    small = Topology(problem.topology.name, names, every, *ends, ones)
+    arcs, every = Arcs(graph.tails, graph.heads, graph.widths), np.ones(graph.n_nodes, dtype=np.bool_)
+    name, direction = problem.topology.name, problem.direction
     try:
-        found = instance_optimum(Instance(small, problem.direction, terminals, weights, *ends, graph.widths))
+        found = instance_optimum(graph_instance(name, every, terminals, weights, arcs, direction))
     except InfeasibleError:  # it names nodes of the contracted graph
         return None
     value = int(found.rate * int(problem.weights.max()))

@@ -19,7 +19,7 @@ from treadle.schedules.trees.forest import Direction, Forest
 from treadle.schedules.trees.forest_transforms import reverse
 from treadle.synthesis.core_values.tree_values import Arcs, EdgePaths, LogicalArcs, TreeRows
 from treadle.synthesis.trees.instance import Instance
-from treadle.synthesis.trees.switch_removal import LogicalGraph
+from treadle.synthesis.trees.switch_removal import LogicalGraph, logical_graph
 
 
 @dataclass(frozen=True)
@@ -117,18 +117,6 @@ def from_forest(problem: Instance, forest: Forest) -> tuple[LogicalGraph, Packin
     path_offset, path_links = turned.all_paths()
     used = np.flatnonzero(units)
     # paths with the same ends are one arc of the logical graph, with their units added up
-    ends = np.stack([problem.tails[first], problem.heads[last]])[:, used]
-    order = np.lexsort(ends[::-1])
-    paths, ends = used[order], ends[:, order]
-    starts = np.flatnonzero(np.any(np.diff(ends, axis=1, prepend=-1), axis=0))
-    graph = LogicalGraph(
-        tails=ends[0, starts],
-        heads=ends[1, starts],
-        capacities=np.add.reduceat(units[paths], starts) if len(starts) else np.zeros(0, dtype=np.int64),
-        segment_offset=np.append(starts, len(paths)).astype(np.int64),
-        segment_path=paths.astype(np.int32),
-        segment_units=units[paths],
-        path_offset=path_offset,
-        path_links=path_links,
-    )
+    ends = problem.tails[first[used]], problem.heads[last[used]]
+    graph = logical_graph(*ends, units[used], used, path_offset, path_links)
     return graph, Packing(*turned.tree_table())

@@ -15,17 +15,16 @@ from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, offsets_o
 from treadle.engine import core
 from treadle.schedules.factored import Crossings, Subproblem, TableTrees
 from treadle.schedules.factored.subproblem_trees import ragged
-from treadle.schedules.trees.forest import Direction, Forest
-from treadle.synthesis.core_values.tree_values import PathRows, Segments
+from treadle.schedules.trees.forest import Forest
+from treadle.synthesis.core_values.tree_values import Arcs, PathRows, Segments
 from treadle.synthesis.runs import run_starts, sums_before
-from treadle.synthesis.trees.instance import Instance, find_violated_cut
+from treadle.synthesis.trees.instance import Instance, find_violated_cut, graph_instance
 from treadle.synthesis.trees.packers.packers import pack_smallest_height
 from treadle.synthesis.trees.packers.tree_packing import to_forest
 from treadle.synthesis.trees.switch_removal import LogicalGraph, remove_switches
 from treadle.synthesis.trees.tight_cuts.alignment import EgressPorts, aligned_rows
 from treadle.synthesis.trees.tight_cuts.closed_forms.star import star_trees
 from treadle.synthesis.trees.tight_cuts.subproblems import LocalSubproblem
-from treadle.topologies.topology import Topology
 
 _MOST_SEGMENTS = 2**15
 _MOST_CELLS = 2**18
@@ -39,22 +38,8 @@ def local_instance(local: LocalSubproblem) -> Instance:
     # a relay without links is a terminal here, as the constructor of fabrics rejects such switches
     linked = np.concatenate([local.tails, local.heads])
     is_terminal = ~mask_of(local.n_nodes, linked) | mask_of(local.n_nodes, local.terminals)
-    names = (
-        *(f"child{i}" for i in range(local.n_children)),
-        *(f"relay{i}" for i in range(local.n_relays)),
-        *(("outside",) if local.has_outside else ()),
-    )
-    ones = np.ones(len(local.tails), dtype=np.int64)  # capacities may be beyond any bandwidth
-    topology = Topology("piece", names, is_terminal, local.tails, local.heads, ones)
-    return Instance(
-        topology,
-        Direction.BROADCAST,
-        local.terminals,
-        local.multiplicities,
-        local.tails,
-        local.heads,
-        local.capacity,
-    )
+    arcs = Arcs(local.tails, local.heads, local.capacity)
+    return graph_instance("piece", is_terminal, local.terminals, local.multiplicities, arcs)
 
 
 def violated_cut(local: LocalSubproblem) -> Int32Array | None:

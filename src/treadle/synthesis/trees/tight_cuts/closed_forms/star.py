@@ -7,9 +7,8 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of, sums_of
 from treadle.synthesis.core_values.tree_values import TreeRows
-from treadle.synthesis.runs import run_starts
 from treadle.synthesis.trees.packers.tree_packing import Packing
-from treadle.synthesis.trees.switch_removal import LogicalGraph
+from treadle.synthesis.trees.switch_removal import LogicalGraph, logical_graph
 from treadle.synthesis.trees.tight_cuts.proportion import in_proportion, quotas
 from treadle.synthesis.trees.tight_cuts.subproblems import LocalSubproblem
 
@@ -62,12 +61,14 @@ def star_trees(local: LocalSubproblem) -> tuple[LogicalGraph, Packing] | None:
     sizes = np.concatenate([between[~np.eye(n, dtype=bool)], left, entered])
     some = np.flatnonzero(sizes)
     arc, first, last, size = _assigned(local, relay, tail[some], head[some], sizes[some])
-    graph = _graph(
+    lengths = np.concatenate([np.full(len(arc), 2), np.ones(len(crossing), dtype=np.int64)])
+    graph = logical_graph(
         np.concatenate([tail[some][arc], local.tails[crossing]]),
         np.concatenate([head[some][arc], local.heads[crossing]]),
         np.concatenate([size, local.capacity[crossing]]),
-        np.concatenate([np.full(len(arc), 2), np.ones(len(crossing), dtype=np.int64)]),
-        np.concatenate([np.stack([first, last], axis=1).ravel(), crossing]),
+        np.arange(len(lengths)),
+        offsets_of(lengths),
+        np.concatenate([np.stack([first, last], axis=1).ravel(), crossing]).astype(np.int32),
     )
     return graph, star_packing(units + entered, helpers)
 
@@ -150,24 +151,6 @@ def _assigned(
         links[np.searchsorted(stop, start[arc] + skip, side="right")] for links, stop, start in sides
     )
     return arc, first, last, ends_at - skip
-
-
-def _graph(
-    tails: Int64Array, heads: Int64Array, capacities: Int64Array, lengths: Int64Array, links: Int64Array
-) -> LogicalGraph:
-    """Return one arc per pair of ends, with a path for each given row."""
-    order = np.lexsort((heads, tails))
-    arcs = np.flatnonzero(run_starts(tails[order], heads[order]))
-    return LogicalGraph(
-        tails=tails[order][arcs].astype(np.int32),
-        heads=heads[order][arcs].astype(np.int32),
-        capacities=np.add.reduceat(capacities[order], arcs),
-        segment_offset=np.append(arcs, len(order)).astype(np.int64),
-        segment_path=order.astype(np.int32),
-        segment_units=capacities[order],
-        path_offset=offsets_of(lengths),
-        path_links=links.astype(np.int32),
-    )
 
 
 def star_packing(multiplicities: Int64Array, helpers: Int64Array) -> Packing:
