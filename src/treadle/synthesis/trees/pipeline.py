@@ -37,7 +37,8 @@ from treadle.synthesis.trees.packers.vertex_matching import height_bound
 from treadle.synthesis.trees.switch_removal import remove_switches
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.synthesis.trees.tree_budget import MAX_TREES, TreeBudget, is_dyadic
-from treadle.synthesis.trees.tree_synthesis import preferred, schedule_of, tree_result
+from treadle.synthesis.trees.tree_parts import schedule_of
+from treadle.synthesis.trees.tree_synthesis import preferred, tree_result
 from treadle.synthesis.trees.tree_units import (
     TreeUnits,
     common_number,

@@ -1,4 +1,5 @@
-"""Parts of trees in which every edge takes one path, the order from the root, and units of trees."""
+"""Parts of trees in which every edge takes one path, the order from the root, units of trees, and
+schedules."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from math import gcd
 import numpy as np
 
 from treadle.math.exact import over_common_denominator
-from treadle.schedules.trees.forest import Forest, Tree, TreeSpec
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, Tree, TreeSpec
 
 
 def single_path_trees(forest: Forest) -> Iterator[TreeSpec]:
@@ -46,6 +48,13 @@ def breadth_first(spec: TreeSpec) -> Iterator[int]:
     while layer:
         layer = [child for rank in layer for child in children[rank]]
         yield from layer
+
+
+def schedule_of(kind: CollectiveKind, *forests: Forest) -> ForestSchedule:
+    """Return the schedule of one collective that has these forests, at most one for each direction."""
+    by_direction = {forest.direction: forest for forest in forests}
+    reduce, broadcast = by_direction.get(Direction.REDUCE), by_direction.get(Direction.BROADCAST)
+    return ForestSchedule(kind, reduce=reduce, broadcast=broadcast)
 
 
 def in_largest_unit(values: Sequence[Fraction]) -> list[int]:

@@ -14,7 +14,7 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
-from treadle.synthesis.trees.tree_parts import in_largest_unit
+from treadle.synthesis.trees.tree_parts import in_largest_unit, schedule_of
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 
 Packer = Callable[[Topology, Collective, Sequence[int]], Forest]
@@ -94,14 +94,9 @@ def pack_allocation(
     """
     if max(*shares.broadcast, *shares.reduce) > MAX_BANDWIDTH:
         raise ScheduleError("allreduce: the exact schedule needs more than 2**50 trees on one link")
-    broadcast, reduce = (
-        _pack(topology, replace(collective, kind=kind), share, shares.roots, pack)
-        for kind, share in (
-            (CollectiveKind.ALLGATHER, shares.broadcast),
-            (CollectiveKind.REDUCE_SCATTER, shares.reduce),
-        )
-    )
-    return ForestSchedule(CollectiveKind.ALLREDUCE, reduce=reduce, broadcast=broadcast)
+    sides = (CollectiveKind.ALLGATHER, shares.broadcast), (CollectiveKind.REDUCE_SCATTER, shares.reduce)
+    forests = (_pack(topology, replace(collective, kind=k), own, shares.roots, pack) for k, own in sides)
+    return schedule_of(CollectiveKind.ALLREDUCE, *forests)
 
 
 def _in_proportion(

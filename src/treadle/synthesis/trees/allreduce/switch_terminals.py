@@ -28,6 +28,7 @@ from treadle.schedules.trees.forest import (
 from treadle.synthesis.trees.allreduce.capacities import LinkAllocation
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.two_family_lp import LpOptimum
+from treadle.synthesis.trees.tree_parts import schedule_of
 from treadle.topologies.topology import Topology
 
 Entries = Sequence[tuple[tuple[int, ...], int]]
@@ -136,7 +137,7 @@ def prune_to_ranks(
         trees = (tree for root in range(n_ranks) for tree in forest.trees(root))
         specs = [_prune_tree(forest, tree, n_ranks, assignment) for tree in trees]
         forests.append(forest_from_trees(forest.direction, n_ranks, specs))
-    return ForestSchedule(schedule.kind, reduce=forests[0], broadcast=forests[1])
+    return schedule_of(schedule.kind, *forests)
 
 
 def _operation_lanes(topology: Topology, visiting: PairNetwork) -> Mapping[int, tuple[int, ...]]:

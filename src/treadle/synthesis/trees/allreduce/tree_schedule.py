@@ -15,7 +15,7 @@ from treadle.schedules.trees.forest import Direction, ForestSchedule, TreeSpec, 
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.rooted_packing import RootedPacking
 from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree
-from treadle.synthesis.trees.tree_parts import apportioned, in_largest_unit
+from treadle.synthesis.trees.tree_parts import apportioned, in_largest_unit, schedule_of
 from treadle.topologies.topology import Topology
 
 MAX_UNITS = 2**20
@@ -71,8 +71,8 @@ def trees_to_schedule(
                 paths = {rank: _backwards(network, pairs) for rank, pairs in paths.items()}
             spread = {rank: lanes.spread(pairs, amount) for rank, pairs in paths.items()}
             specs[direction].append(TreeSpec(rank_of[root], amount, parent, spread))
-    forests = [forest_from_trees(direction, len(rank_of), own) for direction, own in specs.items()]
-    return ForestSchedule(CollectiveKind.ALLREDUCE, broadcast=forests[0], reduce=forests[1])
+    forests = (forest_from_trees(direction, len(rank_of), own) for direction, own in specs.items())
+    return schedule_of(CollectiveKind.ALLREDUCE, *forests)
 
 
 def _backwards(network: PairNetwork, pairs: Sequence[int]) -> tuple[int, ...]:
@@ -104,7 +104,7 @@ def rooted_trees_to_schedule(
             spread = {v: lanes.spread(pairs[::step], amount) for v, pairs in paths.items()}
             specs.append(TreeSpec(rank_of[root], amount, parent, spread))
         forests.append(forest_from_trees(direction, len(rank_of), specs))
-    return ForestSchedule(CollectiveKind.ALLREDUCE, reduce=forests[1], broadcast=forests[0])
+    return schedule_of(CollectiveKind.ALLREDUCE, *forests)
 
 
 def _in_units(

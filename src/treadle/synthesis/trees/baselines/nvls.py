@@ -17,6 +17,7 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.in_network import inputs_of
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, TreeSpec, forest_from_trees
 from treadle.synthesis.trees.baselines.embedding import GATHERING, check_supported
+from treadle.synthesis.trees.tree_parts import schedule_of
 from treadle.topologies.topology import Topology
 from treadle.unsupported import Unsupported
 
@@ -71,12 +72,8 @@ def nvls(topology: Topology, collective: Collective) -> ForestSchedule:
     needs = (three_ranks, a_switch_of_all_ranks_that_copies_and_adds)
     check_supported("nvls", topology, collective, GATHERING, needs)
     lanes = _lanes(topology, collective, _able(topology, kind))
-    weights = collective.shard_weights
-    return ForestSchedule(
-        kind,
-        reduce=_stars(Direction.REDUCE, lanes, weights) if kind.reduces else None,
-        broadcast=_stars(Direction.BROADCAST, lanes, weights) if kind.broadcasts else None,
-    )
+    directions = [Direction.REDUCE] * kind.reduces + [Direction.BROADCAST] * kind.broadcasts
+    return schedule_of(kind, *(_stars(each, lanes, collective.shard_weights) for each in directions))
 
 
 def _able(topology: Topology, kind: CollectiveKind) -> BoolArray:

@@ -18,7 +18,7 @@ import numpy as np
 from treadle.context import context, under
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule
+from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.schedules.trees.forest_cost import height_max
 from treadle.schedules.trees.forest_transforms import coarsened, equalised, reverse
 from treadle.schedules.trees.group_schedule import GroupSchedule
@@ -26,6 +26,7 @@ from treadle.synthesis.trees.groups.group_optimum import GroupAllocation, GroupO
 from treadle.synthesis.trees.groups.known_trees import forests_of_trees
 from treadle.synthesis.trees.groups.unit_problems import count_units, unit_allocation, unit_problem
 from treadle.synthesis.trees.pipeline import pack_forest
+from treadle.synthesis.trees.tree_parts import schedule_of
 from treadle.topologies.topology import Topology
 
 _FEW_UNITS = 1000
@@ -139,10 +140,7 @@ def lean_forests(topology: Topology, collective: Collective, optimum: GroupOptim
 def _schedule(kind: CollectiveKind, forests: Sequence[Forest]) -> ForestSchedule:
     """Return in-trees or out-trees, or both; units that are always used together become one."""
     grain = gcd(*(forest.grain for forest in forests))
-    by_direction = {forest.direction: coarsened(forest, grain) for forest in forests}
-    return ForestSchedule(
-        kind, reduce=by_direction.get(Direction.REDUCE), broadcast=by_direction.get(Direction.BROADCAST)
-    )
+    return schedule_of(kind, *(coarsened(forest, grain) for forest in forests))
 
 
 def two_phases(scatter: GroupSchedule, gather: GroupSchedule) -> GroupSchedule:

@@ -8,11 +8,11 @@ from fractions import Fraction
 from itertools import islice
 
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, TreeSpec, forest_from_trees
+from treadle.schedules.trees.forest import Direction, ForestSchedule, TreeSpec, forest_from_trees
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum, GroupTree
 from treadle.synthesis.trees.instance import UNIT_LIMIT
-from treadle.synthesis.trees.tree_parts import apportioned, in_largest_unit
+from treadle.synthesis.trees.tree_parts import apportioned, in_largest_unit, schedule_of
 
 _GRID = 2**24
 """Unit trees of each root where those of the vertex are too many to count: a part in 10^6 or so is lost."""
@@ -36,23 +36,15 @@ def _of_group(optimum: GroupOptimum, kind: CollectiveKind, group: int) -> Forest
     trees = {reducing: list(optimum.trees(group, reducing=reducing)) for reducing in optimum.families}
     units = _exact_units(trees) or _rounded_units(trees)
     size = optimum.collective.group_size
-
-    def forest(direction: Direction, *, reducing: bool) -> Forest | None:
-        if reducing not in trees:
-            return None
-        counted = zip(trees[reducing], units[reducing], strict=True)
+    forests = []
+    for reducing, family in trees.items():
         specs = (
             TreeSpec(tree.root, count, tree.parent, {at: [(path, count)] for at, path in tree.paths.items()})
-            for tree, count in counted
+            for tree, count in zip(family, units[reducing], strict=True)
             if count
         )
-        return forest_from_trees(direction, size, specs)
-
-    return ForestSchedule(
-        kind,
-        reduce=forest(Direction.REDUCE, reducing=True),
-        broadcast=forest(Direction.BROADCAST, reducing=False),
-    )
+        forests.append(forest_from_trees(Direction.REDUCE if reducing else Direction.BROADCAST, size, specs))
+    return schedule_of(kind, *forests)
 
 
 def _exact_units(trees: Mapping[bool, Sequence[GroupTree]]) -> dict[bool, list[int]] | None:
