@@ -130,7 +130,12 @@ def remove_switches(
     Source: Algorithm 3, Theorems 26-28 (B.5.2).
     """
     if not len(problem.relays):
-        return _without_relays(problem, capacities)
+        # every link is a path, and parallel links share an arc
+        links = np.flatnonzero((problem.tails != problem.heads) & (capacities > 0))
+        links = links[np.lexsort((problem.heads[links], problem.tails[links]))]
+        paths = np.arange(len(links) + 1, dtype=np.int64)
+        ends = problem.tails[links], problem.heads[links]
+        return logical_graph(*ends, capacities[links], paths[:-1], paths, links.astype(np.int32))
     check_balance(problem, capacities)
     # an unbalanced relay has no splitting that keeps all cuts; ranks may be unbalanced (docs: forestcoll.md)
     fabric = rooted_fabric(problem, capacities, multiplicities)
@@ -145,15 +150,6 @@ def rooted_fabric(problem: Instance, capacities: Int64Array, multiplicities: Int
     """Return the instance with these capacities and multiplicities, as the core takes it."""
     arcs = Arcs(problem.tails, problem.heads, np.ascontiguousarray(capacities))
     return RootedFabric(problem.n_nodes, problem.terminals, np.ascontiguousarray(multiplicities), arcs)
-
-
-def _without_relays(problem: Instance, capacities: Int64Array) -> LogicalGraph:
-    """Return the graph in which every link is a path; parallel links share an arc."""
-    links = np.flatnonzero((problem.tails != problem.heads) & (capacities > 0))
-    links = links[np.lexsort((problem.heads[links], problem.tails[links]))]
-    paths = np.arange(len(links) + 1, dtype=np.int64)
-    ends = problem.tails[links], problem.heads[links]
-    return logical_graph(*ends, capacities[links], paths[:-1], paths, links.astype(np.int32))
 
 
 def logical_graph(

@@ -142,6 +142,11 @@ def solve_two_family_lp(network: PairNetwork, *, roots: Sequence[int] | None = N
         potentials = [[(node, sign * f / 2) for node, f in potentials[0]] for sign in (1, -1)]
         capacities.append(tuple(capacities[0][r] for r in network.reverse))
         asked.append(asked[0])
+    link_prices: list[tuple[int, Fraction]] = []
+    if network.groups:  # operations may cross several links together, which a certificate has to price
+        part = Fraction(1, 2 if mirrored else 1)
+        priced_links = zip(network.links, prices, strict=True)
+        link_prices = [(link, price * part) for members, price in priced_links for link in members if price]
     return LpOptimum(
         rate=sum((vertex.primal[j] for j in rates.values()), Fraction(0)),
         root_rates={root: vertex.primal[j] for root, j in rates.items()},
@@ -154,20 +159,10 @@ def solve_two_family_lp(network: PairNetwork, *, roots: Sequence[int] | None = N
             tuple(cuts[1]),
             tuple(potentials[0]),
             tuple(potentials[1]),
-            _link_prices(network, prices, Fraction(1, 2 if mirrored else 1)),
+            tuple(sorted(link_prices)),
         ),
         is_exact=is_exact,
     )
-
-
-def _link_prices(
-    network: PairNetwork, prices: Sequence[Fraction], part: Fraction
-) -> tuple[tuple[int, Fraction], ...]:
-    """Dual prices, which a certificate needs where operations may cross several links together."""
-    if not network.groups:
-        return ()
-    priced = zip(network.links, prices, strict=True)
-    return tuple(sorted((link, price * part) for members, price in priced for link in members if price))
 
 
 def _crossings(network: PairNetwork, families: Sequence[CutFamily]) -> list[dict[int, int]]:

@@ -99,7 +99,14 @@ def _shares_in(
             if values is None:
                 values = _rounded(program.leanest(count, unit), n_own, count, upwards=upwards)
         if values is None and can_search:
-            values = _searched(program.leanest(count, unit), n_own)
+            lp = program.leanest(count, unit)
+            lp.make_integer(0, n_own)
+            # no trial branching, which takes longest
+            lp.set_options(mip_pscost_minreliable=0, mip_max_nodes=_SEARCH_NODES, mip_rel_gap=_SEARCH_GAP)
+            lp.set_options(solver="choose")
+            _run(lp)
+            if lp.is_feasible:
+                values = np.rint(lp.solution()[0][:n_own]).astype(np.int64)
         if values is None:
             return None
         found = program.as_allocation([int(v) * unit for v in values], rate)
@@ -158,13 +165,3 @@ def _run(lp: Program) -> object:
     iterations = lp.iterations + _INTERIOR * int(lp.solver.getInfo().ipm_iteration_count)
     context().spend((1 + iterations) * _ITERATION_WORK * lp.n_rows)
     return status
-
-
-def _searched(lp: Program, n_own: int) -> Int64Array | None:
-    """Return integral values of the first columns by branch and bound; None if none were found."""
-    lp.make_integer(0, n_own)
-    # no trial branching, which takes longest
-    lp.set_options(mip_pscost_minreliable=0, mip_max_nodes=_SEARCH_NODES, mip_rel_gap=_SEARCH_GAP)
-    lp.set_options(solver="choose")
-    _run(lp)
-    return np.rint(lp.solution()[0][:n_own]).astype(np.int64) if lp.is_feasible else None

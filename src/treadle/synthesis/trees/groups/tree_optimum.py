@@ -155,7 +155,10 @@ class TreeOptimum:
         for values in self._rational_values(rate):
             if min(values) < 0 or not self._add_up(values):
                 continue
-            found = self._as_shares(values)
+            shares, roots = self.program.allocation_of(np.array(values, dtype=object))
+            if not self.program.free_roots:
+                roots = [np.array(group.weights, dtype=object) * values[0] for group in self.program.groups]
+            found = over_one_denominator(values[0] * self.total, shares, roots)
             if not fits(self.every.union, self.every.number, found):
                 continue
             if self._is_proven:
@@ -190,12 +193,6 @@ class TreeOptimum:
         return all(rate == values[0] for rate in rates) and all(
             sent[row] == factor * values[column] for row, (column, factor) in program.root_rows.items()
         )
-
-    def _as_shares(self, values: list[Fraction]) -> RationalAllocation:
-        shares, roots = self.program.allocation_of(np.array(values, dtype=object))
-        if not self.program.free_roots:
-            roots = [np.array(group.weights, dtype=object) * values[0] for group in self.program.groups]
-        return over_one_denominator(values[0] * self.total, shares, roots)
 
     def _serve(self, found: RationalAllocation) -> bool:
         """Whether every member of every group is supplied."""

@@ -102,17 +102,12 @@ def _spread(blocks: Int64Array, lack: Int64Array) -> Int64Array | Unsupported:
     helpers = UnitPool.of(np.zeros(n, dtype=np.int64), np.arange(n), np.maximum(-lack, 0), mixed=True).run
     by = helpers[number * cycle[-1] + np.minimum(number, given % len(targets) or len(targets)) + cycle]
     for shift in range(1, _TRIES + 1):
-        wrong = np.flatnonzero(_wrong(root, child, n)).tolist()
+        # deliveries to the root itself, and second ones to a child
+        first = np.unique(root * n + child, return_index=True)[1]
+        wrong = np.flatnonzero(~mask_of(len(root), first) | (root == child)).tolist()
         if not wrong:
             return np.stack([root, within % blocks[root], child, by])
         for one in wrong if shift < _TRIES else ():  # change targets with a delivery of another root
             other = (one + shift * int(lack.max())) % given
             child[one], child[other] = child[other], child[one]
     return Unsupported("no children are found for deliveries by others")
-
-
-def _wrong(root: Int64Array, child: Int64Array, n: int) -> BoolArray:
-    """Return the deliveries to the root itself, and second ones to a child."""
-    first = np.unique(root * n + child, return_index=True)[1]
-    wrong: BoolArray = ~mask_of(len(root), first) | (root == child)
-    return wrong
