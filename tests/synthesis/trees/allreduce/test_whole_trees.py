@@ -22,8 +22,7 @@ from treadle.synthesis.trees.allreduce import (
     UnitLimits,
     solve_allreduce,
 )
-from treadle.synthesis.trees.allreduce.integral_program import IntegralTreeProgram
-from treadle.synthesis.trees.allreduce.integral_trees import Goal, find_integral_trees
+from treadle.synthesis.trees.allreduce.integral_trees import Goal, IntegralTreeProgram, find_integral_trees
 from treadle.synthesis.trees.allreduce.pair_network import network_of
 from treadle.synthesis.trees.allreduce.two_family_lp import solve_two_family_lp
 from treadle.topologies import Topology, parse

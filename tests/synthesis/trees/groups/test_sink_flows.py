@@ -16,8 +16,8 @@ from treadle.synthesis.trees.groups.every_group import EveryGroup, every_group
 from treadle.synthesis.trees.groups.group_colours import refined
 from treadle.synthesis.trees.groups.rational_allocation import RationalAllocation, fits
 from treadle.synthesis.trees.groups.representative import representatives, sink_flow
-from treadle.synthesis.trees.groups.rounded_allocation import rounded_allocation
 from treadle.synthesis.trees.groups.supplied_sinks import first_unserved
+from treadle.synthesis.trees.groups.tree_optimum import rounded_allocation
 from treadle.synthesis.trees.groups.union import union_of
 from treadle.topologies.topology import Topology, TopologyBuilder
 
