@@ -24,7 +24,7 @@ def test_whole_solutions_and_prices_of_the_relaxation() -> None:
     assert program.integers() == [2, 1]
 
 
-def test_fractions_are_told_from_whole_numbers_in_turn() -> None:
+def test_fractions_are_told_solve_whole_numbers_in_turn() -> None:
     program = IntegerProgram()
     x, y = program.column(1), program.column(1)
     program.add_row({x: 2}, upper=5)

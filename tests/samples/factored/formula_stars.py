@@ -15,6 +15,7 @@ from treadle.schedules.factored import (
     RelayTrees,
 )
 from treadle.synthesis.trees.instance import instance_of
+from treadle.synthesis.trees.tight_cuts.closed_forms.boundary_runs import Outermost
 from treadle.synthesis.trees.tight_cuts.closed_forms.one_relay import relay_trees
 from treadle.synthesis.trees.tight_cuts.closed_forms.unequal_planes import plane_trees
 from treadle.synthesis.trees.tight_cuts.family import Family
@@ -47,7 +48,7 @@ def relayed_star(
     problem = instance_of(topology, collective)
     family = Family(np.array([-1], dtype=np.int32), np.zeros(problem.n_nodes, dtype=np.int32))
     cutting = cut(problem, family, problem.bandwidths, np.array(weights))
-    return topology, collective, relay_trees(cutting.kinds[0], cutting, {}, block)
+    return topology, collective, relay_trees(Outermost.of(cutting, {}, block))
 
 
 def relay_sample() -> tuple[Topology, Collective, RelayTrees]:
@@ -67,7 +68,7 @@ def shared_star(
     problem = instance_of(topology, collective)
     family = Family(np.array([-1], dtype=np.int32), np.zeros(problem.n_nodes, dtype=np.int32))
     cutting = cut(problem, family, problem.bandwidths, np.full(len(out), trees))
-    return topology, collective, plane_trees(cutting.kinds[0], cutting, {}, block)
+    return topology, collective, plane_trees(Outermost.of(cutting, {}, block))
 
 
 def spread_at_random(rng: random.Random, n: int, planes: int, trees: int) -> Int64Array:

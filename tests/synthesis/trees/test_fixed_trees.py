@@ -57,8 +57,8 @@ def all_cuts(problem: Instance) -> list[Cut]:
 def holds(cuts: list[Cut], trees: int, scale: Fraction) -> bool:
     """Whether floors of links times the scale hold so many trees in every cut."""
     return all(
-        sum(count * (b * scale.numerator // scale.denominator) for b, count in cut.crossing.items())
-        >= trees * cut.weight
+        sum(count * (b * scale.numerator // scale.denominator) for b, count in cut.links.items())
+        >= trees * cut.demand
         for cut in cuts
     )
 
@@ -76,9 +76,9 @@ def test_the_least_scale_that_holds_the_trees(seed: int, weights: tuple[int, ...
     problem = odd_mesh(seed, weights)
     best, total = instance_optimum(problem), sum(weights)
     assert best.rate == min(
-        Fraction(sum(b * count for b, count in cut.crossing.items()), cut.weight)
+        Fraction(sum(b * count for b, count in cut.links.items()), cut.demand)
         for cut in all_cuts(problem)
-        if cut.weight
+        if cut.demand
     )
     for trees in (1, 2, 3):
         scale = least_of_all(problem, trees)
@@ -87,8 +87,8 @@ def test_the_least_scale_that_holds_the_trees(seed: int, weights: tuple[int, ...
         )
         known: list[Cut] = []
         assert fixed_trees_optimum(problem, best, trees, known).scale == scale
-        assert scale_bound(best, trees, known) == scale  # the cuts met on the way say as much
-        assert trees / best.rate <= scale_bound(best, trees, known_cuts(problem, best)) <= scale
+        assert scale_bound(best.rate, trees, known) == scale  # the cuts met on the way say as much
+        assert trees / best.rate <= scale_bound(best.rate, trees, known_cuts(problem, best)) <= scale
 
 
 def test_scales_of_a_cut() -> None:
@@ -109,8 +109,8 @@ def test_cuts_that_are_known() -> None:
     inside = set(best.witness.nodes)
     rows = list(zip(problem.tails.tolist(), problem.heads.tolist(), problem.bandwidths.tolist(), strict=True))
     weight_of = dict(zip(problem.terminals.tolist(), problem.weights.tolist(), strict=True))
-    assert cuts[0].crossing == Counter(b for tail, head, b in rows if tail in inside and head not in inside)
-    assert cuts[0].weight == sum(weight_of[node] for node in inside)
+    assert cuts[0].links == Counter(b for tail, head, b in rows if tail in inside and head not in inside)
+    assert cuts[0].demand == sum(weight_of[node] for node in inside)
     around = []
     for node in range(4):
         links = Counter(b for tail, head, b in rows if head == node != tail)

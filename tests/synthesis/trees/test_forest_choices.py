@@ -61,9 +61,9 @@ def staged(
         asked.append("lowered")
         return lowered
 
-    monkeypatch.setattr(module, "_from_whole", of_whole)
-    monkeypatch.setattr(module, "_from_pieces", of_pieces)
-    monkeypatch.setattr(module, "_lowered", lower)
+    monkeypatch.setattr(module, "_solve_whole", of_whole)
+    monkeypatch.setattr(module, "_solve_by_tight_cuts", of_pieces)
+    monkeypatch.setattr(module, "_reduce_height", lower)
     for where in (module, tree_synthesis):
         monkeypatch.setattr(where, "height_max", lambda schedule: schedule.height)
 
@@ -152,7 +152,7 @@ def test_pieces_that_are_not_taken(
 ) -> None:
     monkeypatch.setattr(module, "decompose", lambda *_, **__: decomposed)
     collective = on_all_ranks(DIRECT, K.ALLGATHER)
-    found = module._from_pieces(instance_of(DIRECT, collective), collective, TreeBudget(), packer)
+    found = module._solve_by_tight_cuts(instance_of(DIRECT, collective), collective, TreeBudget(), packer)
     assert found == PackingAttempt(Packer.TIGHT_CUTS, words)
 
 
@@ -189,7 +189,9 @@ def test_pieces_written_out(
     fabric = parse("mesh(4)")
     collective = on_all_ranks(fabric, K.BROADCAST, root=0)
     with start() as running:
-        got: Any = module._from_pieces(instance_of(fabric, collective), collective, TreeBudget(), packer)
+        got: Any = module._solve_by_tight_cuts(
+            instance_of(fabric, collective), collective, TreeBudget(), packer
+        )
     assert (seen["lower"], got.schedule, got.algbw, got.trees_per_root) == (False, "written out", 5, 3)
     assert (got.exact_trees_per_root, got.bound.algbw) == ((6, 8) if exact else (11, 7))
     assert (got.packer, got.height_bound) == (Packer.TIGHT_CUTS, 3)
@@ -225,7 +227,7 @@ def test_both_phases_take_a_common_number_of_trees(
 
     monkeypatch.setattr(module, "synthesise", one)
     monkeypatch.setattr(module, "common_number", shared)
-    monkeypatch.setattr(module, "_joined", lambda scatter, gather: (scatter, gather))
+    monkeypatch.setattr(module, "_join_phases", lambda scatter, gather: (scatter, gather))
     collective = on_all_ranks(DIRECT, K.ALLREDUCE)
     module._two_phases(DIRECT, collective, TreeBudget(**budget), None)
     first = [(kind, TreeBudget(**budget)) for kind in per_root]
@@ -248,13 +250,13 @@ def test_two_phases_as_one() -> None:
         other, algbw=F(3), exact_trees_per_root=6, bound=Bound(F(24), CUT), notes=(), packer="growth",
         height_bound=4,
     )  # fmt: skip
-    found = module._joined(scatter, gather)
+    found = module._join_phases(scatter, gather)
     assert (found.algbw, found.rs_ag, found.exact_trees_per_root) == (F(2), F(6), 12)
     assert (found.trees_per_root, found.schedule.root_multiplicity.tolist()) == (6, [6, 6, 6])
     assert (found.notes, found.packer, found.height_bound) == (("trimmed",), "growth", 5)
     assert found.packing == scatter.packing + gather.packing
     assert found.bound is None
-    mixed = module._joined(scatter, replace(gather, notes=("given up",), packer="matching"))
+    mixed = module._join_phases(scatter, replace(gather, notes=("given up",), packer="matching"))
     assert (mixed.notes, mixed.packer) == (("given up",), "growth + matching")
 
 

@@ -11,9 +11,9 @@ from treadle.context import Context, TimeLimitError, under
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.trees import pack_forest
 from treadle.synthesis.trees.allreduce import UnitLimits, solve_allreduce
+from treadle.synthesis.trees.fixed_trees import Cut
 from treadle.synthesis.trees.groups.group_optimum import group_optimum
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
-from treadle.synthesis.trees.tight_cuts.scales import CutClass
 from treadle.synthesis.trees.tight_cuts.tight_cuts import _choices
 from treadle.topologies import parse
 
@@ -88,7 +88,7 @@ def test_late_work_ends_at_its_first_stage() -> None:
     late = Context(deadline=0.0)
     boxes, ring = parse("dgx_a100(3)"), parse("ring(4)")
     gather = on_all_ranks(boxes, CollectiveKind.ALLGATHER)
-    one = CutClass({3: 1}, 2, (0,))  # type: ignore[arg-type]
+    one = Cut({3: 1}, 2, (0,))  # type: ignore[arg-type]
     for stage, run in (
         ("tight cuts", lambda: decompose(boxes, gather)),
         ("tight cuts", lambda: list(_choices([one], one, [1], Fraction(1, 2)))),

@@ -29,6 +29,7 @@ from treadle.schedules.factored import (
     TableTrees,
 )
 from treadle.synthesis.trees.instance import instance_of
+from treadle.synthesis.trees.tight_cuts.closed_forms.boundary_runs import Outermost
 from treadle.synthesis.trees.tight_cuts.closed_forms.even_planes import relay_planes
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.synthesis.trees.tight_cuts.family import Family
@@ -70,7 +71,7 @@ def relay_planes_on_a_star() -> samples.Sample:
     problem = instance_of(topology, collective)
     family = Family(np.array([-1], dtype=np.int32), np.zeros(problem.n_nodes, dtype=np.int32))
     cutting = cut(problem, family, problem.bandwidths, np.array(weights))
-    found = relay_planes(cutting.kinds[0], cutting, {}, 1)
+    found = relay_planes(Outermost.of(cutting, {}, 1))
     assert not isinstance(found, Unsupported)
     return topology, collective, one_piece(topology, found)
 

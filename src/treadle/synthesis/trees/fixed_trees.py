@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from itertools import count
-from math import lcm
+from math import gcd, lcm
 
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, distinct, mask_of, sums_of
-from treadle.synthesis.trees.instance import UNIT_LIMIT, Instance, cut_weight, find_violated_cut
+from treadle.synthesis.trees.instance import UNIT_LIMIT, Instance, find_violated_cut
 from treadle.synthesis.trees.optimality import Optimum
 
 _RANK_CUTS = 16
@@ -52,31 +52,28 @@ class FixedTreesOptimum:
 
 
 def exact_scale(problem: Instance, best: Optimum) -> FixedTreesOptimum:
-    """The smallest k, with its U, that attains the optimum with capacities U b_e all integers.
+    """Return the smallest k, with its U, that attains the optimum with integral capacities U b_e.
 
     Source: the second proposition of B.5.1.
     """
-    divisor = int(np.gcd.reduce(problem.bandwidths))
-    # x* = p/q: U b and U x* are whole just if U is a multiple of q / gcd(p, all b)
-    common = np.gcd(best.rate.numerator, divisor)
-    scale = Fraction(best.rate.denominator, int(common))
+    # x* = p/q: U b and U x* are integers if and only if U is a multiple of q / gcd(p, all b)
+    common = gcd(best.rate.numerator, int(np.gcd.reduce(problem.bandwidths)))
+    scale = Fraction(best.rate.denominator, common)
     trees = scale * best.rate
     assert trees.denominator == 1
     return FixedTreesOptimum(int(trees), scale, best.algbw)
 
 
 def exact_choices(problem: Instance, best: Optimum) -> Iterator[FixedTreesOptimum]:
-    """Numbers of trees that attain the optimum, rising; the last one makes all capacities whole.
+    """Yield numbers of trees that attain the optimum, rising; the last one makes all capacities integral.
 
-    Notes
-    -----
-    At the optimum the links of the bottleneck cut are full, so their capacities must be whole: k is a
-    multiple of the least number for which they are. Others may be rounded down. On large problems only the
-    last one.
+    At the optimum the links of the bottleneck cut are full, so their capacities must be integers: k is a
+    multiple of the least number for which they are. Other capacities may be rounded down. On large problems
+    only the last number is yielded.
     """
     last = exact_scale(problem, best)
     if len(problem.terminals) * len(problem.tails) < _QUICK:
-        full = _cut_out_of(problem, np.array(best.witness.nodes, dtype=np.int32)).crossing
+        full = _cut_out_of(problem, best.witness.nodes).links
         step = lcm(*((bandwidth / best.rate).denominator for bandwidth in full))
         for trees in range(step, last.trees, step)[:_MOST_TRIALS]:
             capacities = floor_capacities(problem.bandwidths, trees / best.rate)
@@ -87,114 +84,117 @@ def exact_choices(problem: Instance, best: Optimum) -> Iterator[FixedTreesOptimu
 
 @dataclass(frozen=True)
 class Cut:
-    """The links out of a set by bandwidth, and the weight w(S) of its terminals."""
+    """A cut, or a class of cuts that agree in bandwidths and shard weight.
 
-    crossing: Counter[int]
-    weight: int
+    Parameters
+    ----------
+    links : Counter of int
+        Number of links of each bandwidth.
+    demand : int
+        Weight of the shards that must cross the cut.
+    nodes : tuple of int
+        Nodes on the far side, if they are needed.
+    """
+
+    links: Counter[int]
+    demand: int
+    nodes: tuple[int, ...] = ()
+
+    @property
+    def rate(self) -> Fraction:
+        """Bandwidth per unit of shard weight, bytes/s."""
+        return Fraction(sum(b * count for b, count in self.links.items()), self.demand)
+
+    def units(self, scale: Fraction) -> int:
+        """Sum of floor(U b) over the links."""
+        return sum(count * (b * scale.numerator // scale.denominator) for b, count in self.links.items())
 
 
 def best_first(
     problem: Instance, best: Optimum, numbers: Iterable[int], known: Iterable[FixedTreesOptimum] = ()
 ) -> Iterator[FixedTreesOptimum]:
-    """Yield the optima with these numbers of trees, the best first, then the fewest trees.
+    """Yield the optima with these numbers of trees and those known, the best first, then the fewest trees.
 
-    Parameters
-    ----------
-    numbers : iterable of int
-        Each k >= 1; an optimum is computed when nothing better is left.
-    known : iterable of FixedTreesOptimum
-        These take part.
-
-    Notes
-    -----
-    Cuts that one number violated bound the others.
+    An optimum is computed when nothing better is left. Cuts that one number violated bound the others.
     """
     total, cuts = int(problem.weights.sum()), known_cuts(problem, best)
-    order = count()  # of entries alike in value and trees
+    order = count()  # separates entries of equal value and number of trees
     heap: list[tuple[Fraction, int, int, FixedTreesOptimum | None]] = [
-        (-one.algbw, one.trees, next(order), one) for one in known
+        (-fixed.algbw, fixed.trees, next(order), fixed) for fixed in known
     ]
-    # an entry without a result stands by its bound: if it comes up first, it is worth solving
-    heap += [(-total * trees / scale_bound(best, trees, cuts), trees, next(order), None) for trees in numbers]
+    # an entry without a result is ordered by its bound: if it comes first, it is worth solving
+    heap += [
+        (-total * trees / scale_bound(best.rate, trees, cuts), trees, next(order), None) for trees in numbers
+    ]
     heapify(heap)
     while heap:
-        _, trees, _, found = heappop(heap)
-        if found is not None:
-            yield found
+        _, trees, _, fixed = heappop(heap)
+        if fixed is not None:
+            yield fixed
             continue
-        found = fixed_trees_optimum(problem, best, trees, cuts)
-        heappush(heap, (-found.algbw, trees, next(order), found))
+        fixed = fixed_trees_optimum(problem, best, trees, cuts)
+        heappush(heap, (-fixed.algbw, trees, next(order), fixed))
 
 
 def fixed_trees_optimum(
     problem: Instance, best: Optimum, trees: int, cuts: list[Cut] | None = None
 ) -> FixedTreesOptimum:
-    """The least U such that capacities floor(U b_e) hold k trees per unit of weight at every root.
+    """Return the least U such that capacities floor(U b_e) hold k trees per unit of weight at every root.
 
-    Parameters
-    ----------
-    cuts : list of Cut, optional
-        Some that are known; those that were violated on the way are added.
-
-    Notes
-    -----
     Theorems 33-34. Newton on violated cuts: U starts at its lower bound k / x* and rises to the least value
     that satisfies each cut in turn, a breakpoint j / b_e; it never passes U*, so the last value is exact.
+    Violated cuts are added to `cuts`.
     """
     cuts = [] if cuts is None else cuts
-    scale = scale_bound(best, trees, cuts)
+    scale = scale_bound(best.rate, trees, cuts)
     first = 0
-    while True:
-        capacities = floor_capacities(problem.bandwidths, scale)
-        violated = find_violated_cut(problem, capacities, multiplicity=trees, first=first)
-        if violated is None:
-            break
+    while violated := find_violated_cut(
+        problem, floor_capacities(problem.bandwidths, scale), multiplicity=trees, first=first
+    ):
         first, nodes = violated
         cuts.append(_cut_out_of(problem, nodes))
-        scale = least_scale(cuts[-1].crossing, trees * cuts[-1].weight, scale)
-    total = int(problem.weights.sum())
-    return FixedTreesOptimum(trees, scale, Fraction(total * trees) / scale)
+        scale = least_scale(cuts[-1].links, trees * cuts[-1].demand, scale)
+    return FixedTreesOptimum(trees, scale, Fraction(int(problem.weights.sum()) * trees) / scale)
 
 
-def _cut_out_of(problem: Instance, nodes: Int32Array) -> Cut:
-    inside = mask_of(problem.n_nodes, nodes)
+def _cut_out_of(problem: Instance, nodes: Int32Array | tuple[int, ...]) -> Cut:
+    inside = mask_of(problem.n_nodes, np.array(nodes, dtype=np.int32))
     crossing = problem.bandwidths[inside[problem.tails] & ~inside[problem.heads]]
-    return Cut(Counter(crossing.tolist()), cut_weight(problem, nodes))
+    return Cut(Counter(crossing.tolist()), int(problem.weights[inside[problem.terminals]].sum()))
 
 
-def scale_bound(best: Optimum, trees: int, cuts: Iterable[Cut]) -> Fraction:
-    """U is not less than this, by cuts that are known."""
-    scale = trees / best.rate
-    for cut in cuts:
-        scale = least_scale(cut.crossing, trees * cut.weight, scale)
+def scale_bound(rate: Fraction, trees: int, cuts: Iterable[Cut]) -> Fraction:
+    """Return the least U with which floor(U b) holds `trees` trees per unit of weight in these cuts."""
+    scale = trees / rate
+    for cut in cuts:  # a larger U keeps the cuts that a smaller one satisfies, so one pass is enough
+        scale = least_scale(cut.links, trees * cut.demand, scale)
     return scale
 
 
 def known_cuts(problem: Instance, best: Optimum) -> list[Cut]:
-    """The bottleneck cut, and the cuts around those ranks that need their links most."""
+    """Return the bottleneck cut, and the cuts around the ranks that need their links most."""
     total, enters = int(problem.weights.sum()), problem.tails != problem.heads
-    entering = sums_of(
-        problem.n_nodes, problem.heads[enters], problem.bandwidths[enters].astype(float), float
-    )
-    # a rank whose shard is all there is takes nothing in, and may have no link to take it by
+    bandwidths = problem.bandwidths[enters].astype(float)
+    entering = sums_of(problem.n_nodes, problem.heads[enters], bandwidths, float)
+    # a rank that owns all data receives nothing, and may have no ingress
     takes = np.flatnonzero(problem.weights < total)
     need = (total - problem.weights[takes]) / entering[problem.terminals[takes]]
-    cuts = [_cut_out_of(problem, np.array(best.witness.nodes, dtype=np.int32))]
-    for place in takes[np.argsort(-need, kind="stable")][:_RANK_CUTS].tolist():
-        links = problem.bandwidths[enters & (problem.heads == problem.terminals[place])]
-        cuts.append(Cut(Counter(links.tolist()), total - int(problem.weights[place])))
+    cuts = [_cut_out_of(problem, best.witness.nodes)]
+    for rank in takes[np.argsort(-need, kind="stable")][:_RANK_CUTS].tolist():
+        links = problem.bandwidths[enters & (problem.heads == problem.terminals[rank])]
+        cuts.append(Cut(Counter(links.tolist()), total - int(problem.weights[rank])))
     return cuts
 
 
 def floor_capacities(bandwidths: Int64Array, scale: Fraction) -> Int64Array:
-    """floor(scale * b), exact, shape (m,); from UNIT_LIMIT on, where no cut can bind, just UNIT_LIMIT."""
+    """Return floor(scale * b), exact, shape (m,); at most UNIT_LIMIT, from where on no cut can bind."""
     values = distinct(bandwidths)
     scaled = [min(value * scale.numerator // scale.denominator, UNIT_LIMIT) for value in values.tolist()]
     return np.array(scaled, dtype=np.int64)[np.searchsorted(values, bandwidths)]
 
 
 def least_scale(crossing: Counter[int], demand: int, scale: Fraction) -> Fraction:
-    """The least U >= scale with sum of count * floor(U b) >= demand over the cut's links."""
+    """Return the least U >= scale with sum of count * floor(U b) >= demand over the cut's links."""
     scale = max(scale, Fraction(demand, sum(b * count for b, count in crossing.items())))
     while sum(count * (b * scale.numerator // scale.denominator) for b, count in crossing.items()) < demand:
         scale = min(Fraction(b * scale.numerator // scale.denominator + 1, b) for b in crossing)

@@ -22,7 +22,7 @@ _FEW_ROOTS = 8
 
 
 def smallest_height(problem: Instance, multiplicities: Int64Array, capacities: Int64Array) -> int:
-    """A bound of the height of every forest within the capacities, in hops from rank to rank.
+    """Return a lower bound on the height of every forest within the capacities, in hops from rank to rank.
 
     Parameters
     ----------
@@ -37,14 +37,14 @@ def smallest_height(problem: Instance, multiplicities: Int64Array, capacities: I
     where a root cannot reach all others directly: at height 1 each of its links carries at most r(v) units
     per terminal that it leads to through relays. And for sets X that are joined by faster links than those
     around them, one more than the radius of X if the capacity into X is less than twice the trees rooted
-    outside: some tree enters X just once.
+    outside: some tree enters X only once.
     """
     n = len(problem.terminals)
     if n < 2:
         return 0
     roots = problem.terminals[multiplicities > 0]
     if n > _MANY_RANKS:
-        # any roots give a valid bound: of very many ranks some are enough
+        # any roots give a valid bound: a few are enough
         roots = roots[:: -(-len(roots) // _FEW_ROOTS)]
     farthest = height_bound(problem.n_nodes, problem.tails, problem.heads, problem.terminals, roots)
     narrow = 2 if farthest < 2 and _has_narrow_root(problem, multiplicities, capacities) else 1
@@ -66,11 +66,11 @@ def _has_narrow_root(problem: Instance, multiplicities: Int64Array, capacities: 
 
 
 def _bound_of_sets(problem: Instance, multiplicities: Int64Array, capacities: Int64Array) -> int:
-    """One more than the radius of a set that some tree enters just once."""
+    """Return one more than the radius of a set that some tree enters only once."""
     units = sums_of(problem.n_nodes, problem.terminals, multiplicities)
     is_rank = sums_of(problem.n_nodes, problem.terminals, 1)
     total, bound = int(multiplicities.sum()), 1
-    # what is left without the slower links falls into sets that are joined faster inside than outside
+    # without the slower links the fabric has components that are joined faster inside than outside
     for threshold in np.unique(problem.bandwidths)[:-1]:
         keep = problem.bandwidths > threshold
         label = components(problem.n_nodes, problem.tails[keep], problem.heads[keep])
@@ -87,18 +87,17 @@ def _bound_of_sets(problem: Instance, multiplicities: Int64Array, capacities: In
 
 
 def _radius(problem: Instance, inside: BoolArray) -> int:
-    """Least eccentricity of a set's ranks by links within the set."""
+    """Return the least eccentricity of a set's ranks by links within the set."""
     ranks = problem.terminals[inside[problem.terminals]]
     within = inside[problem.tails] & inside[problem.heads]
     tails, heads = problem.tails[within], problem.heads[within]
-    reached = [
-        height_bound(problem.n_nodes, tails, heads, ranks, ranks[i : i + 1]) for i in range(len(ranks))
-    ]
+    roots = (ranks[i : i + 1] for i in range(len(ranks)))
+    reached = (height_bound(problem.n_nodes, tails, heads, ranks, root) for root in roots)
     return min((hops for hops in reached if hops >= 0), default=1)
 
 
 def _others_behind(problem: Instance, rank_of: Int64Array, rank: Int64Array, head: Int64Array) -> Int64Array:
-    """For each pair of a rank and a neighbour: other terminals it leads to through relays alone."""
+    """Return how many other terminals each pair of rank and neighbour reaches through relays alone."""
     relays, n = problem.relays, len(problem.terminals)
     through = np.flatnonzero(rank_of[head] < 0)
     others = np.ones(len(rank), dtype=np.int64)

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, exact_sum, mask_of, sums_of
+from treadle.arrays import BoolArray, Int32Array, Int64Array, exact_sum, mask_of, sums_of
 from treadle.engine import core, run_core
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
@@ -68,12 +68,25 @@ class Instance:
     @property
     def relays(self) -> Int32Array:
         """Nodes that are not terminals: switches and forwarders."""
-        relay = ~mask_of(self.n_nodes, self.terminals)
-        return np.flatnonzero(relay).astype(np.int32)
+        return np.flatnonzero(~mask_of(self.n_nodes, self.terminals)).astype(np.int32)
+
+
+def graph_instance(
+    name: str,
+    is_compute: BoolArray,
+    terminals: Int32Array,
+    weights: Int64Array,
+    arcs: Arcs,
+    direction: Direction = Direction.BROADCAST,
+) -> Instance:
+    """Return a flow problem on a graph whose capacities may be larger than bandwidths of a fabric."""
+    names, ones = tuple(map(str, range(len(is_compute)))), np.ones_like(arcs.capacity)
+    topology = Topology(name, names, is_compute, arcs.tail, arcs.head, ones)
+    return Instance(topology, direction, terminals, weights, *arcs)
 
 
 def check_uncapped(topology: Topology) -> None:
-    """InfeasibleError if a compute node has an injection cap, which trees cannot express."""
+    """Raise InfeasibleError if a compute node has an injection cap, which trees cannot express."""
     for node in np.flatnonzero(topology.injection_bytes_per_s):
         raise InfeasibleError(
             f"compute node {topology.node_names[node]!r} has an injection cap, which tree schedules do not "
@@ -82,7 +95,7 @@ def check_uncapped(topology: Topology) -> None:
 
 
 def instance_of(topology: Topology, collective: Collective) -> Instance:
-    """The flow problem of one direction; an allreduce counts as its allgather half.
+    """Return the flow problem of one direction; an allreduce counts as its allgather half.
 
     Raises
     ------
@@ -114,7 +127,7 @@ def find_violated_cut(
     multiplicity: int = 1,
     first: int = 0,
 ) -> tuple[int, Int32Array] | None:
-    """A node set S that leaves out a terminal and has d+(S) < rate * multiplicity * w(S), or None.
+    """Return a node set S that leaves out a terminal and has d+(S) < rate * multiplicity * w(S), or None.
 
     Parameters
     ----------
@@ -144,10 +157,10 @@ def find_violated_cut(
 
     def search(control: Int64Array) -> tuple[int, Int32Array]:
         if is_small and is_dense(problem.n_nodes, len(problem.tails)):
-            # trees of shortest paths that fit prove that no cut is violated, sooner than flows do
+            # trees of shortest paths prove that no cut is violated, faster than flows
             units = sums_of(problem.n_nodes, problem.terminals, problem.weights * factor)
-            room = capacities * rate.denominator
-            if have_shortest_trees(units, problem.tails, problem.heads, room, control):
+            scaled = capacities * rate.denominator
+            if have_shortest_trees(units, problem.tails, problem.heads, scaled, control):
                 return -1, problem.terminals[:0]
         return core.find_violated_cut(fabric, rate.denominator, Wide.of(factor), first, control)
 
@@ -159,14 +172,13 @@ def find_violated_cut(
 
 
 def cut_capacity(problem: Instance, nodes: Int32Array, capacities: Int64Array) -> int:
-    """d+(S), exact."""
+    """Return d+(S), exact."""
     inside = mask_of(problem.n_nodes, nodes)
-    crossing = inside[problem.tails] & ~inside[problem.heads]
-    return sum(capacities[crossing].tolist())
+    return sum(capacities[inside[problem.tails] & ~inside[problem.heads]].tolist())
 
 
 def cut_weight(problem: Instance, nodes: Int32Array) -> int:
-    """w(S)."""
+    """Return w(S)."""
     inside = mask_of(problem.n_nodes, nodes)
     return int(problem.weights[inside[problem.terminals]].sum())
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
+from operator import attrgetter
 
 import numpy as np
 
@@ -31,15 +32,14 @@ _LARGEST_SCALE = 2**20
 
 
 def capacities_within(problem: Instance, limits: Int64Array, trees: int) -> Int64Array | None:
-    """Integral capacities up to `limits`, balanced at every relay, that hold `trees` trees per unit of
-    weight.
+    """Return integral capacities up to `limits`, balanced at every relay, that hold the trees.
 
     Parameters
     ----------
     problem : Instance
     limits : array of int64, shape (m,)
     trees : int
-        k.
+        k, per unit of shard weight.
 
     Returns
     -------
@@ -50,23 +50,17 @@ def capacities_within(problem: Instance, limits: Int64Array, trees: int) -> Int6
     -----
     Any k trees at every root pass every relay with as many units in as out, so they use such capacities; and
     by the theorems behind switch removal and packing, such capacities hold k trees. An integer program over
-    the cuts decides; it grows by those that its solutions violate.
+    the cuts decides; cuts that its solutions violate are added.
     """
     if len(limits) > MOST_LINKS or int(limits.max()) >= _SAFE:
         return None
     program = IntegerProgram()
-    # the largest total: the more capacity there is, the fewer cuts have to be learnt
+    # maximize the total: the more capacity there is, the fewer cuts have to be added
     for limit in limits.tolist():
         program.column(1, upper=limit)
     _add_balance(program, problem)
-
-    def add_cut(nodes: Int32Array) -> None:
-        crossing = _crossing(problem, nodes)
-        program.add_row(dict.fromkeys(crossing, 1), lower=trees * cut_weight(problem, nodes))
-
-    everything = np.arange(problem.n_nodes, dtype=np.int32)
-    for terminal in problem.terminals.tolist():
-        add_cut(everything[everything != terminal])
+    for nodes in _around_terminals(problem):
+        _add_cut(program, problem, nodes, trees=trees)
     for _ in range(_MOST_CUTS):
         values = program.integers()
         if values is None:
@@ -77,30 +71,32 @@ def capacities_within(problem: Instance, limits: Int64Array, trees: int) -> Int6
         violated = find_violated_cut(problem, found, multiplicity=trees)
         if violated is None:
             return found
-        add_cut(violated[1])
+        _add_cut(program, problem, violated[1], trees=trees)
     return None
 
 
-def _crossing(problem: Instance, nodes: Int32Array) -> list[int]:
-    """The links out of a set."""
-    inside = mask_of(problem.n_nodes, nodes)
-    links: list[int] = np.flatnonzero(inside[problem.tails] & ~inside[problem.heads]).tolist()
-    return links
+def _around_terminals(problem: Instance) -> Iterator[Int32Array]:
+    """Yield for each terminal all other nodes."""
+    everything = np.arange(problem.n_nodes, dtype=np.int32)
+    return (everything[everything != terminal] for terminal in problem.terminals.tolist())
+
+
+def _add_cut(
+    program: IntegerProgram, problem: Instance, nodes: Int32Array, *, trees: int = 0, rate: int | None = None
+) -> None:
+    """Require capacity out of a set for its weight times `trees`, or times the column `rate`."""
+    inside, weight = mask_of(problem.n_nodes, nodes), cut_weight(problem, nodes)
+    row = dict.fromkeys(np.flatnonzero(inside[problem.tails] & ~inside[problem.heads]).tolist(), 1)
+    program.add_row(row if rate is None else {**row, rate: -weight}, lower=trees * weight)
 
 
 def _add_balance(program: IntegerProgram, problem: Instance) -> None:
-    """Rows for equal ingress and egress of every relay; column e is the capacity of link e."""
+    """Require equal ingress and egress of every relay; column e is the capacity of link e."""
     for relay in problem.relays.tolist():
         into = np.flatnonzero((problem.heads == relay) & (problem.tails != relay)).tolist()
         out = np.flatnonzero((problem.tails == relay) & (problem.heads != relay)).tolist()
         if into or out:
             program.add_row({**dict.fromkeys(into, 1), **dict.fromkeys(out, -1)}, 0, lower=0)
-
-
-def _add_cut(program: IntegerProgram, problem: Instance, nodes: Int32Array, rate: int) -> None:
-    """Capacity out of a set for the rate, a column, of each unit of weight inside."""
-    row = dict.fromkeys(_crossing(problem, nodes), 1)
-    program.add_row({**row, rate: -cut_weight(problem, nodes)}, lower=0)
 
 
 @dataclass(frozen=True)
@@ -143,22 +139,19 @@ def best_balancing(topology: Topology, collective: Collective) -> Balancing:
     kinds = [CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER]
     kinds = kinds if collective.kind is CollectiveKind.ALLREDUCE else [collective.kind]
     problems = [instance_of(topology, replace(collective, kind=kind)) for kind in kinds]
-    whole = min(instance_optimum(problem).rate for problem in problems)
+    unrestricted = min(instance_optimum(problem).rate for problem in problems)
     relays = problems[0].relays.tolist()
 
     def balancing(bandwidths: Int64Array, scale: int) -> Balancing:
         rates = [reachable_rate(replace(problem, bandwidths=bandwidths)) for problem in problems]
-        return Balancing(bandwidths, scale, min(rates) / scale / whole)
+        return Balancing(bandwidths, scale, min(rates) / scale / unrestricted)
 
-    largest = balancing(balanced_capacities(topology.tails, topology.heads, topology.bandwidths, relays), 1)
-    best = largest
-    if largest.share < 1 and topology.n_links <= MOST_LINKS:
+    ends = topology.tails, topology.heads
+    best = balancing(balanced_capacities(*ends, topology.bandwidths, relays), 1)
+    if best.share < 1 and topology.n_links <= MOST_LINKS:
         kept, scale = _fastest(problems)
-        widths = topology.bandwidths * scale
-        best = balancing(
-            balanced_capacities(topology.tails, topology.heads, widths, relays, kept=kept), scale
-        )
-        best = max(largest, best, key=lambda one: one.share)
+        capacities = balanced_capacities(*ends, topology.bandwidths * scale, relays, kept=kept)
+        best = max(best, balancing(capacities, scale), key=attrgetter("share"))
     if not best.share:
         raise InfeasibleError(
             f"{topology.name}: taking the least bandwidth away to balance switches and forwarders cuts ranks "
@@ -177,9 +170,8 @@ def _fastest(problems: Sequence[Instance]) -> tuple[Int64Array, int]:
     rate = program.column(1)
     _add_balance(program, problems[0])
     for problem in problems:
-        everything = np.arange(problem.n_nodes, dtype=np.int32)
-        for terminal in problem.terminals.tolist():
-            _add_cut(program, problem, everything[everything != terminal], rate)
+        for nodes in _around_terminals(problem):
+            _add_cut(program, problem, nodes, rate=rate)
     found, scale = np.zeros(len(bandwidths), dtype=np.int64), 1
     for _ in range(_MOST_CUTS):
         solved = program.relaxed()
@@ -187,7 +179,7 @@ def _fastest(problems: Sequence[Instance]) -> tuple[Int64Array, int]:
             break
         values = solved[0]
         found, scale = _as_integers(problems[0], values[:rate], unit)
-        # a little below what floats say, or their rounding would violate cuts for ever
+        # a little below the float, or its rounding would violate cuts for ever
         asked = Fraction(values[rate] * (1 - _CLOSE)).limit_denominator(_LARGEST_SCALE) * unit * scale
         violated = [
             (problem, cut[1])
@@ -197,7 +189,7 @@ def _fastest(problems: Sequence[Instance]) -> tuple[Int64Array, int]:
         if not violated:
             break
         for problem, nodes in violated:
-            _add_cut(program, problem, nodes, rate)
+            _add_cut(program, problem, nodes, rate=rate)
     return found, scale
 
 

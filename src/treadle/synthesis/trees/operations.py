@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import BoolArray
+from treadle.arrays import BoolArray, sums_of
 from treadle.schedules.in_network import Lanes, inputs_of, members_at, unnamed_crossings
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, TreeSpec, forest_from_trees
 from treadle.schedules.trees.forest_cost import link_loads
@@ -18,15 +18,16 @@ from treadle.topologies.topology import Topology
 
 
 def use_operations(topology: Topology, schedule: ForestSchedule, loads: Sequence[int]) -> ForestSchedule:
-    """Let one rank ask a switch for what several ranks send each other through it, where that costs nothing.
+    """Replace sends between ranks through a switch by operations that one rank initiates, if capacity is
+    free.
 
     Parameters
     ----------
     topology : Topology
     schedule : ForestSchedule
     loads : sequence of int, length m
-        Units that links may carry, as a schedule of the same units has it; in proportion more where they have
-        more bandwidth for a unit than the most loaded one.
+        Units that links may carry, as in a schedule of the same units; more in proportion where links have
+        more bandwidth per unit than the most loaded one.
 
     Notes
     -----
@@ -40,67 +41,56 @@ def use_operations(topology: Topology, schedule: ForestSchedule, loads: Sequence
     able = (topology.multicast | topology.aggregation) & ~topology.turns_round
     if not able.any():
         return schedule
-    room = _Room(topology, loads, link_loads(topology, schedule).tolist())
+    free = _FreeUnits(topology, loads, link_loads(topology, schedule).tolist())
     return replace(
         schedule,
-        reduce=schedule.reduce and _ask(topology, schedule.reduce, able & topology.aggregation, room),
-        broadcast=schedule.broadcast and _ask(topology, schedule.broadcast, able & topology.multicast, room),
+        reduce=schedule.reduce and _initiate(topology, schedule.reduce, able & topology.aggregation, free),
+        broadcast=schedule.broadcast
+        and _initiate(topology, schedule.broadcast, able & topology.multicast, free),
     )
 
 
-class _Room:
-    """Units that links and hosts have left at a given throughput."""
+class _FreeUnits:
+    """Free units of links and hosts at a given throughput."""
 
     def __init__(self, topology: Topology, allowed: Sequence[int], loads: Sequence[int]) -> None:
         self._topology = topology
         caps = topology.injection_bytes_per_s.tolist()
         capacity = [*topology.bandwidths.tolist(), *caps, *caps]  # a cap of 0 is none
-        before = self._with_sides(allowed)
+        before, after = self._with_sides(allowed), self._with_sides(loads)
         unit = min(Fraction(b, load) for b, load in zip(capacity, before, strict=True) if b and load)
-        self._left = [
-            b // unit - load if b else 2**62
-            for b, load in zip(capacity, self._with_sides(loads), strict=True)
-        ]
+        self._left = [b // unit - load if b else 2**62 for b, load in zip(capacity, after, strict=True)]
 
     def _with_sides(self, links: Sequence[int]) -> list[int]:
-        """Loads of links, then out of and into nodes."""
-        n = self._topology.n_nodes
-        sides = [0] * (2 * n)
-        ends = zip(self._topology.tails.tolist(), self._topology.heads.tolist(), links, strict=True)
-        for tail, head, load in ends:
-            sides[tail] += load
-            sides[n + head] += load
-        return [*links, *sides]
+        """Return loads of links, then out of and into nodes."""
+        units, n = np.array(links, dtype=object), self._topology.n_nodes
+        sides = (sums_of(n, ends, units, object) for ends in (self._topology.tails, self._topology.heads))
+        return [*links, *(load for side in sides for load in side.tolist())]
 
     def take(self, more: Sequence[int], fewer: Sequence[int], units: int) -> int:
-        """Change the crossings of links for a number of units, or for as many as fit."""
+        """Change the crossings of links for a number of units, or for as many as fit; return that number."""
         topology, change = self._topology, Counter[int]()
         for links, step in ((more, 1), (fewer, -1)):
             for link in links:
                 out_of = topology.n_links + int(topology.tails[link])
                 into = topology.n_links + topology.n_nodes + int(topology.heads[link])
-                for place in (link, out_of, into):
-                    change[place] += step
+                change.update(dict.fromkeys((link, out_of, into), step))
         taken = max(0, min([units, *(self._left[p] // step for p, step in change.items() if step > 0)]))
         for place, step in change.items():
             self._left[place] -= step * taken
         return taken
 
 
-def _ask(topology: Topology, forest: Forest, able: BoolArray, room: _Room) -> Forest:
+def _initiate(topology: Topology, forest: Forest, able: BoolArray, free: _FreeUnits) -> Forest:
     lanes, nodes = inputs_of(topology), _rank_nodes(topology, forest)
     switches = [_Switch(switch, members_at(lanes, switch, nodes)) for switch in np.flatnonzero(able).tolist()]
-    outward = forest.direction is Direction.BROADCAST
-    trees = [
-        part
-        for spec in single_path_trees(forest)
-        for part in _parts(_Oriented(topology, lanes, nodes, outward=outward), spec, switches, room)
-    ]
+    fabric = _Oriented(topology, lanes, nodes, outward=forest.direction is Direction.BROADCAST)
+    trees = [part for spec in single_path_trees(forest) for part in _parts(fabric, spec, switches, free)]
     return forest_from_trees(forest.direction, forest.n_ranks, trees)
 
 
 def _rank_nodes(topology: Topology, forest: Forest) -> list[int]:
-    """The node of each rank: where the paths of its own edges, or those of its children, end."""
+    """Return the node of each rank: where the paths of its own edges, or those of its children, end."""
     nodes = [-1] * forest.n_ranks
     outward = forest.direction is Direction.BROADCAST
     for spec in single_path_trees(forest):
@@ -121,7 +111,7 @@ class _Switch:
 
 @dataclass(frozen=True)
 class _Oriented:
-    """A fabric as trees of one direction see it, from the root outwards."""
+    """A fabric in the direction of trees, from the root outwards."""
 
     topology: Topology
     lanes: Lanes
@@ -129,7 +119,7 @@ class _Oriented:
     outward: bool
 
     def sends(self, spec: TreeSpec, switch: _Switch) -> dict[int, tuple[int, int]]:
-        """For each rank that has its data over the switch and nothing else: the links from its parent."""
+        """Return the links from the parent of each rank that gets its data over the switch alone."""
         found = {}
         for rank, ((links, _),) in spec.paths.items():
             if len(links) != 2:
@@ -143,30 +133,32 @@ class _Oriented:
         return found
 
 
-def _parts(fabric: _Oriented, spec: TreeSpec, switches: Sequence[_Switch], room: _Room) -> Iterator[TreeSpec]:
-    """The tree with operations at the switches, split where these apply to some units only."""
+def _parts(
+    fabric: _Oriented, spec: TreeSpec, switches: Sequence[_Switch], free: _FreeUnits
+) -> Iterator[TreeSpec]:
+    """Yield the tree with operations at the switches, split where they apply to some units only."""
     for place, switch in enumerate(switches):
         sends = fabric.sends(spec, switch)
-        # an operation crosses a link of each member and the asker's; sends cross two links each
+        # an operation crosses a link of each member and the initiator's; sends cross two links each
         if 2 * len(sends) <= len(switch.members) + 1:
             continue
         order = {rank: i for i, rank in enumerate((spec.root, *breadth_first(spec)))}
-        asker = min((spec.parent[rank] for rank in sends), key=order.__getitem__)
-        caller = next(rank for rank in sends if spec.parent[rank] == asker)
-        call = fabric.nodes[asker], switch.node, sends[caller][0]
+        initiator = min((spec.parent[rank] for rank in sends), key=order.__getitem__)
+        caller = next(rank for rank in sends if spec.parent[rank] == initiator)
+        call = fabric.nodes[initiator], switch.node, sends[caller][0]
         served = [fabric.nodes[rank] for rank in sends]
         more = unnamed_crossings(fabric.lanes, switch.members, served, call, outward=fabric.outward)
         fewer = [first for rank, (first, _) in sends.items() if rank != caller]
-        taken = room.take(more, fewer, spec.multiplicity)
+        taken = free.take(more, fewer, spec.multiplicity)
         if not taken:
             continue
         left = spec.multiplicity - taken
         if left:
-            yield from _parts(fabric, _of_units(spec, left), switches[place + 1 :], room)
+            yield from _parts(fabric, _of_units(spec, left), switches[place + 1 :], free)
         parent = list(spec.parent)
         paths = dict(_of_units(spec, taken).paths)
         for rank, (_, last) in sends.items():
-            parent[rank] = asker
+            parent[rank] = initiator
             if rank != caller:
                 paths[rank] = [((last,), taken)]
         spec = TreeSpec(spec.root, taken, parent, paths)

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import sums_of
+from treadle.arrays import Int32Array, mask_of, sums_of
 from treadle.errors import InfeasibleError
 from treadle.schedules.certificate import BottleneckCut
 from treadle.schedules.collective import Collective
@@ -69,7 +69,7 @@ def optimum(topology: Topology, collective: Collective) -> Optimum:
 
 
 def instance_optimum(problem: Instance) -> Optimum:
-    """The optimum of a flow problem; see `optimum`."""
+    """Return the optimum of a flow problem; see `optimum`."""
     nodes = _first_cut(problem)
     first = 0
     while True:
@@ -80,7 +80,7 @@ def instance_optimum(problem: Instance) -> Optimum:
         violated = find_violated_cut(problem, problem.bandwidths, rate=rate, first=first)
         if violated is None:
             break
-        # terminals before `first` hold at this rate, and lowering the rate only relaxes condition C for them
+        # terminals before `first` satisfy this rate, and a lower rate only relaxes the cut condition for them
         first, nodes = violated
     total = int(problem.weights.sum())
     return Optimum(rate, total * rate, BottleneckCut(tuple(int(v) for v in sorted(nodes))))
@@ -94,9 +94,9 @@ def reachable_rate(problem: Instance) -> Fraction:
         return Fraction(0)
 
 
-def _first_cut(problem: Instance) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """All nodes but the terminal whose ingress binds first."""
-    enters = problem.tails != problem.heads  # what never leaves a node crosses no cut
+def _first_cut(problem: Instance) -> Int32Array:
+    """Return all nodes but the terminal whose ingress is the tightest."""
+    enters = problem.tails != problem.heads  # a self-loop crosses no cut
     bandwidths = problem.bandwidths[enters].astype(object)
     ingress = sums_of(problem.n_nodes, problem.heads[enters], bandwidths, dtype=object)
     total = int(problem.weights.sum())
@@ -105,19 +105,15 @@ def _first_cut(problem: Instance) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         for node, weight in zip(problem.terminals, problem.weights, strict=True)
         if weight < total
     ]
-    _, worst = min(ratios)
-    return np.array([v for v in range(problem.n_nodes) if v != worst], dtype=np.int32)
+    return np.delete(np.arange(problem.n_nodes, dtype=np.int32), min(ratios)[1])
 
 
-def _unreachable(problem: Instance, nodes: np.ndarray[tuple[int], np.dtype[np.int32]]) -> str:
-    inside = set(nodes.tolist())
-    names = problem.topology.node_names
-    source = next(
-        names[v]
-        for v, weight in zip(problem.terminals, problem.weights, strict=True)
-        if weight and v in inside
+def _unreachable(problem: Instance, nodes: Int32Array) -> str:
+    inside, names = mask_of(problem.n_nodes, nodes)[problem.terminals], problem.topology.node_names
+    source, missed = (
+        names[problem.terminals[np.flatnonzero(chosen)[0]]]
+        for chosen in (inside & (problem.weights > 0), ~inside)
     )
-    missed = next(names[v] for v in problem.terminals if int(v) not in inside)
     word = "reach" if problem.direction == "broadcast" else "be reached from"
     return (
         f"{problem.topology.name}: rank {source!r} cannot {word} rank {missed!r}; connect them or drop a rank"

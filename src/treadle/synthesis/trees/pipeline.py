@@ -37,7 +37,8 @@ from treadle.synthesis.trees.packers.vertex_matching import height_bound
 from treadle.synthesis.trees.switch_removal import remove_switches
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.synthesis.trees.tree_budget import MAX_TREES, TreeBudget, is_dyadic
-from treadle.synthesis.trees.tree_synthesis import preferred, schedule_of
+from treadle.synthesis.trees.tree_parts import schedule_of
+from treadle.synthesis.trees.tree_synthesis import preferred, tree_result
 from treadle.synthesis.trees.tree_units import (
     TreeUnits,
     common_number,
@@ -88,29 +89,29 @@ def synthesise(
         return _two_phases(topology, collective, budget, packer)
     problem = instance_of(topology, collective)
     if packer is Packer.BOX_BY_BOX or (len(problem.relays) and np.count_nonzero(problem.weights) == 1):
-        return lower_of_one_root(_of_any_roots, problem, collective, budget, packer)
-    return _of_any_roots(problem, collective, budget, packer)
+        return lower_of_one_root(_choose_forest, problem, collective, budget, packer)
+    return _choose_forest(problem, collective, budget, packer)
 
 
-def _of_any_roots(
+def _choose_forest(
     problem: Instance, collective: Collective, budget: TreeBudget, packer: Packer | None
 ) -> Result:
     if packer not in (None, Packer.TIGHT_CUTS):
-        return _from_whole(problem, collective, budget, packer, ())
-    found = _from_pieces(problem, collective, budget, packer)
+        return _solve_whole(problem, collective, budget, packer, ())
+    found = _solve_by_tight_cuts(problem, collective, budget, packer)
     if isinstance(found, PackingAttempt):
-        return _from_whole(problem, collective, budget, packer, (found,))
+        return _solve_whole(problem, collective, budget, packer, (found,))
     if packer:
         return found
-    # where there are no switches to remove, a forest of the whole is quick, and often lower than its pieces'
+    # without switches the entire fabric is packed quickly, often with less height than by subproblems
     whole: Result | None = None
     if not len(problem.relays) and len(problem.terminals) <= FEW_RANKS:
         with suppress(TimeLimitError):
-            whole = _from_whole(problem, collective, budget, packer, ())
+            whole = _solve_whole(problem, collective, budget, packer, ())
     wants_dyadic = bool(budget.lossy_numbers(problem.weights.tolist()))
     if whole is not None and _cost(whole, wants_dyadic) <= (*_loss(found, wants_dyadic), whole.height_bound):
         return preferred(whole, found)
-    lowered = _lowered(found, problem)
+    lowered = _reduce_height(found, problem)
     if whole is None:
         return lowered
     return preferred(*sorted((whole, lowered), key=partial(_cost, wants_dyadic=wants_dyadic)))
@@ -126,41 +127,28 @@ def _cost(made: Result, wants_dyadic: bool) -> tuple[bool, Fraction, int]:
     return *_loss(made, wants_dyadic), height_max(made.trees)
 
 
-def _from_whole(
+def _solve_whole(
     problem: Instance,
     collective: Collective,
     budget: TreeBudget,
     packer: Packer | None,
     skipped: tuple[PackingAttempt, ...],
 ) -> Result:
-    """The forest of the whole fabric: optimum, capacities, switch removal, packing."""
+    """Pack the entire fabric: optimum, capacities, switch removal, packing."""
     with context().stage("optimum"), under(context().unlimited):
         best = instance_optimum(problem)
     with context().stage("trees_per_root"), under(context().unlimited):
         units = first_possible(problem, tree_choices(problem, best, budget))
-    fixed = units.fixed
     forest, used, attempts = _build(problem, units, packer)
     with context().stage("height_bound"):
-        needed = fixed.trees if fixed.algbw == best.algbw else exact_number(problem, best)
-        lowest = smallest_height(problem, problem.weights * fixed.trees, units.capacities)
-    return Result(
-        schedule_of(collective.kind, forest),
-        Bound(best.algbw, best.witness),
-        algbw=fixed.algbw,
-        trees_per_root=fixed.trees,
-        exact_trees_per_root=needed,
-        notes=(units.note,) if units.note else (),
-        packer=used,
-        packing=(*skipped, *attempts),
-        height_bound=lowest,
-    )
+        return tree_result(problem, collective.kind, forest, best, units, (*skipped, *attempts), used)
 
 
-def _from_pieces(
+def _solve_by_tight_cuts(
     problem: Instance, collective: Collective, budget: TreeBudget, packer: Packer | None
 ) -> Result | PackingAttempt:
-    """The forest by tight cuts, written out; or why there is none."""
-    with context().stage("tight_cuts"):  # made lower later
+    """Return the forest by tight cuts, written out, or why there is none."""
+    with context().stage("tight_cuts"):  # its height is reduced later
         found = decompose(problem.topology, collective, budget=budget, lower=False)
     if isinstance(found, Unsupported):
         return PackingAttempt(Packer.TIGHT_CUTS, f"failed: {found}")
@@ -171,7 +159,7 @@ def _from_pieces(
         schedule = found.schedule.explicit()
     roots = problem.terminals[problem.weights > 0]
     lowest = height_bound(problem.n_nodes, problem.tails, problem.heads, problem.terminals, roots)
-    exact = found.exact_trees  # without them their optimum may be a loose bound
+    exact = found.exact_trees  # without it the optimum of the decomposition may be a loose bound
     with under(context().unlimited):
         best = found.optimum if exact else instance_optimum(problem)
     return Result(
@@ -186,8 +174,8 @@ def _from_pieces(
     )
 
 
-def _lowered(found: Result, problem: Instance) -> Result:
-    """The same with trees of smaller height, where there are some."""
+def _reduce_height(found: Result, problem: Instance) -> Result:
+    """Return the result with trees of smaller height, if any are found."""
     before = found.trees
     (forest,) = before.forests
     capacities = floor_capacities(problem.bandwidths, before.total_units / found.algbw)
@@ -210,29 +198,29 @@ def _two_phases(
         return [synthesise(topology, one, budget=budget, packer=packer) for one in directions]
 
     scatter, gather = results_of(budget)
-    # unit tree i of a root in the one direction is followed by that of the other: both need as many
+    # unit tree i of a root is followed by tree i of the other direction: both need equally many
     needed = lcm(scatter.trees_per_root or 1, gather.trees_per_root or 1)
     most, limit = (budget.max_trees or MAX_TREES), (MOST_UNITS - 1) // collective.n_ranks
     if budget.trees is not None or needed <= (limit if budget.exact else most):
-        return _joined(scatter, gather)
+        return _join_phases(scatter, gather)
     problems = [instance_of(topology, one) for one in directions]
     with under(context().unlimited):
         common = common_number(problems, most)
-    joined = _joined(*results_of(TreeBudget(trees=common)))
+    joined = _join_phases(*results_of(TreeBudget(trees=common)))
     if not budget.exact:
         return joined
     note = f"reduce-scatter and allgather that lose nothing need {needed} trees per root, which are too many"
     return replace(joined, notes=(note,))
 
 
-def _joined(scatter: Result, gather: Result) -> Result:
-    """Both phases as one allreduce; its bound is left to the caller, `rs_ag` is the most of two phases."""
+def _join_phases(scatter: Result, gather: Result) -> Result:
+    """Return both phases as one allreduce; the caller sets its bound, `rs_ag` is that of two phases."""
     reduce, broadcast = equalised(*scatter.trees.forests, *gather.trees.forests)
     assert scatter.bound is not None
     assert gather.bound is not None
     return Result(
         ForestSchedule(CollectiveKind.ALLREDUCE, reduce=reduce, broadcast=broadcast),
-        # one phase runs after the other, so their times per byte add up
+        # the phases run one after the other, so their times per byte add up
         algbw=1 / (1 / scatter.algbw + 1 / gather.algbw),
         rs_ag=1 / (1 / scatter.bound.algbw + 1 / gather.bound.algbw),
         trees_per_root=int(reduce.root_multiplicity[0]),

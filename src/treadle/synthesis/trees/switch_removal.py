@@ -62,10 +62,8 @@ def check_balance(problem: Instance, capacities: Int64Array) -> None:
     """
     node = unbalanced_relay(problem, capacities)
     if node is not None:
-        balance_in, balance_out = _sums(problem, capacities)
-        name, into, out = problem.topology.node_names[node], balance_in[node], balance_out[node]
-        if problem.direction is Direction.REDUCE:
-            into, out = out, into
+        name, sides = problem.topology.node_names[node], _sums(problem, capacities)
+        into, out = (side[node] for side in sides[:: -1 if problem.direction is Direction.REDUCE else 1])
         if not problem.topology.is_compute[node]:
             raise InfeasibleError(
                 f"{problem.topology.name}: switch {name!r} is not Eulerian: {into} in, {out} out; "
@@ -84,9 +82,9 @@ def has_balanced_relays(topology: Topology, collective: Collective) -> bool:
 
 
 def unbalanced_relay(problem: Instance, capacities: Int64Array) -> int | None:
-    """The first relay with unequal capacity in and out, or None."""
+    """Return the first relay with unequal capacity in and out, or None."""
     if float(np.sum(capacities, dtype=float)) < _SAFE:
-        # a self-loop comes and goes
+        # a self-loop counts on both sides
         into, out = (sums_of(problem.n_nodes, ends, capacities) for ends in (problem.heads, problem.tails))
     else:
         into, out = _sums(problem, capacities)
@@ -95,7 +93,7 @@ def unbalanced_relay(problem: Instance, capacities: Int64Array) -> int | None:
 
 
 def _sums(problem: Instance, capacities: Int64Array) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Units into and out of each node, beyond 64 bits too."""
+    """Return the units into and out of each node, beyond 64 bits too."""
     apart = problem.tails != problem.heads
     units = capacities[apart].astype(object)
     into, out = (
@@ -132,7 +130,12 @@ def remove_switches(
     Source: Algorithm 3, Theorems 26-28 (B.5.2).
     """
     if not len(problem.relays):
-        return _without_relays(problem, capacities)
+        # every link is a path, and parallel links share an arc
+        links = np.flatnonzero((problem.tails != problem.heads) & (capacities > 0))
+        links = links[np.lexsort((problem.heads[links], problem.tails[links]))]
+        paths = np.arange(len(links) + 1, dtype=np.int64)
+        ends = problem.tails[links], problem.heads[links]
+        return logical_graph(*ends, capacities[links], paths[:-1], paths, links.astype(np.int32))
     check_balance(problem, capacities)
     # an unbalanced relay has no splitting that keeps all cuts; ranks may be unbalanced (docs: forestcoll.md)
     fabric = rooted_fabric(problem, capacities, multiplicities)
@@ -144,24 +147,30 @@ def remove_switches(
 
 
 def rooted_fabric(problem: Instance, capacities: Int64Array, multiplicities: Int64Array) -> RootedFabric:
-    """The instance with such capacities and multiplicities, as the core takes it."""
+    """Return the instance with these capacities and multiplicities, as the core takes it."""
     arcs = Arcs(problem.tails, problem.heads, np.ascontiguousarray(capacities))
     return RootedFabric(problem.n_nodes, problem.terminals, np.ascontiguousarray(multiplicities), arcs)
 
 
-def _without_relays(problem: Instance, capacities: Int64Array) -> LogicalGraph:
-    """Every link is a path; those that are parallel share an arc."""
-    links = np.flatnonzero((problem.tails != problem.heads) & (capacities > 0))
-    links = links[np.lexsort((problem.heads[links], problem.tails[links]))]
-    tails, heads, units = problem.tails[links], problem.heads[links], capacities[links]
+def logical_graph(
+    tails: Int32Array | Int64Array,
+    heads: Int32Array | Int64Array,
+    units: Int64Array,
+    path: Int64Array,
+    path_offset: Int64Array,
+    path_links: Int32Array,
+) -> LogicalGraph:
+    """Return the graph with one arc per pair of ends, whose segments are rows of units on paths."""
+    order = np.lexsort((heads, tails))
+    tails, heads, units = tails[order].astype(np.int32), heads[order].astype(np.int32), units[order]
     first = np.flatnonzero(run_starts(tails, heads))
     return LogicalGraph(
         tails[first],
         heads[first],
-        np.add.reduceat(units, first) if len(links) else units,
-        np.append(first, len(links)),
-        np.arange(len(links), dtype=np.int32),
+        np.add.reduceat(units, first) if len(first) else units,
+        np.append(first, len(order)).astype(np.int64),
+        path[order].astype(np.int32),
         units,
-        np.arange(len(links) + 1, dtype=np.int64),
-        links.astype(np.int32),
+        path_offset,
+        path_links,
     )

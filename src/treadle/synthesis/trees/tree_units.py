@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import heapq
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import chain, islice
+from heapq import merge
+from itertools import chain, count, groupby, islice, repeat
 from math import ceil
 
 import numpy as np
@@ -41,7 +42,7 @@ from treadle.topologies.transforms.balance import balanced_capacities
 
 
 def tree_choices(problem: Instance, best: Optimum, budget: TreeBudget) -> Iterator[FixedTreesOptimum]:
-    """Numbers of trees to try, those to be preferred first."""
+    """Yield numbers of trees to try, the preferred ones first."""
     if budget.trees is not None:
         return best_first(problem, best, [budget.trees])
     if budget.exact:
@@ -58,7 +59,7 @@ def _best_within(problem: Instance, best: Optimum, limit: int) -> Iterator[Fixed
 
 
 def _usual(problem: Instance, best: Optimum) -> Iterator[FixedTreesOptimum]:
-    """The optimum within the default limits, else the best.
+    """Yield the optimum within the default limits, else the best numbers.
 
     The limits are per rank on average: a broadcast has all its trees at one root.
     """
@@ -72,13 +73,13 @@ def _usual(problem: Instance, best: Optimum) -> Iterator[FixedTreesOptimum]:
 
 
 def _dyadic(problem: Instance, best: Optimum, budget: TreeBudget) -> Iterator[FixedTreesOptimum]:
-    """Powers of two of chunks: those that lose nothing, then those that lose little; fewest first."""
+    """Yield powers of two of chunks: those that lose nothing, then those that lose little; fewest first."""
     weights: list[int] = problem.weights.tolist()
     few = budget.lossy_numbers(weights)
     least, cuts = best.algbw * (1 - budget.dyadic_loss), known_cuts(problem, best)
     near: list[FixedTreesOptimum] = []
     for trees in budget.dyadic_numbers(weights, MAX_TREES):
-        most = sum(weights) * trees / scale_bound(best, trees, cuts)
+        most = sum(weights) * trees / scale_bound(best.rate, trees, cuts)
         if most == best.algbw or (trees in few and most > least):
             fixed = fixed_trees_optimum(problem, best, trees, cuts)
             if fixed.algbw == best.algbw:
@@ -89,7 +90,7 @@ def _dyadic(problem: Instance, best: Optimum, budget: TreeBudget) -> Iterator[Fi
 
 
 def exact_number(problem: Instance, best: Optimum) -> int:
-    """The number of trees with which the optimum is built."""
+    """Return the number of trees with which the optimum is built."""
     try:
         with under(UNLIMITED):
             return first_possible(problem, exact_choices(problem, best)).fixed.trees
@@ -108,33 +109,28 @@ def dyadic_alternative(topology: Topology, collective: Collective) -> tuple[int,
     problem = instance_of(topology, collective)
     best = instance_optimum(problem)
     choices = [fixed_trees_optimum(problem, best, 2**exponent) for exponent in range(5)]
-    near = [one for one in choices if one.algbw > best.algbw * (1 - DYADIC_LOSS)]
-    taken = near[0] if near else max(choices, key=lambda one: one.algbw)
+    near = [fixed for fixed in choices if fixed.algbw > best.algbw * (1 - DYADIC_LOSS)]
+    taken = near[0] if near else max(choices, key=lambda fixed: fixed.algbw)
     return taken.trees, 1 - taken.algbw / best.algbw
 
 
 def common_number(problems: Sequence[Instance], limit: int) -> int:
-    """The number of trees, up to the limit, with which the problems take minimum time one after the other."""
+    """Return the number of trees, up to the limit, for which the problems in turn take minimum total time."""
     optima = [instance_optimum(problem) for problem in problems]
     cuts = [known_cuts(problem, best) for problem, best in zip(problems, optima, strict=True)]
 
     def time_lower_bound(trees: int) -> Fraction:
-        scales = (scale_bound(best, trees, known) for best, known in zip(optima, cuts, strict=True))
+        scales = (scale_bound(best.rate, trees, known) for best, known in zip(optima, cuts, strict=True))
         return sum(scales, Fraction(0)) / trees
 
-    taken: tuple[Fraction, int] | None = None
-    most = min(limit, MOST_SCANNED)
-    for bound, trees in sorted((time_lower_bound(trees), trees) for trees in range(1, most + 1)):
-        if taken is not None and (bound, trees) >= taken:
+    taken: list[tuple[Fraction, int]] = []
+    numbers = range(1, min(limit, MOST_SCANNED) + 1)
+    for bound, trees in sorted((time_lower_bound(trees), trees) for trees in numbers):
+        if taken and (bound, trees) >= min(taken):
             break
-        fixed = (
-            fixed_trees_optimum(problem, best, trees, known)
-            for problem, best, known in zip(problems, optima, cuts, strict=True)
-        )
-        time = sum((one.scale for one in fixed), Fraction(0)) / trees
-        taken = min((time, trees), taken or (time, trees))
-    assert taken is not None
-    return taken[1]
+        fixed = map(fixed_trees_optimum, problems, optima, repeat(trees), cuts)
+        taken.append((sum((each.scale for each in fixed), Fraction(0)) / trees, trees))
+    return min(taken)[1]
 
 
 _MOST_PROGRAMS = 16
@@ -153,7 +149,7 @@ class TreeUnits:
     fixed : FixedTreesOptimum
     capacities : array of int64, shape (m,)
     note : str
-        What had to be done where floor(U b) left some relay unbalanced, or "".
+        Change of capacities where floor(U b) left some relay unbalanced, or "".
     """
 
     fixed: FixedTreesOptimum
@@ -162,9 +158,9 @@ class TreeUnits:
 
 
 def first_possible(problem: Instance, choices: Iterator[FixedTreesOptimum]) -> TreeUnits:
-    """The first choice whose capacities are balanced, or can be, and stay sufficient.
+    """Return the first choice whose capacities are balanced, or can be balanced and still hold the trees.
 
-    Where none is, the first choice at the least scale above its own that will do.
+    If there is none, return the first choice at the least larger scale that has such capacities.
 
     Raises
     ------
@@ -172,9 +168,9 @@ def first_possible(problem: Instance, choices: Iterator[FixedTreesOptimum]) -> T
         If a relay is not balanced, or there are too many units.
     """
     check_balance(problem, problem.bandwidths)
-    preferred: FixedTreesOptimum | None = None
+    preferred: list[FixedTreesOptimum] = []
     for number, fixed in enumerate(choices):
-        preferred = preferred or fixed
+        preferred.append(fixed)
         floors = floor_capacities(problem.bandwidths, fixed.scale)
         check_units(floors.tolist(), [fixed.trees * int(problem.weights.sum())])
         if unbalanced_relay(problem, floors) is None:
@@ -182,19 +178,17 @@ def first_possible(problem: Instance, choices: Iterator[FixedTreesOptimum]) -> T
         found = _balanced(problem, floors, fixed.trees, by_program=number < _MOST_PROGRAMS)
         if found is not None:
             return TreeUnits(fixed, found, "surplus of capacities floor(U b) was trimmed, without loss")
-    assert preferred is not None
-    found_higher = _next_scale(problem, preferred)
-    check_units(found_higher.capacities.tolist(), [preferred.trees * int(problem.weights.sum())])
-    return found_higher
+    units = _next_scale(problem, preferred[0])
+    check_units(units.capacities.tolist(), [units.fixed.trees * int(problem.weights.sum())])
+    return units
 
 
 def _balanced(
     problem: Instance, floors: Int64Array, trees: int, *, by_program: bool = True
 ) -> Int64Array | None:
-    """Balanced capacities up to the floors that hold the trees; None if there are none, or none was found.
+    """Return balanced capacities up to the floors that hold the trees; None if none were found.
 
-    First the surplus of relays is taken off where it costs least; where that hurts a cut, an integer program
-    decides.
+    The surplus of relays is removed where it costs least; if that violates a cut, an integer program decides.
     """
     trimmed = balanced_capacities(problem.tails, problem.heads, floors, problem.relays.tolist())
     if find_violated_cut(problem, trimmed, multiplicity=trees) is None:
@@ -203,46 +197,37 @@ def _balanced(
 
 
 def _next_scale(problem: Instance, fixed: FixedTreesOptimum) -> TreeUnits:
-    """Return the trees at the least scale above whose floors can be balanced and hold them.
+    """Return the trees at the least larger scale whose floors can be balanced and hold them.
 
-    More capacity holds what less did, so bisection finds it. One that makes all capacities whole is enough in
-    any case.
+    A larger scale has at least the capacities of a smaller one, so bisection finds it. A scale that makes all
+    capacities integral is always enough.
     """
     divisor = int(np.gcd.reduce(problem.bandwidths))
-    whole = Fraction(ceil(fixed.scale * divisor), divisor)
-    scales = [scale for scale in islice(_breakpoints(problem, fixed.scale), _MOST_SCALES) if scale < whole]
+    integral = Fraction(ceil(fixed.scale * divisor), divisor)
+    found = {integral: floor_capacities(problem.bandwidths, integral)}
 
-    best, low, high = (whole, floor_capacities(problem.bandwidths, whole)), 0, len(scales)
-    # room that serves one scale serves every larger one: a search by halves
-    while low < high:
-        middle = (low + high) // 2
-        floors = floor_capacities(problem.bandwidths, scales[middle])
-        found = _balanced(problem, floors, fixed.trees)
-        if found is None:
-            low = middle + 1
-        else:
-            best, high = (scales[middle], found), middle
-    scale, capacities = best
-    total = int(problem.weights.sum())
-    made = FixedTreesOptimum(fixed.trees, scale, Fraction(total * fixed.trees) / scale)
+    def is_enough(scale: Fraction) -> bool:
+        balanced = _balanced(problem, floor_capacities(problem.bandwidths, scale), fixed.trees)
+        if balanced is not None:
+            found[scale] = balanced
+        return balanced is not None
+
+    scales = [s for s in islice(_breakpoints(problem, fixed.scale), _MOST_SCALES) if s < integral]
+    scale = [*scales, integral][bisect_left(scales, True, key=is_enough)]
+    algbw = Fraction(int(problem.weights.sum()) * fixed.trees) / scale
     note = (
         f"no capacities up to floor(U b) of {fixed.trees} trees per root pass every switch evenly; the next "
-        f"larger ones that do cost {float(1 - made.algbw / fixed.algbw):.2%}"
+        f"larger ones that do cost {float(1 - algbw / fixed.algbw):.2%}"
     )
-    return TreeUnits(made, capacities, note)
+    return TreeUnits(FixedTreesOptimum(fixed.trees, scale, algbw), found[scale], note)
 
 
 def _breakpoints(problem: Instance, scale: Fraction) -> Iterator[Fraction]:
-    """The scales above `scale` at which some floor grows, rising."""
-    heap = [
-        (Fraction(bandwidth * scale.numerator // scale.denominator + 1, bandwidth), bandwidth)
-        for bandwidth in distinct(problem.bandwidths).tolist()
-    ]
-    heapq.heapify(heap)
-    last = scale
-    while True:
-        following, bandwidth = heap[0]
-        heapq.heapreplace(heap, (following + Fraction(1, bandwidth), bandwidth))
-        if following > last:
-            last = following
-            yield following
+    """Yield the scales above `scale` at which some floor grows, rising."""
+
+    def multiples(bandwidth: int) -> Iterator[Fraction]:
+        first = bandwidth * scale.numerator // scale.denominator + 1
+        return (Fraction(number, bandwidth) for number in count(first))
+
+    merged = merge(*map(multiples, distinct(problem.bandwidths).tolist()))
+    return (each for each, _ in groupby(merged))

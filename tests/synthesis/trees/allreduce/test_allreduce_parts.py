@@ -28,7 +28,7 @@ from treadle.synthesis.trees.allreduce import undirected_packing as packing_modu
 from treadle.synthesis.trees.allreduce.capacities import LinkAllocation, integral_allocation
 from treadle.synthesis.trees.allreduce.pair_network import network_of
 from treadle.synthesis.trees.allreduce.separation import violated_cuts
-from treadle.synthesis.trees.allreduce.steiner_trees import SteinerTreeFinder
+from treadle.synthesis.trees.allreduce.steiner_trees import spanning_tree
 from treadle.synthesis.trees.allreduce.switch_terminals import prune_to_ranks
 from treadle.synthesis.trees.allreduce.tree_schedule import MAX_UNITS, trees_to_schedule
 from treadle.synthesis.trees.allreduce.undirected_packing import pack_fabric_trees
@@ -146,7 +146,7 @@ def test_shortest_trees_against_networkx() -> None:
         lengths = [int(drawn[min(e, network.reverse[e])]) for e in range(network.n_pairs)]
         for tail, head, length in zip(network.tails, network.heads, lengths, strict=True):
             graph.edges[tail, head]["weight"] = length
-        tree = SteinerTreeFinder(network).spanning_tree(lengths, network.ranks)
+        tree = spanning_tree(network, lengths, network.ranks)
         assert tree is not None
         closure = nx.Graph()
         for one, other in combinations(range(5), 2):
@@ -167,7 +167,7 @@ def test_switch_leaves_are_cut_off() -> None:
         builder.duplex(one, other, 1)
     topology = builder.build()
     network = network_of(topology, allreduce(topology))
-    tree = SteinerTreeFinder(network).spanning_tree([1] * network.n_pairs, range(4))
+    tree = spanning_tree(network, [1] * network.n_pairs, range(4))
     assert tree is not None
     assert [edge[:2] for edge in tree.edges] in ([(0, 1)], [(1, 0)])
 
@@ -217,7 +217,7 @@ def test_stations_are_left_unit_by_unit() -> None:
 
     forests = [forest_from_trees(direction, 5, [tree(direction)]) for direction in Direction]
     schedule = ForestSchedule(CollectiveKind.ALLREDUCE, reduce=forests[1], broadcast=forests[0])
-    pruned = prune_to_ranks(schedule, 3)
+    pruned = prune_to_ranks(schedule, 3, topology, network_of(topology, allreduce(topology)))
     report = verify(topology, allreduce(topology), pruned, claimed_algbw=Fraction(3))
     assert not report.violations, report.violations
     assert pruned.broadcast is not None
@@ -288,7 +288,7 @@ def test_trees_visit_the_switches_that_make_them_shorter(most: int, monkeypatch:
         lengths += [length, length]
     topology = builder.build()
     monkeypatch.setattr(packing_module, "MAX_ENUMERATED_SWITCHES", most)
-    search = packing_module._TreeMaster(network_of(topology, allreduce(topology)), 0)
+    search = packing_module._TreeMaster(network_of(topology, allreduce(topology)))
     assert search.is_exhaustive is (most == 2)
     (tree,) = search.candidates(lengths, 0)
     assert tree.length(search.network, lengths) == 11
@@ -303,7 +303,7 @@ def test_packings_without_an_exact_vertex_fit_the_links() -> None:
     """A triangle of 2, 3 and 4 bytes/s: nine in all for trees of two edges; from floats, made to fit."""
     topology = undirected(3, [(0, 1, 2), (1, 2, 3), (0, 2, 4)])
     network = network_of(topology, allreduce(topology))
-    search = packing_module._TreeMaster(network, 0)
+    search = packing_module._TreeMaster(network)
     lengths = packing_module._hint_lengths(network, None)
     assert lengths == [1 / b / 3 for b in network.capacity]
     hint = [Fraction(e, 7) for e in range(network.n_pairs)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from itertools import combinations, product
 
 import numpy as np
@@ -21,10 +22,10 @@ from treadle.synthesis.trees.allreduce.capacities import (
     integral_allocation,
     pack_allocation,
 )
-from treadle.synthesis.trees.allreduce.in_network_trees import InNetworkTreeFinder, minimum_arborescence
+from treadle.synthesis.trees.allreduce.in_network_trees import in_network_tree, minimum_arborescence
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork, SwitchGroup, network_of
 from treadle.synthesis.trees.allreduce.separation import violated_cuts
-from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree, SteinerTreeFinder
+from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree, spanning_tree
 from treadle.topologies.topology import Topology, TopologyBuilder
 
 K = CollectiveKind
@@ -188,7 +189,7 @@ def test_shortest_spanning_trees_of_ranks(seed: int) -> None:
         half.get((names[t], names[h])) or half[names[h], names[t]]
         for t, h in zip(whole.tails, whole.heads, strict=True)
     ]
-    tree = SteinerTreeFinder(whole).spanning_tree(lengths, whole.ranks)
+    tree = spanning_tree(whole, lengths, whole.ranks)
     far = [[0 if i == j else 10**6 for j in range(7)] for i in range(7)]
     for t, h, length in zip(whole.tails, whole.heads, lengths, strict=True):
         far[t][h] = length
@@ -215,7 +216,7 @@ def test_terminals_that_are_not_joined_have_no_tree() -> None:
     builder.duplex("a", "b", 1)
     builder.duplex("c", "d", 1)
     whole = network(builder.build())
-    assert SteinerTreeFinder(whole).spanning_tree([1] * 4, whole.ranks) is None
+    assert spanning_tree(whole, [1] * 4, whole.ranks) is None
 
 
 def arborescence(cost: np.ndarray[tuple[int, int], np.dtype[np.float64]], root: int) -> float:
@@ -252,17 +253,17 @@ def test_cheapest_arborescences(n: int, seed: int) -> None:
 def test_trees_that_ask() -> None:
     """With the group an operation is shorter than three sends; without it, or for two, sends are."""
     whole = network(star(2, 2, 2, 2))
-    finder = InNetworkTreeFinder(whole)
+    finder = partial(in_network_tree, whole)
     lengths = [3, 1, 3, 1, 3, 1, 3, 1]  # dear ways up, cheap ways down
-    tree = finder.tree(lengths, [], whole.groups)
+    tree = finder(lengths, [], whole.groups)
     assert tree is not None
     assert tree.operations == ((whole.groups[0], tree.root),)
     assert tree.length(whole, [3] * 8) == 3 * 5
-    plain = finder.tree(lengths, [], [])
+    plain = finder(lengths, [], [])
     assert plain is not None
     assert plain.operations == ()
     assert sum(lengths[pair] * n for pair, n in plain.crossings().items()) == 3 * (3 + 1)
-    weighed = finder.tree(lengths, [], whole.groups, [5, 5, 0, 5])
+    weighed = finder(lengths, [], whole.groups, [5, 5, 0, 5])
     assert weighed is not None
     assert weighed.root == whole.ranks[2]
 
@@ -276,7 +277,7 @@ def test_an_operation_for_one_rank_is_a_path() -> None:
     builder.duplex("r0", "r1", 2)
     whole = network(builder.build())
     lengths = [5, 2, 5, 2, 5, 2, 0, 0]
-    tree = InNetworkTreeFinder(whole).tree(lengths, [], whole.groups, [0, 9, 9])
+    tree = in_network_tree(whole, lengths, [], whole.groups, [0, 9, 9])
     assert tree is not None
     assert (tree.root, tree.operations) == (1, ())
     assert sorted(tree.edges) == [(1, 2, (6,)), (1, 3, (0, 5))]

@@ -22,8 +22,7 @@ from treadle.synthesis.trees.allreduce import (
     UnitLimits,
     solve_allreduce,
 )
-from treadle.synthesis.trees.allreduce.integral_program import IntegralTreeProgram
-from treadle.synthesis.trees.allreduce.integral_trees import Goal, find_integral_trees
+from treadle.synthesis.trees.allreduce.integral_trees import Goal, IntegralTreeProgram, find_integral_trees
 from treadle.synthesis.trees.allreduce.pair_network import network_of
 from treadle.synthesis.trees.allreduce.two_family_lp import solve_two_family_lp
 from treadle.topologies import Topology, parse
@@ -170,7 +169,7 @@ def test_what_the_solver_does_not_find_is_not_asked_again(monkeypatch: pytest.Mo
     asked = []
 
     def nothing(self: IntegralTreeProgram, trees: int) -> None:
-        asked.append((trees, *self._room))
+        asked.append((trees, *self._free))
 
     monkeypatch.setattr(IntegralTreeProgram, "integral", nothing)
     assert whole_rate(parse("ring:4"), Goal((3, 5))) is None

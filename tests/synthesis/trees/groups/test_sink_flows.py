@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.synthesis.trees.groups.allocation_lp import AllocationLp
 from treadle.synthesis.trees.groups.every_group import EveryGroup, every_group
 from treadle.synthesis.trees.groups.group_colours import refined
 from treadle.synthesis.trees.groups.rational_allocation import RationalAllocation, fits
-from treadle.synthesis.trees.groups.rational_program import RationalProgram
 from treadle.synthesis.trees.groups.representative import representatives, sink_flow
-from treadle.synthesis.trees.groups.rounded_allocation import rounded_allocation
 from treadle.synthesis.trees.groups.supplied_sinks import first_unserved
+from treadle.synthesis.trees.groups.tree_optimum import rounded_allocation
 from treadle.synthesis.trees.groups.union import union_of
 from treadle.topologies.topology import Topology, TopologyBuilder
 
@@ -57,7 +57,6 @@ def test_rows_of_a_flow(turned: bool) -> None:
         tails, heads = (group.heads, group.tails) if turned else (group.tails, group.heads)
         sink = int(group.members[1])
         flow = sink_flow(group, sink, turned=turned)
-        assert flow.sink == sink
         assert sink not in flow.places
         rows = Counter(
             (int(flow.places[row]), int(flow.share[column]), int(sign))
@@ -89,19 +88,21 @@ def test_rows_of_a_flow(turned: bool) -> None:
 )
 def test_the_program_of_shares(kind: CollectiveKind, root: int | None, rate: int, total: int) -> None:
     every = every_of(boxes(), 2, kind, root)
-    rational = RationalProgram(every, (kind.reduces,))
-    program = rational.program
-    assert (program.unit, rational.total) == (9, total)
+    program = AllocationLp(every, (kind.reduces,))
+    assert (program.unit, program.total) == (9, total)
     # the largest rate, in bytes/s; the least capacity in all: two links for each byte, of one or two ranks in
     # each of three boxes
     assert program.leanest(rate + 1, Fraction(1)).optimum() is None
     lean, _ = program.leanest(rate, Fraction(1)).solve()
-    shares, roots = program.split([Fraction(v).limit_denominator(10**6) for v in lean.tolist()])
-    assert roots == []
-    assert [len(one) for one in shares[0]] == [group.n_classes for group in every.groups]
-    used = sum(
-        sum(share * int(size) for share, size in zip(one, group.class_sizes(), strict=True)) * group.times
-        for one, group in zip(shares[0], every.groups, strict=True)
+    near = [Fraction(v).limit_denominator(10**6) for v in lean.tolist()]
+    found = program.as_allocation(near, Fraction(rate, 9))
+    assert [len(one) for one in found.shares[0]] == [group.n_classes for group in every.groups]
+    used = Fraction(
+        sum(
+            sum(share * int(size) for share, size in zip(one, group.class_sizes(), strict=True)) * group.times
+            for one, group in zip(found.shares[0], every.groups, strict=True)
+        ),
+        found.denominator,
     )
     assert float(used) == pytest.approx(3 * 2 * total * rate)
     # in units of 3/2 bytes/s links of 7 and 2 hold four and one
@@ -112,16 +113,16 @@ def test_the_program_of_shares(kind: CollectiveKind, root: int | None, rate: int
 def test_free_roots_of_both_families() -> None:
     """In-trees and out-trees share every link; a root feeds as much into both."""
     every = every_of(boxes(), 2, K.ALLREDUCE)
-    rational = RationalProgram(every, (False, True))
-    program = rational.program
-    assert (program.free_roots, rational.total) == (True, 1)
+    program = AllocationLp(every, (False, True))
+    assert (program.free_roots, program.total) == (True, 1)
     # a byte from one rank to the other and back takes a link up and one down of either
     assert program.leanest(10, Fraction(1)).optimum() is None
     columns, _ = program.leanest(9, Fraction(1)).solve()
-    shares, roots = program.split([Fraction(v).limit_denominator(10**6) for v in columns.tolist()])
-    assert [len(family) for family in shares] == [2, 2]
-    for one in roots:
-        assert float(sum(one)) == pytest.approx(9)
+    near = [Fraction(v).limit_denominator(10**6) for v in columns.tolist()]
+    found = program.as_allocation(near, Fraction(1))
+    assert [len(family) for family in found.shares] == [2, 2]
+    for one in found.roots:
+        assert float(sum(one)) / found.denominator == pytest.approx(9)
 
 
 def test_sinks_that_shares_do_not_serve() -> None:

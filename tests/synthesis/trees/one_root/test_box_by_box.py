@@ -312,7 +312,7 @@ def test_more_trees_that_cannot_be_had_take_nothing_away(monkeypatch: pytest.Mon
     star = builder.build()
     collective = on_all_ranks(star, CollectiveKind.BROADCAST, root=0)
     assert height_max(synthesise(star, collective).schedule) < 5
-    usual = pipeline._of_any_roots
+    usual = pipeline._choose_forest
     for error in (TimeLimitError("more trees"), InfeasibleError("too many units")):
 
         def once(problem: Any, collective: Any, budget: TreeBudget, *rest: Any, error: Any = error) -> Result:
@@ -320,7 +320,7 @@ def test_more_trees_that_cannot_be_had_take_nothing_away(monkeypatch: pytest.Mon
                 raise error
             return usual(problem, collective, budget, *rest)
 
-        monkeypatch.setattr(pipeline, "_of_any_roots", once)
+        monkeypatch.setattr(pipeline, "_choose_forest", once)
         assert height_max(synthesise(star, collective).schedule) == 5
     real = decompose.decompose_with
 

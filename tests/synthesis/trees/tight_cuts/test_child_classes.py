@@ -13,6 +13,7 @@ from treadle.schedules.collective import Collective, CollectiveKind, on_all_rank
 from treadle.schedules.factored import PlaneTrees
 from treadle.synthesis.trees import optimum
 from treadle.synthesis.trees.instance import instance_of
+from treadle.synthesis.trees.tight_cuts.closed_forms.boundary_runs import Outermost
 from treadle.synthesis.trees.tight_cuts.closed_forms.child_classes import class_trees, spread_on_planes
 from treadle.synthesis.trees.tight_cuts.closed_forms.class_allocation import (
     ClassAllocation,
@@ -43,7 +44,7 @@ def star(
     problem = instance_of(topology, on_all(weights))
     family = Family(np.array([-1], dtype=np.int32), np.zeros(problem.n_nodes, dtype=np.int32))
     cutting = cut(problem, family, problem.bandwidths, weights)
-    return topology, on_all(weights), class_trees(cutting.kinds[0], cutting, {}, shares)
+    return topology, on_all(weights), class_trees(Outermost.of(cutting, {}, block), shares)
 
 
 def on_all(weights: Int64Array) -> Collective:

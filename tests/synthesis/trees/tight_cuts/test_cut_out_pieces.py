@@ -171,7 +171,7 @@ def test_links_of_sets_within_a_piece(problem: Instance, monkeypatch: pytest.Mon
         for number in range(5)
     ]
     for number, inner in ((0, [None, 3, 1]), (1, [4, 2, None])):
-        found: Any = module._gateways(cutting, number, solved)
+        found: Any = module._ports(cutting, number, solved)
         count, children = found
         assert count == len(links[number])
         for child, of in zip(children, inner, strict=True):
@@ -183,7 +183,7 @@ def test_links_of_sets_within_a_piece(problem: Instance, monkeypatch: pytest.Mon
             mine = links[number]
             wanted = [mine.index(link) if link in mine else -1 for link in links[of]]
             assert places.tolist() == wanted
-    assert [module._gateways(cutting, number, solved) for number in (2, 3, 4)] == [None] * 3
+    assert [module._ports(cutting, number, solved) for number in (2, 3, 4)] == [None] * 3
 
 
 def test_sets_that_cannot_be_trimmed(problem: Instance) -> None:
@@ -202,9 +202,10 @@ def test_sets_that_cannot_be_trimmed(problem: Instance) -> None:
 FORMS = ("circulant_trees", "relay_trees", "plane_trees", "relay_planes", "relayed_stars")
 
 
-def test_closed_forms_are_tried_in_turn(problem: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_forms_are_tried_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reasons are told once each; the first form that serves is taken, by its name."""
-    cutting, asked = cutting_of(problem), []
+    local = SimpleNamespace(n_children=2, tails=np.array([0, 2, 1]), heads=np.array([2, 1, 2]))
+    cutting, asked = SimpleNamespace(kinds=[local], kind=[0]), []
     answers: dict[str, Any] = dict.fromkeys(FORMS, Unsupported("odd"))
 
     def form(name: str) -> Any:
@@ -217,13 +218,18 @@ def test_closed_forms_are_tried_in_turn(problem: Instance, monkeypatch: pytest.M
     for name in FORMS:
         monkeypatch.setattr(module, name, form(name))
     answers["plane_trees"] = Unsupported("no planes")
-    given: Any = cutting.kinds[0], cutting, {}, 7
+    monkeypatch.setattr(module, "Outermost", SimpleNamespace(of=lambda *given: given))
+    given: Any = cutting, {}, 7
     assert str(module._closed_form(*given)) == "odd; no planes"
-    assert asked == [(name, given) for name in FORMS]
+    assert asked == [(name, (given,)) for name in FORMS]
     for name in reversed(FORMS):
         answers[name] = name
         found: Any = module._closed_form(*given)
         assert found == (name, name.replace("_", " "))
+    local.heads[0] = 1
+    assert str(module._closed_form(*given)) == "some links join two children"
+    local.n_children = 1
+    assert str(module._closed_form(*given)) == "it has one child"
 
 
 @pytest.mark.parametrize(
@@ -252,7 +258,7 @@ def test_kinds_are_solved_from_the_inside_out(
 
     def table(local: Any, gateways: Any, steps: int) -> Any:
         tables.append((local, gateways, steps))
-        return SimpleNamespace(piece=f"piece {len(tables)}", packer=f"packer {len(tables)}")
+        return f"piece {len(tables)}", f"packer {len(tables)}"
 
     cutting = cutting_of(problem)
     monkeypatch.setattr(module, "_refused", test)

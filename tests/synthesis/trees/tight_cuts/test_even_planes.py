@@ -20,6 +20,7 @@ from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.plan_files.archive import load_plan, save_plan
 from treadle.synthesis.trees import optimum
 from treadle.synthesis.trees.instance import instance_of
+from treadle.synthesis.trees.tight_cuts.closed_forms.boundary_runs import Outermost
 from treadle.synthesis.trees.tight_cuts.closed_forms.even_planes import relay_planes
 from treadle.synthesis.trees.tight_cuts.closed_forms.unequal_planes import plane_trees
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
@@ -68,7 +69,7 @@ def shared(units: list[list[int]], block: int = 1) -> tuple[Topology, Collective
     problem = instance_of(topology, collective)
     family = Family(np.array([-1], dtype=np.int32), np.zeros(problem.n_nodes, dtype=np.int32))
     cutting = cut(problem, family, problem.bandwidths, np.array(weights))
-    return topology, collective, relay_planes(cutting.kinds[0], cutting, {}, block)
+    return topology, collective, relay_planes(Outermost.of(cutting, {}, block))
 
 
 STARS = [
@@ -108,7 +109,7 @@ def test_more_trees_than_can_be_listed_are_refused(form: Callable[..., Any]) -> 
     problem = instance_of(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER))
     family = Family(np.array([-1], dtype=np.int32), np.zeros(problem.n_nodes, dtype=np.int32))
     cutting = cut(problem, family, problem.bandwidths, np.full(3, 2**41))
-    assert "too many to list" in str(form(cutting.kinds[0], cutting, {}, 1))
+    assert "too many to list" in str(form(Outermost.of(cutting, {}, 1)))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ def test_children_in_other_shares_are_refused(
     problem = instance_of(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER))
     family = Family(np.array([-1], dtype=np.int32), np.zeros(problem.n_nodes, dtype=np.int32))
     cutting = cut(problem, family, problem.bandwidths, np.full(len(out), trees, dtype=np.int64))
-    assert "same proportions" in str(relay_planes(cutting.kinds[0], cutting, {}, 1))
+    assert "same proportions" in str(relay_planes(Outermost.of(cutting, {}, 1)))
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ import pytest
 
 from shortcuts.switched_ranks import in_boxes
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
-from treadle.synthesis.trees.fixed_trees import floor_capacities
+from treadle.synthesis.trees.fixed_trees import Cut, floor_capacities, scale_bound
 from treadle.synthesis.trees.instance import Instance, instance_of
 from treadle.synthesis.trees.tight_cuts import tight_cuts as module
 from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.layer_solution import ClassReport, InfeasibleSubproblem
-from treadle.synthesis.trees.tight_cuts.scales import CutClass, cut_against, cut_classes, scale_for
+from treadle.synthesis.trees.tight_cuts.scales import cut_against, cut_classes
 from treadle.synthesis.trees.tight_cuts.sets.detection import detect
 from treadle.synthesis.trees.tight_cuts.tight_cuts import Decomposition, decompose_with
 from treadle.topologies.topology import Topology, TopologyBuilder
@@ -25,9 +25,9 @@ from treadle.unsupported import Unsupported
 
 F = Fraction
 THREE = [
-    CutClass(Counter({3: 2, 7: 1}), 5, ()),
-    CutClass(Counter({5: 1, 4: 2}), 4, ()),
-    CutClass(Counter({10: 1, 4: 1}), 6, ()),
+    Cut(Counter({3: 2, 7: 1}), 5, ()),
+    Cut(Counter({5: 1, 4: 2}), 4, ()),
+    Cut(Counter({10: 1, 4: 1}), 6, ()),
 ]
 TIGHTEST = THREE[2]
 """7/3 bytes/s a unit: 10 and 4 are 30/7 and 12/7 of them, so the optimum takes multiples of seven trees."""
@@ -39,7 +39,7 @@ def chosen(trees: Sequence[int], share: Fraction | None) -> list[tuple[int, Frac
 
 @pytest.mark.parametrize("trees", [range(1, 30), range(3, 30), range(1, 30, 2), [4, 7, 14, 20], range(1, 7)])
 def test_scales_by_number_or_by_rate(trees: Sequence[int]) -> None:
-    scales = {number: scale_for(THREE, number, TIGHTEST.rate) for number in trees}
+    scales = {number: scale_bound(TIGHTEST.rate, number, THREE) for number in trees}
     most = TIGHTEST.rate
     reach = [number for number in trees if F(number) / scales[number] >= most * F(9, 10)]
     assert chosen(trees, F(9, 10)) == [(number, scales[number]) for number in reach]
@@ -85,7 +85,7 @@ def attempted(
     monkeypatch: pytest.MonkeyPatch,
     answers: Sequence[Any],
     *,
-    classes: Sequence[CutClass],
+    classes: Sequence[Cut],
     known: Any = None,
     share: Fraction | None = None,
     trees: Sequence[int] = range(1, 5),
@@ -107,9 +107,9 @@ def attempted(
 def test_a_cut_below_the_rate_is_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
     """9 bytes/s for two shards; four were believed in, so only less than that is."""
     cut = cut_against(chain(), np.array(OUT, dtype=np.int32))
-    assert cut == CutClass(Counter({3: 3}), 2, (2, 3, 4))
+    assert cut == Cut(Counter({3: 3}), 2, (2, 3, 4))
     for rate, is_learnt in ((5, True), (4, False)):
-        believed = [CutClass(Counter({rate: 1}), 1, (0,))]
+        believed = [Cut(Counter({rate: 1}), 1, (0,))]
         pieces = refused((0, 1), 1, others=(refused((2, 3), 2), refused((0, 1, 2, 3, 4), 1)))
         found, asked = attempted(monkeypatch, [pieces], classes=believed, trees=[8])
         second = cut_against(chain(), np.array((2, 3), dtype=np.int32))
@@ -120,7 +120,7 @@ def test_a_cut_below_the_rate_is_learnt(monkeypatch: pytest.MonkeyPatch) -> None
         assert found.cuts == ((cut,) if is_learnt else ())
 
 
-ALIKE = [CutClass(Counter({9: 1}), 2, (0,))]
+ALIKE = [Cut(Counter({9: 1}), 2, (0,))]
 """As narrow as the way out of the first box, but in one link: its floors lose less than those of three."""
 
 
@@ -221,7 +221,7 @@ def test_rounds_of_learning_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def learning(problem: Instance, known: Any, *_: Any) -> Any:
         rounds.append(len(known.cuts))
-        return module._Known(known.family, (*known.cuts, CutClass(Counter({100: 1}), 1, (0,))))
+        return module._Known(known.family, (*known.cuts, Cut(Counter({100: 1}), 1, (0,))))
 
     monkeypatch.setattr(module, "_attempts", learning)
     assert str(decompose_with(chain(), [1], detected=BOXES)) == "too many cuts had to be learnt"
@@ -274,7 +274,7 @@ def test_what_is_built_at_a_scale(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(module, "fitted_layer", fitted)
     monkeypatch.setattr(module, "without_partial_relays", lambda *_: None)
-    guarded = CutClass(Counter({1: 1}), 1, (3, 4))
+    guarded = Cut(Counter({1: 1}), 1, (3, 4))
     known = module._Known(family, guarded=(guarded,))
     monkeypatch.setattr(module, "FactoredForest", lambda *parts: parts)
     for number, scale in ((2, F(3, 10)), (2, F(1, 3))):

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
-from treadle.synthesis.trees.fixed_trees import least_scale
+from treadle.synthesis.trees.fixed_trees import Cut, least_scale, scale_bound
 from treadle.synthesis.trees.instance import Instance, instance_of
 from treadle.synthesis.trees.tight_cuts.components import Split, single_rate, split_layers
 from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.near_egress import assigned
 from treadle.synthesis.trees.tight_cuts.proportion import in_proportion, quotas
-from treadle.synthesis.trees.tight_cuts.scales import CutClass, cut_against, cut_classes, scale_for
+from treadle.synthesis.trees.tight_cuts.scales import cut_against, cut_classes
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.unsupported import Unsupported
 
@@ -63,7 +63,7 @@ def test_cut_classes_of_a_family() -> None:
     """Weights are 1, 0, 3, 1 and 2 from a to e, 7 in all."""
     problem, family = odd_boxes()
     found = {
-        (one.nodes, tuple(sorted(one.entering.items())), one.demand) for one in cut_classes(problem, family)
+        (one.nodes, tuple(sorted(one.links.items())), one.demand) for one in cut_classes(problem, family)
     }
     assert found == {
         ((0,), ((4, 1), (40, 1)), 6),
@@ -86,13 +86,13 @@ def test_cuts_that_are_alike_count_once() -> None:
     whole = Family(np.array([-1], dtype=np.int32), np.zeros(3, dtype=np.int32))
     found = cut_classes(problem, whole)
     # a and c both take in 3 and 5
-    assert sorted((one.nodes, dict(one.entering)) for one in found) == [((0,), {3: 1, 5: 1}), ((1,), {3: 2})]
+    assert sorted((one.nodes, dict(one.links)) for one in found) == [((0,), {3: 1, 5: 1}), ((1,), {3: 2})]
 
 
 def test_a_cut_as_a_class() -> None:
     problem, _ = odd_boxes()
     found = cut_against(problem, np.array([2, 3, 6], dtype=np.int32))
-    assert found == CutClass(Counter([4, 4, 7]), 4, (0, 1, 4, 5))
+    assert found == Cut(Counter([4, 4, 7]), 4, (0, 1, 4, 5))
     assert found is not None
     assert found.rate == Fraction(15, 4)
     assert [found.units(Fraction(*scale)) for scale in ((1, 7), (1, 4), (3, 7), (1, 1))] == [1, 3, 5, 15]
@@ -102,15 +102,15 @@ def test_a_cut_as_a_class() -> None:
 
 def test_the_scale_that_serves_all_classes() -> None:
     classes = [
-        CutClass(Counter({3: 2, 7: 1}), 5, ()),
-        CutClass(Counter({5: 1, 4: 2}), 4, ()),
-        CutClass(Counter({11: 1}), 6, ()),
+        Cut(Counter({3: 2, 7: 1}), 5, ()),
+        Cut(Counter({5: 1, 4: 2}), 4, ()),
+        Cut(Counter({11: 1}), 6, ()),
     ]
     rate = min(one.rate for one in classes)
     assert rate == Fraction(11, 6)
     for trees in range(1, 9):
-        scale = scale_for(classes, trees, rate)
-        each = [least_scale(one.entering, trees * one.demand, trees / rate) for one in classes]
+        scale = scale_bound(rate, trees, classes)
+        each = [least_scale(one.links, trees * one.demand, trees / rate) for one in classes]
         assert scale >= max(each)
         assert all(one.units(scale) >= trees * one.demand for one in classes)
         # breakpoints below it do not serve all

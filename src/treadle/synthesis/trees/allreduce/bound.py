@@ -113,7 +113,7 @@ class Analysis:
 
 
 def analyse(topology: Topology, collective: Collective) -> Analysis:
-    """The bound of `allreduce_bound`, and programs and trees towards a schedule."""
+    """Return the bound of `allreduce_bound`, and programs and trees towards a schedule."""
     network = network_of(topology, collective)
     _check_reachable(topology, network)
     relaxed = solve_two_family_lp(network)
@@ -125,7 +125,7 @@ def analyse(topology: Topology, collective: Collective) -> Analysis:
         return Analysis(network, bound, relaxed, network)
     setting, setting_network = _best_setting(network, relaxed)
     rate, packing = _feasible_rate(setting), None
-    # what the links between nodes allow in sum, operations may miss where parallel ones divide unlike
+    # operations may not attain the sum of parallel links if these divide unequally
     is_even = not network.has_uneven_groups(topology)
     if setting_network.groups and not is_even:
         rate = Fraction(0)
@@ -149,7 +149,7 @@ def analyse(topology: Topology, collective: Collective) -> Analysis:
 
 
 def _check_reachable(topology: Topology, network: PairNetwork) -> None:
-    """InfeasibleError unless every rank reaches every other, by way of any nodes."""
+    """Raise InfeasibleError unless every rank reaches every other, through any nodes."""
     first, names = network.ranks[0], topology.node_names
     tails, heads = np.array(network.tails, dtype=np.int64), np.array(network.heads, dtype=np.int64)
     for ends, word in (((tails, heads), "reach"), ((heads, tails), "be reached from")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import gcd, lcm
+from itertools import islice
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
+from treadle.synthesis.trees.tree_parts import in_largest_unit, schedule_of
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 
 Packer = Callable[[Topology, Collective, Sequence[int]], Forest]
@@ -71,40 +72,18 @@ class IntegralAllocation:
 def integral_allocation(
     topology: Topology, network: PairNetwork, shares: LinkAllocation
 ) -> IntegralAllocation:
-    """The fewest unit trees of one size in which allocations are integral on every link.
-
-    Parameters
-    ----------
-    topology : Topology
-    network : PairNetwork
-        Of `topology`.
-    shares : LinkAllocation
-    """
+    """Return the fewest unit trees of one size in which allocations are integral on every link."""
     divide = _in_proportion if shares.parts else _by_width
-    links = divide(topology, network, (shares.broadcast, shares.reduce))
-    values = [*shares.root_rates, *links[0], *links[1], *shares.parts]
-    scale = lcm(*(value.denominator for value in values))
-    # the largest size that divides all shares makes the fewest trees
-    divisor = gcd(*(int(value * scale) for value in values))
-    roots, broadcast, reduce = (
-        [int(value * scale) // divisor for value in part] for part in (shares.root_rates, *links)
-    )
-    return IntegralAllocation(roots, broadcast, reduce)
+    broadcast, reduce = divide(topology, network, (shares.broadcast, shares.reduce))
+    units = iter(in_largest_unit([*shares.root_rates, *broadcast, *reduce, *shares.parts]))
+    parts = (shares.root_rates, broadcast, reduce)
+    return IntegralAllocation(*(list(islice(units, len(part))) for part in parts))
 
 
 def pack_allocation(
     topology: Topology, collective: Collective, shares: IntegralAllocation, pack: Packer
 ) -> ForestSchedule:
-    """Pack in-trees and out-trees into their shares of the links.
-
-    Parameters
-    ----------
-    topology : Topology
-    collective : Collective
-        The allreduce.
-    shares : IntegralAllocation
-        Balanced at switches and forwarders.
-    pack : Packer
+    """Pack in-trees and out-trees into their shares of the links, balanced at switches and forwarders.
 
     Raises
     ------
@@ -115,20 +94,15 @@ def pack_allocation(
     """
     if max(*shares.broadcast, *shares.reduce) > MAX_BANDWIDTH:
         raise ScheduleError("allreduce: the exact schedule needs more than 2**50 trees on one link")
-    broadcast, reduce = (
-        _pack(topology, replace(collective, kind=kind), share, shares.roots, pack)
-        for kind, share in (
-            (CollectiveKind.ALLGATHER, shares.broadcast),
-            (CollectiveKind.REDUCE_SCATTER, shares.reduce),
-        )
-    )
-    return ForestSchedule(CollectiveKind.ALLREDUCE, reduce=reduce, broadcast=broadcast)
+    sides = (CollectiveKind.ALLGATHER, shares.broadcast), (CollectiveKind.REDUCE_SCATTER, shares.reduce)
+    forests = (_pack(topology, replace(collective, kind=k), own, shares.roots, pack) for k, own in sides)
+    return schedule_of(CollectiveKind.ALLREDUCE, *forests)
 
 
 def _in_proportion(
     topology: Topology, network: PairNetwork, families: Sequence[Sequence[Fraction]]
 ) -> list[list[Fraction]]:
-    """Shares of parallel links in proportion to their bandwidths, as in-network operations divide too."""
+    """Divide shares among parallel links in proportion to bandwidth, like in-network operations."""
     shares = [[Fraction(0)] * topology.n_links for _ in families]
     for members, total, *pairs in zip(network.links, network.capacity, *families, strict=True):
         for e in members:
@@ -141,7 +115,7 @@ def _in_proportion(
 def _by_width(
     topology: Topology, network: PairNetwork, families: Sequence[Sequence[Fraction]]
 ) -> list[list[Fraction]]:
-    """Shares of parallel links, the widest first, equal ones evenly.
+    """Divide shares among parallel links, the widest first, equal ones evenly.
 
     Proportions of bandwidths that differ would cut the data into very many trees.
     """
@@ -167,7 +141,7 @@ def _pack(
     """Pack into the links that have capacity, and number their links as `topology` does."""
     units = np.array(capacities, dtype=np.int64)
     links: Int64Array = np.flatnonzero(units > 0)
-    # switches without any capacity are left out: the fabric's constructor refuses them
+    # switches without any capacity are left out: the constructor of fabrics rejects them
     linked = mask_of(topology.n_nodes, np.concatenate([topology.tails[links], topology.heads[links]]))
     nodes = np.flatnonzero(topology.is_compute | linked)
     number = positions_of(topology.n_nodes, nodes, dtype=np.int32)

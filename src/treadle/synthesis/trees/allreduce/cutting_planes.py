@@ -19,10 +19,6 @@ from treadle.synthesis.trees.allreduce.separation import Number, violated_cuts
 
 _TOLERANCE = 1e-8
 
-Capacity = Callable[[Sequence[Number]], Sequence[Number]]
-"""Capacities of a family's pairs, given the columns' values."""
-
-
 CutProgram = RestrictedMaster | IntegerProgram
 Roots = Mapping[int, int]
 """Column of each root's rate."""
@@ -36,23 +32,23 @@ class CutFamily:
     ----------
     leaving : bool
         True: capacity out of S (broadcast); False: into S (reduce).
-    columns : tuple of int or None
-        The column of each pair's capacity; None when capacities are fixed at the network's.
+    columns : tuple of int
+        The column of each pair's capacity; empty when capacities are fixed at the network's.
     asked : mapping of group node to tuple of int
-        Per member the column of the operations that it initiates, of the groups whose operations the family
-        may use. They cross a cut that parts the asker from another member.
+        Column of the operations that each member initiates, for the groups whose operations the family may
+        use. They cross a cut that separates the initiator from another member.
     rows : dict of node set to row number
         The cuts added so far, closed by `PairNetwork.with_full_groups`.
     """
 
     leaving: bool
-    columns: tuple[int, ...] | None
+    columns: tuple[int, ...] = ()
     asked: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     rows: dict[frozenset[int], int] = field(default_factory=dict)
 
     def add(self, lp: CutProgram, network: PairNetwork, roots: Roots, nodes: frozenset[int]) -> bool:
-        """Add the row of S = `nodes`; False if it is there already."""
-        # a group counts as inside just when all of its members are: then its operations are no way out of S
+        """Add the row of S = `nodes`; return whether it is new."""
+        # a group is inside if and only if all of its members are: then its operations do not leave S
         nodes = network.with_full_groups(nodes)
         if nodes in self.rows:
             return False
@@ -61,10 +57,10 @@ class CutFamily:
         for e, (tail, head) in enumerate(zip(network.tails, network.heads, strict=True)):
             start, end = (tail, head) if self.leaving else (head, tail)
             if start in nodes and end not in nodes:
-                if self.columns is None:
-                    rhs += network.capacity[e]
-                else:
+                if self.columns:
                     coefficients[self.columns[e]] = -1
+                else:
+                    rhs += network.capacity[e]
         for group in network.groups:
             if group.node in self.asked and group.node not in nodes:
                 for member, column in zip(group.members, self.asked[group.node], strict=True):
@@ -74,32 +70,10 @@ class CutFamily:
         return True
 
 
-def maximise_over_cuts(
-    lp: RestrictedMaster, network: PairNetwork, families: Sequence[CutFamily], roots: Mapping[int, int]
-) -> tuple[Vertex, bool]:
-    """Solve `lp` with all cuts of `families`.
-
-    Parameters
-    ----------
-    lp : RestrictedMaster
-        With its columns and all rows but the cuts.
-    network : PairNetwork
-    families : sequence of CutFamily
-        Their `rows` grow.
-    roots : mapping of node to column
-        The rates x.
-
-    Returns
-    -------
-    vertex : Vertex
-        The optimum; its dual is indexed by row.
-    is_exact : bool
-        The optimum, every cut included. False only where no exact optimum was found: what is returned then
-        is rounded from floats, and its dual still proves a bound.
-    """
+def add_first_cuts(lp: CutProgram, network: PairNetwork, families: Sequence[CutFamily], roots: Roots) -> None:
+    """Add cuts around single ranks, which bound every root: without them there may be no optimum."""
     everything = frozenset(range(network.n_vertices))
     for family in families:
-        # cuts around single ranks bound every root: without them the first program has no optimum
         for done, rank in enumerate(network.ranks):
             context().report("cuts of ranks", done, len(network.ranks))
             if rank in roots:
@@ -108,11 +82,43 @@ def maximise_over_cuts(
             apart = {group.node for group in network.groups if rank in group.members}
             family.add(lp, network, roots, everything - apart - {rank})
 
+
+def capacity_rows(
+    network: PairNetwork, families: Sequence[CutFamily], add: Callable[[int, int, int], int]
+) -> list[int]:
+    """Add the row of each pair by `add(pair, broadcast column, reduce column)`, and return the rows.
+
+    One family stands for both: its reducing share of a pair is its own of the opposite, so both have one row.
+    """
+    rows: list[int] = []
+    for e, (opposite, broadcast) in enumerate(zip(network.reverse, families[0].columns, strict=True)):
+        if len(families) > 1:
+            rows.append(add(e, broadcast, families[1].columns[e]))
+        else:
+            rows.append(rows[opposite] if opposite < e else add(e, broadcast, families[0].columns[opposite]))
+    return rows
+
+
+def maximise_over_cuts(
+    lp: RestrictedMaster, network: PairNetwork, families: Sequence[CutFamily], roots: Roots
+) -> tuple[Vertex, bool]:
+    """Solve `lp`, which has all columns and all rows but cuts, with all cuts of `families`.
+
+    Returns
+    -------
+    vertex : Vertex
+        The optimum; its dual is indexed by row.
+    is_exact : bool
+        The optimum, every cut included. False only where no exact optimum was found: the result is then
+        rounded from floats, and its dual still proves a bound.
+    """
+    add_first_cuts(lp, network, families, roots)
+
     def separate_near(values: Sequence[float], _: Sequence[float]) -> int:
         return separate(lp, network, families, roots, values, _TOLERANCE)
 
     def separate_exactly(vertex: Vertex) -> int:
-        # only now are rounding errors out of the question: no tolerance
+        # there are no rounding errors now: no tolerance
         values, scale = over_common_denominator(vertex.primal)
         return separate(lp, network, families, roots, values, 0, fixed_scale=scale)
 
@@ -127,7 +133,7 @@ def maximise_over_cuts(
 def balance_of(
     network: PairNetwork, columns: Sequence[int], capable: frozenset[int]
 ) -> dict[int, dict[int, int]]:
-    """Return by column what nodes that are neither ranks nor capable receive, less what they pass on."""
+    """Return by column the ingress less egress of each node that is neither a rank nor capable."""
     balance: dict[int, dict[int, int]] = {
         node: {} for node in range(network.n_nodes) if node not in network.ranks and node not in capable
     }
@@ -143,18 +149,18 @@ def separate(
     lp: CutProgram,
     network: PairNetwork,
     families: Sequence[CutFamily],
-    roots: Mapping[int, int],
+    roots: Roots,
     values: Sequence[Number],
     tolerance: Number,
     *,
     fixed_scale: int | None = None,
 ) -> int:
-    """Add cuts that `values` violate; returns how many are new."""
+    """Add cuts that `values` violate; return how many are new."""
     added = 0
     supply = {root: values[column] for root, column in roots.items()}
     total = sum(supply.values())
     for family in families:
-        if family.columns is not None:
+        if family.columns:
             room: list[Number] = [values[column] for column in family.columns]
         elif fixed_scale is not None:
             room = [b * fixed_scale for b in network.capacity]

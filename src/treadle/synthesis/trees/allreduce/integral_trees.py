@@ -1,11 +1,12 @@
-"""Integral trees: the best rate of a total number of unit trees, by integral capacities of both families.
+"""Integral trees: the best rate of a total number of unit trees, with integral capacities of both families.
 
 With unit trees of rate 1/u a link of bandwidth b holds floor(u b) of them, in-trees and out-trees together.
 For a given u the trees are integral capacities within these floors, balanced at switches, and integral
 numbers of roots that every cut allows: an integer program whose relaxation is the linear program (B.5) of the
 floors. Only scales u at which a floor grows need to be looked at. A dual solution of one scale, priced at the
 floors of another, bounds the number of trees there, so the linear program is solved for few scales and the
-integer program mostly for one.
+integer program mostly for one. Edge splitting and Edmonds' theorem need only integers and balance, and so
+these capacities hold integral trees. Source: docs/algorithms/allreduce.md, "A limited number of trees".
 """
 
 from __future__ import annotations
@@ -13,15 +14,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil, inf
 
 import numpy as np
 import numpy.typing as npt
 
-from treadle.arrays import Int64Array, distinct
+from treadle.arrays import Int64Array, distinct, ranges_of
 from treadle.context import context
+from treadle.math.columns import IntegerProgram
 from treadle.synthesis.trees.allreduce.capacities import IntegralAllocation
-from treadle.synthesis.trees.allreduce.integral_program import IntegralTreeProgram
+from treadle.synthesis.trees.allreduce.cutting_planes import (
+    CutFamily,
+    add_first_cuts,
+    balance_of,
+    capacity_rows,
+    separate,
+)
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
+from treadle.synthesis.trees.allreduce.separation import Number
 from treadle.topologies.topology import Topology
 
 MOST_TREES = 2**16
@@ -38,6 +48,12 @@ _EQUAL = 1e-12
 """Rates that differ by less are the same number, rounded."""
 
 _Floats = npt.NDArray[np.float64]
+
+_VIOLATION = 1e-7
+"""Of a cut, by a solution of the relaxation, that counts."""
+
+_MOST_CUTS = 2**9
+"""Rounds of cuts for one integer solution."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +94,7 @@ class IntegralTrees:
 def find_integral_trees(
     topology: Topology, network: PairNetwork, goal: Goal, *, optimum: Fraction, n_roots: int | None = None
 ) -> IntegralTrees | None:
-    """Integral numbers of trees that reach a goal.
+    """Return integral numbers of trees that reach a goal.
 
     Parameters
     ----------
@@ -109,13 +125,12 @@ def find_integral_trees(
         choice = search.choose()
         if choice is None:
             return None
-        trees, place = choice
-        if not search.is_possible(trees, place):
-            continue
-        found = program.integral(trees)
-        if found is not None:
-            return _laid_out(topology, network, ladder.exact(place), found)
-        search.exclude(trees, place)
+        trees, position = choice
+        if search.is_possible(trees, position):
+            found = program.integral(trees)
+            if found is not None:
+                return _laid_out(topology, network, ladder.exact(position), found)
+            search.limit(position, trees - 1)
     return None
 
 
@@ -138,10 +153,11 @@ class _Ladder:
 
     @classmethod
     def of(cls, topology: Topology, network: PairNetwork, most: int, optimum: Fraction) -> _Ladder:
-        """Up to twice the scale that `most` trees need at the optimum and more; less if that is too far."""
+        """Return scales up to over twice what `most` trees need at the optimum; fewer if they are too
+        many."""
         links = [e for members in network.links for e in members]
         widths = distinct(topology.bandwidths[links]) // network.unit
-        # wider links hold two trees per rank and more at any scale that matters
+        # wider links hold two trees per rank or more at any relevant scale
         binding = widths[widths <= 2 * len(network.ranks) * float(optimum)]
         top = (2 * most + 64) / float(optimum)
         room = min(_MOST_SCALES, _MOST_FLOORS // len(widths))
@@ -149,19 +165,17 @@ class _Ladder:
         if top * float(widths.max()) * float(binding.max(initial=1)) >= 2.0**62:
             binding = binding[:0]
         counts = np.floor(top * binding).astype(np.int64)
-        numerators = np.concatenate([np.arange(1, count + 1) for count in counts] or [np.zeros(0)])
-        denominators = np.repeat(binding, counts)
-        scales = numerators / denominators
-        scales, first = np.unique(scales, return_index=True)
-        return cls(widths, numerators[first].astype(np.int64), denominators[first], scales)
+        owner, numerators = ranges_of(np.ones_like(counts), counts)
+        scales, first = np.unique(numerators / binding[owner], return_index=True)
+        return cls(widths, numerators[first], binding[owner[first]], scales)
 
     def floors(self) -> _Floats:
-        """floor(u b) by scale and width, shape (n, d)."""
+        """Return floor(u b) by scale and width, shape (n, d)."""
         return np.stack([self.numerators * width // self.denominators for width in self.widths], axis=1) * 1.0
 
-    def exact(self, place: int) -> Fraction:
-        """The scale at a place."""
-        return Fraction(int(self.numerators[place]), int(self.denominators[place]))
+    def exact(self, position: int) -> Fraction:
+        """Return the scale at a position."""
+        return Fraction(int(self.numerators[position]), int(self.denominators[position]))
 
 
 class _ScaleSearch:
@@ -178,7 +192,7 @@ class _ScaleSearch:
         self._program, self._ladder, self._numbers, self._goal = program, ladder, numbers, goal
         self._floors = ladder.floors()
         network = program.network
-        # no tree crosses a link more often than it has edges, and room beyond that blurs the solver's numbers
+        # no tree crosses a link more often than it has edges, and larger capacities make the solver inexact
         self._enough = max(_SMALL, 2 * int(numbers[-1]) * len(network.ranks))
         self._members = [
             np.searchsorted(ladder.widths, topology.bandwidths[list(members)] // network.unit)
@@ -188,7 +202,7 @@ class _ScaleSearch:
         self._relaxed: dict[int, float] = {}
 
     def choose(self) -> tuple[int, int] | None:
-        """The most promising number of trees, and the place of the least scale that may hold it."""
+        """Return the most promising number of trees, and the position of the least scale that may hold it."""
         places = np.searchsorted(self._most, self._numbers)
         within = places < len(self._most)
         rates = np.zeros(len(self._numbers))
@@ -201,35 +215,31 @@ class _ScaleSearch:
             taken = good[rates[good] >= rates[good].max() * (1 - _EQUAL)][0]
         return int(self._numbers[taken]), int(places[taken])
 
-    def is_possible(self, trees: int, place: int) -> bool:
+    def is_possible(self, trees: int, position: int) -> bool:
         """Whether the linear program allows this many trees at that scale; its result is stored."""
-        room = [min(int(self._floors[place, members].sum()), self._enough) for members in self._members]
+        room = [min(int(self._floors[position, members].sum()), self._enough) for members in self._members]
         self._program.set_free_capacity(room)
-        if place not in self._relaxed:
+        if position not in self._relaxed:
             value, prices = self._program.relaxed()
-            self._relaxed[place] = value
+            self._relaxed[position] = value
             weights = np.zeros(len(self._ladder.widths))
             for members, price in zip(self._members, prices, strict=True):
                 np.add.at(weights, members, price)
             # prices of this scale are feasible duals of every other: they bound its number of trees as well
             bound = np.floor(self._floors @ weights + _TOLERANCE * (1 + value))
             self._most = np.minimum(self._most, bound)
-            self._limit(place, float(np.floor(value + _TOLERANCE * (1 + value))))
-        return self._relaxed[place] >= trees * (1 - _TOLERANCE)
+            self.limit(position, float(np.floor(value + _TOLERANCE * (1 + value))))
+        return self._relaxed[position] >= trees * (1 - _TOLERANCE)
 
-    def exclude(self, trees: int, place: int) -> None:
-        """Record that the scale holds fewer trees."""
-        self._limit(place, trees - 1)
-
-    def _limit(self, place: int, most: float) -> None:
-        """Record that the scale, and so all below, hold at most this many trees."""
-        self._most[: place + 1] = np.minimum(self._most[: place + 1], most)
+    def limit(self, position: int, most: float) -> None:
+        """Record that the scale, and so all below, hold at most this number of trees."""
+        self._most[: position + 1] = np.minimum(self._most[: position + 1], most)
 
 
 def _laid_out(
     topology: Topology, network: PairNetwork, scale: Fraction, found: tuple[list[int], list[int], list[int]]
 ) -> IntegralTrees:
-    """The capacities of pairs divided among their parallel links, one after the other."""
+    """Divide the capacities of pairs among their parallel links, one after the other."""
     roots, broadcast, reduce = found
     shares = [0] * topology.n_links, [0] * topology.n_links
     for members, *parts in zip(network.links, broadcast, reduce, strict=True):
@@ -241,3 +251,121 @@ def _laid_out(
                 part -= share[e]
             assert not part, "the program loads a pair beyond its floors"
     return IntegralTrees(sum(roots) / scale, IntegralAllocation(roots, *shares))
+
+
+class IntegralTreeProgram:
+    """Maximize the roots x(Vc), where cuts of c_BC and c_RE hold them and c_BC + c_RE fit every pair.
+
+    On a symmetric network c_RE is the mirror image of c_BC, as in `solve_two_family_lp`: between two nodes
+    that is an orientation of undirected trees. Violated cuts stay for all free capacities. Among integral
+    solutions an even one is searched for, with c_BC as near to c_RE as possible on every pair: trees packed
+    into vertices of the linear program are twice as high.
+
+    Parameters
+    ----------
+    network : PairNetwork
+        Without capable switches.
+    n_roots : int, optional
+        Number of first ranks that may be roots.
+    """
+
+    def __init__(self, network: PairNetwork, n_roots: int | None = None) -> None:
+        self.network, program = network, IntegerProgram()
+        self._program = program
+        self._roots = {rank: program.column(1) for rank in network.ranks[:n_roots]}
+        self._is_mirrored = network.is_symmetric
+        self._families = [
+            CutFamily(leaving, tuple(program.column() for _ in range(network.n_pairs)))
+            for leaving in ((True,) if self._is_mirrored else (True, False))
+        ]
+        self._total_row = program.add_row(dict.fromkeys(self._roots.values(), 1))
+        self._even: list[int] = []
+
+        def add_pair(_: int, *columns: int) -> int:
+            row = program.add_row(dict.fromkeys(columns, 1), upper=0)
+            # an even solution maximizes the sum of these, the lower of each two
+            self._even.append(program.column())
+            for column in columns:
+                program.add_row({self._even[-1]: 1, column: -1}, upper=0)
+            return row
+
+        self._pair_rows = capacity_rows(network, self._families, add_pair)
+        for family in self._families:
+            for row in balance_of(network, family.columns, frozenset()).values():
+                program.add_row(row, 0, lower=0)
+        self._free = [0] * network.n_pairs
+        add_first_cuts(program, network, self._families, self._roots)
+
+    def set_free_capacity(self, free: Sequence[int]) -> None:
+        """Set the number of trees that each pair may hold, in-trees and out-trees together."""
+        self._free = list(free)
+        least = dict.fromkeys(self._pair_rows, max(free))
+        for row, value in zip(self._pair_rows, free, strict=True):
+            least[row] = min(least[row], value)
+        for row, value in least.items():
+            self._program.solver.changeRowBounds(row, -inf, value)
+
+    def relaxed(self) -> tuple[float, list[float]]:
+        """Return the rate of the linear relaxation, and a price per pair: all capacity has the price of the
+        rate."""
+        self._aim()
+        values, duals = self._fractional()
+        share = 0.5 if self._is_mirrored else 1.0  # mirrored, two pairs have one row
+        prices = [share * max(0.0, duals[row]) for row in self._pair_rows]
+        return sum(values[column] for column in self._roots.values()), prices
+
+    def integral(self, trees: int) -> tuple[list[int], list[int], list[int]] | None:
+        """Return roots per rank, c_BC and c_RE per pair of the integral trees; None if none were found.
+
+        Roots are spread over the ranks as evenly as they can be.
+        """
+        # even roots first, as trees of few roots are higher; more trees of a root where cuts require it
+        most = ceil(trees / len(self._roots))
+        while True:
+            self._aim(most, trees)
+            values, _ = self._fractional()
+            if sum(values[column] for column in self._roots.values()) >= trees - 0.5:
+                self._aim(most, trees, is_even=True)
+                for _ in range(_MOST_CUTS):
+                    found = self._program.integers()
+                    if found is None:
+                        break
+                    if not self._separate(found, 0):
+                        if (solution := self._read(found)) is not None:
+                            return solution
+                        break
+            if most >= trees:
+                return None
+            most = min(2 * most, trees)
+
+    def _aim(self, most: float = inf, total: float = inf, *, is_even: bool = False) -> None:
+        """Limit the trees of a root and of all; maximize their number, or evenness at exactly that number."""
+        solver = self._program.solver
+        for column in self._roots.values():
+            solver.changeColBounds(column, 0, most)
+            solver.changeColCost(column, int(not is_even))
+        for column in self._even:
+            solver.changeColCost(column, int(is_even))
+        solver.changeRowBounds(self._total_row, total if is_even else -inf, total)
+
+    def _fractional(self) -> tuple[list[float], list[float]]:
+        while True:
+            found = self._program.relaxed()
+            assert found is not None, "nothing at all is a solution"
+            if not self._separate(found[0], _VIOLATION):
+                return found
+
+    def _separate(self, values: Sequence[Number], tolerance: Number) -> int:
+        """Add cuts that the values violate; return how many are new."""
+        return separate(self._program, self.network, self._families, self._roots, values, tolerance)
+
+    def _read(self, values: Sequence[int]) -> tuple[list[int], list[int], list[int]] | None:
+        """Return the solution; None where the solver's rounding violates a row."""
+        network = self.network
+        roots = [values[self._roots[rank]] if rank in self._roots else 0 for rank in network.ranks]
+        shares = [[values[column] for column in family.columns] for family in self._families]
+        if self._is_mirrored:
+            shares.append([shares[0][opposite] for opposite in network.reverse])
+        is_within = all(b + r <= free for b, r, free in zip(*shares, self._free, strict=True))
+        is_within &= all(network.unbalanced(share) <= {*network.ranks} for share in shares)
+        return (roots, shares[0], shares[1]) if is_within else None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import count
 from math import gcd
 
 from treadle.errors import ScheduleError
@@ -108,17 +110,22 @@ class PairNetwork:
         """Groups whose switch both multicasts and aggregates."""
         return tuple(group for group in self.groups if group.multicasts and group.aggregates)
 
+    def unbalanced(self, units: Sequence[int]) -> set[int]:
+        """Return the nodes that more or fewer units of pairs enter than leave."""
+        surplus = Counter[int]()
+        for tail, head, held in zip(self.tails, self.heads, units, strict=True):
+            surplus[tail] += held
+            surplus[head] -= held
+        return {node for node, value in surplus.items() if value}
+
     def has_uneven_groups(self, topology: Topology) -> bool:
         """Whether parallel links at some group do not divide equally for all members, in both directions."""
-        for group in self.groups:
-            shapes = {
-                tuple(Fraction(int(topology.bandwidths[e]), total * self.unit) for e in self.links[pair])
-                for pair in (*group.up, *group.down)
-                for total in [self.capacity[pair]]
-            }
-            if len(shapes) > 1:
-                return True
-        return False
+
+        def shape(pair: int) -> tuple[Fraction, ...]:
+            width = self.capacity[pair] * self.unit
+            return tuple(Fraction(int(topology.bandwidths[e]), width) for e in self.links[pair])
+
+        return any(len({*map(shape, (*group.up, *group.down))}) > 1 for group in self.groups)
 
     def with_groups(self, groups: Iterable[SwitchGroup]) -> PairNetwork:
         """Return the network with only these of its groups, renumbered."""
@@ -126,14 +133,14 @@ class PairNetwork:
         return replace(self, groups=tuple(numbered))
 
     def with_full_groups(self, nodes: Iterable[int]) -> frozenset[int]:
-        """Nodes, and the groups all of whose members are among them, unless they are among the ranks.
+        """Return the nodes, with each free group if and only if all of its members are among them.
 
-        Of all ways to put operations on one side of a cut, the one that is crossed least.
+        This puts operations on the side of a cut that they cross least.
         """
         chosen = frozenset(nodes)
-        free = {group.node: group for group in self.groups if group.node not in self.ranks}
-        whole = {node for node, group in free.items() if chosen.issuperset(group.members)}
-        return (chosen - frozenset(free)) | whole
+        free = [group for group in self.groups if group.node not in self.ranks]
+        full = {group.node for group in free if chosen.issuperset(group.members)}
+        return chosen.difference(group.node for group in free) | full
 
     @cached_property
     def adjacency(self) -> list[list[tuple[int, int]]]:
@@ -174,13 +181,13 @@ def network_of(topology: Topology, collective: Collective) -> PairNetwork:
 def _groups(
     topology: Topology, collective: Collective, number: Mapping[tuple[int, int], int]
 ) -> Iterator[SwitchGroup]:
-    node = topology.n_nodes
+    nodes = count(topology.n_nodes)
     able = (topology.multicast | topology.aggregation) & ~topology.turns_round
-    for switch in (int(v) for v in topology.switches if able[v]):
+    for switch in topology.switches[able[topology.switches]].tolist():
         members = tuple(v for v in collective.ranks if (v, switch) in number and (switch, v) in number)
         if len(members) > 2:
             yield SwitchGroup(
-                node=node,
+                node=next(nodes),
                 switch=switch,
                 members=members,
                 up=tuple(number[v, switch] for v in members),
@@ -188,4 +195,3 @@ def _groups(
                 multicasts=bool(topology.multicast[switch]),
                 aggregates=bool(topology.aggregation[switch]),
             )
-            node += 1

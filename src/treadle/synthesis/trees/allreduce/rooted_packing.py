@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import combinations
+from itertools import product
 
 from treadle.context import TimeLimitError, context, under
 from treadle.math.columns import RestrictedMaster
-from treadle.synthesis.trees.allreduce.in_network_trees import InNetworkTreeFinder
+from treadle.synthesis.trees.allreduce.in_network_trees import in_network_tree
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork, SwitchGroup
 from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree
-from treadle.synthesis.trees.allreduce.undirected_packing import MAX_ENUMERATED_SWITCHES, TREE_WORK
+from treadle.synthesis.trees.allreduce.undirected_packing import MAX_ENUMERATED_SWITCHES, TREE_WORK, subsets
 
 MAX_RANKS = 32
 """Ranks above which an arborescence for each subset of switches and each round takes too long."""
@@ -96,30 +96,28 @@ def pack_rooted_trees(network: PairNetwork, *, target: Fraction) -> RootedPackin
 
 
 class _Side:
-    """Trees of one family as out-trees: in-trees on the network turned round."""
+    """Trees of one family as out-trees: in-trees on the reversed network."""
 
     def __init__(self, network: PairNetwork, *, stores: bool) -> None:
         self.stores = stores
         able = network.multicast if stores else network.aggregation
         groups = [g for g in network.groups if (g.multicasts if stores else g.aggregates)]
-        if not stores:  # every pair turned round; pairs keep their numbers
+        if not stores:  # every pair is reversed and keeps its number
             turned = tuple(replace(g, up=g.down, down=g.up) for g in network.groups)
             network = replace(network, tails=network.heads, heads=network.tails, groups=turned)
-        self._finder = InNetworkTreeFinder(network)
         self._network = network
         self._optional = (*sorted(able), *(g.node for g in groups))
         self._groups: Mapping[int, SwitchGroup] = {g.node: g for g in network.groups}
 
     def shortest(self, lengths: Sequence[float], weights: Sequence[float]) -> Iterator[FabricTree]:
-        """The shortest tree for every subset of switches and groups, roots weighed."""
-        for size in range(len(self._optional) + 1):
-            for chosen in combinations(self._optional, size):
-                groups = [self._groups[node] for node in chosen if node in self._groups]
-                switches = [node for node in chosen if node not in self._groups]
-                context().spend(TREE_WORK * self._network.n_pairs * len(self._network.ranks))
-                tree = self._finder.tree(lengths, switches, groups, weights)
-                if tree is not None:
-                    yield tree
+        """Yield the shortest tree for every subset of switches and groups, roots weighed."""
+        for chosen in subsets(self._optional):
+            groups = [self._groups[node] for node in chosen if node in self._groups]
+            switches = [node for node in chosen if node not in self._groups]
+            context().spend(TREE_WORK * self._network.n_pairs * len(self._network.ranks))
+            tree = in_network_tree(self._network, lengths, switches, groups, weights)
+            if tree is not None:
+                yield tree
 
 
 class _RootedMaster:
@@ -135,23 +133,22 @@ class _RootedMaster:
         self._columns: list[tuple[_Side, FabricTree]] = []
 
     def add_starts(self) -> None:
-        """A tree of either side at every rank."""
+        """Add a tree of either side at every rank."""
         lengths = [1.0 / b for b in self._network.capacity]
-        # dearer than any tree: only the wanted rank can be its root
+        # more than the length of any tree: only the wanted rank can be its root
         many = 2 * sum(lengths) * (len(lengths) + 1)
-        for root in range(len(self._network.ranks)):
-            weights = [0.0 if rank == root else many for rank in range(len(self._network.ranks))]
-            for side in self._sides:
-                for tree in side.shortest(lengths, weights):
-                    self._insert(side, tree)
+        ranks = range(len(self._network.ranks))
+        for root, side in product(ranks, self._sides):
+            for tree in side.shortest(lengths, [0.0 if rank == root else many for rank in ranks]):
+                self._insert(side, tree)
 
     def add(self, lengths: Sequence[float], potentials: Sequence[float]) -> int:
-        """Trees short enough to gain something; how many."""
+        """Add the trees of negative reduced cost; return how many."""
         added = 0
         for side in self._sides:
             sign = 1 if side.stores else -1
             weights = [sign * potential for potential in potentials]
-            # only out-trees count in the total; in-trees are worth what their roots' potentials say
+            # only out-trees count in the total; the value of in-trees is the potential of their roots
             limit = 1.0 if side.stores else 0.0
             for tree in side.shortest(lengths, weights):
                 root = self._network.ranks.index(tree.root or 0)
@@ -171,14 +168,14 @@ class _RootedMaster:
         return True
 
     def solve(self) -> tuple[float, list[float], list[float]]:
-        """The total rate, each pair's length and each rank's potential, in floats."""
+        """Return the total rate, each pair's length and each rank's potential, in floats."""
         values, duals = self._lp.near_optimum()
         rate = sum(v for v, (side, _) in zip(values, self._columns, strict=True) if side.stores)
         m = self._network.n_pairs
         return rate * self._lp.scale, [max(0.0, dual) for dual in duals[:m]], duals[m:]
 
     def packing(self) -> RootedPacking | None:
-        """The last solution in exact rationals."""
+        """Return the last solution in exact rationals."""
         with under(replace(context(), budget=None)):
             vertex = self._lp.exact_optimum()
         if vertex is None:

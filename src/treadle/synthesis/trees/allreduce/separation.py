@@ -1,4 +1,4 @@
-"""Violated cuts of rooted connectivity: does every sink receive all that the roots supply?
+"""Violated cuts of rooted connectivity: every sink shall receive the entire supply of the roots.
 
 One flow with a moving sink: what a sink received is pushed on to the next one in the residual network, and a
 search that gets stuck has found a violated cut. See docs/algorithms/forestcoll.md, "Testing condition C".
@@ -20,12 +20,12 @@ class _Residual:
     """Arc a and its opposite a ^ 1; `out` lists the arcs that leave each node."""
 
     heads: list[int]
-    room: list[Number]
+    free: list[Number]
     out: list[list[int]]
     tolerance: Number
 
     def push(self, source: int, sink: int, demand: Number) -> Number:
-        """Augment by up to `demand` (Dinic); returns the amount."""
+        """Augment by up to `demand` (Dinic); return the amount."""
         pushed: Number = 0
         while demand - pushed > self.tolerance:
             level = self._levels(source, sink)
@@ -49,7 +49,7 @@ class _Residual:
                 break
             for arc in self.out[node]:
                 head = self.heads[arc]
-                if level[head] < 0 and self.room[arc] > self.tolerance:
+                if level[head] < 0 and self.free[arc] > self.tolerance:
                     level[head] = level[node] + 1
                     queue.append(head)
         return level
@@ -58,35 +58,33 @@ class _Residual:
         path: list[int] = []
         node = source
         while node != sink:
-            arcs = self.out[node]
-            while cursor[node] < len(arcs):
-                arc = arcs[cursor[node]]
-                head = self.heads[arc]
-                if level[head] == level[node] + 1 and self.room[arc] > self.tolerance:
-                    break
-                cursor[node] += 1
-            else:
+            if cursor[node] == len(self.out[node]):
                 if not path:
                     return 0
                 node = self.heads[path.pop() ^ 1]
                 cursor[node] += 1
                 continue
-            path.append(arc)
-            node = head
-        amount = min(demand, min(self.room[arc] for arc in path))
+            arc = self.out[node][cursor[node]]
+            head = self.heads[arc]
+            if level[head] == level[node] + 1 and self.free[arc] > self.tolerance:
+                path.append(arc)
+                node = head
+            else:
+                cursor[node] += 1
+        amount = min(demand, min(self.free[arc] for arc in path))
         for arc in path:
-            self.room[arc] -= amount
-            self.room[arc ^ 1] += amount
+            self.free[arc] -= amount
+            self.free[arc ^ 1] += amount
         return amount
 
     def reachable(self, start: int, backwards: int = 0) -> set[int]:
-        """Nodes that `start` reaches through arcs with free capacity; with `backwards` = 1, nodes that reach
+        """Return the nodes that `start` reaches by free capacity; with `backwards` = 1, those that reach
         it."""
         seen, stack = {start}, [start]
         while stack:
             for arc in self.out[stack.pop()]:
                 head = self.heads[arc]
-                if head not in seen and self.room[arc ^ backwards] > self.tolerance:
+                if head not in seen and self.free[arc ^ backwards] > self.tolerance:
                     seen.add(head)
                     stack.append(head)
         return seen
@@ -100,7 +98,7 @@ def violated_cuts(
     *,
     tolerance: Number = 0,
 ) -> list[frozenset[int]]:
-    """Node sets S, each leaving out some sink, with less capacity out of S than the supply inside S.
+    """Return node sets S without some sink, and with less capacity out of S than the supply inside S.
 
     Parameters
     ----------
@@ -128,22 +126,22 @@ def violated_cuts(
     residual = _Residual([], [], [[] for _ in range(n_nodes + 1)], tolerance * 1e-3)
     feeds = [(source, node, amount) for node, amount in supply.items() if amount > 0]
     for tail, head, capacity in (*feeds, *arcs):
-        for start, end, room in ((tail, head, capacity), (head, tail, 0)):
+        for start, end, free in ((tail, head, capacity), (head, tail, 0)):
             residual.out[start].append(len(residual.heads))
             residual.heads.append(end)
-            residual.room.append(room)
+            residual.free.append(free)
     found: dict[frozenset[int], None] = {}
     origin = source
     nodes = frozenset(range(n_nodes))
     for done, sink in enumerate(sinks):
         context().report("allreduce cuts", done, len(sinks))
-        before = residual.room.copy()
+        before = residual.free.copy()
         if residual.push(origin, sink, total) < total - tolerance:
             # two cuts of one flow: the nearest to where it starts and the nearest to the sink, both violated
             found[frozenset(residual.reachable(origin) - {source})] = None
             found[nodes - residual.reachable(sink, 1)] = None
-            # undone: the next sink is fed from the last one that received everything
-            residual.room = before
+            # undo: the next sink is fed from the last one that received everything
+            residual.free = before
         else:
             origin = sink
     return list(found)

@@ -55,98 +55,68 @@ class FabricTree:
         return sum(count * lengths[pair] for pair, count in self.usage(network).items())
 
 
-@dataclass(frozen=True)
-class SteinerTreeFinder:
-    """Minimum spanning trees of terminal sets under path distances.
+def spanning_tree(
+    network: PairNetwork, lengths: Sequence[Number], terminals: Iterable[int]
+) -> FabricTree | None:
+    """Return the minimum spanning tree of `terminals` on a symmetric network; None if they are not connected.
 
-    Parameters
-    ----------
-    network : PairNetwork
-        Symmetric.
+    Lengths are per pair, not negative, equal for reverse pairs; integers are added up exactly.
+
+    Mehlhorn's method: distances from the nearest terminal to every node, then Kruskal over the pairs that
+    join two terminals' regions. Switch leaves are removed.
     """
+    distance, region, arrival = _regions(network, lengths, terminals)
+    tails, heads = network.tails, network.heads
 
-    network: PairNetwork
-
-    def spanning_tree(self, lengths: Sequence[Number], terminals: Iterable[int]) -> FabricTree | None:
-        """The minimum spanning tree of `terminals`; None if they are not connected.
-
-        Parameters
-        ----------
-        lengths : sequence of number, length m
-            Per pair, not negative, equal for reverse pairs; integers are added up exactly.
-        terminals : iterable of int
-
-        Notes
-        -----
-        Mehlhorn's method: distances from the nearest terminal to every node, then Kruskal over the pairs that
-        join two terminals' regions. Switch leaves are cut off.
-        """
-        distance, region, arrival = self._regions(lengths, terminals)
-        tails, heads = self.network.tails, self.network.heads
-        bridges = sorted(
-            (distance[tails[e]] + lengths[e] + distance[heads[e]], e)
-            for e, opposite in enumerate(self.network.reverse)
-            if e < opposite and -1 != region[tails[e]] != region[heads[e]] != -1
-        )
-        leader = list(range(self.network.n_nodes))
-        edges = []
-        for _, e in bridges:
-            one, other = _find(leader, region[tails[e]]), _find(leader, region[heads[e]])
-            if one != other:
-                leader[one] = other
-                there = self._path(arrival, tails[e])
-                back = [self.network.reverse[pair] for pair in reversed(self._path(arrival, heads[e]))]
-                edges.append((region[tails[e]], region[heads[e]], (*there, e, *back)))
-        tree = FabricTree(tuple(_without_switch_leaves(edges, frozenset(self.network.ranks))))
-        spanned = {node for one, other, _ in tree.edges for node in (one, other)}
-        is_tree = len(tree.edges) == len(spanned) - 1
-        return tree if spanned.issuperset(self.network.ranks) and is_tree else None
-
-    def _regions(
-        self, lengths: Sequence[Number], terminals: Iterable[int]
-    ) -> tuple[list[Number], list[int], list[int]]:
-        n = self.network.n_nodes
-        distance, region, arrival = [float("inf")] * n, [-1] * n, [-1] * n
-        heap: list[tuple[Number, int]] = []
-        for terminal in terminals:
-            distance[terminal], region[terminal] = 0, terminal
-            heap.append((0, terminal))
-        heapq.heapify(heap)
-        while heap:
-            far, node = heapq.heappop(heap)
-            if far > distance[node]:
-                continue
-            for pair, head in self.network.adjacency[node]:
-                if far + lengths[pair] < distance[head]:
-                    distance[head] = far + lengths[pair]
-                    region[head], arrival[head] = region[node], pair
-                    heapq.heappush(heap, (distance[head], head))
-        return distance, region, arrival
-
-    def _path(self, arrival: Sequence[int], node: int) -> list[int]:
-        """Pairs from the terminal of `node`'s region to `node`."""
-        path = []
+    def path(node: int) -> list[int]:
+        """Return the pairs from the terminal of a node's region to the node."""
+        pairs = []
         while arrival[node] >= 0:
-            path.append(arrival[node])
-            node = self.network.tails[arrival[node]]
-        return path[::-1]
+            pairs.append(arrival[node])
+            node = tails[arrival[node]]
+        return pairs[::-1]
+
+    bridges = sorted(
+        (distance[tails[e]] + lengths[e] + distance[heads[e]], e)
+        for e, opposite in enumerate(network.reverse)
+        if e < opposite and -1 != region[tails[e]] != region[heads[e]] != -1
+    )
+    part = {terminal: {terminal} for terminal in region if terminal >= 0}
+    edges = []
+    for _, e in bridges:
+        one, other = region[tails[e]], region[heads[e]]
+        if part[one] is not part[other]:
+            part[one] |= part[other]
+            part.update(dict.fromkeys(part[other], part[one]))
+            back = [network.reverse[pair] for pair in reversed(path(heads[e]))]
+            edges.append((one, other, (*path(tails[e]), e, *back)))
+    count = 0
+    while count != len(edges):  # without leaves that are switches
+        count, degree = len(edges), Counter(node for edge in edges for node in edge[:2])
+        edges = [edge for edge in edges if all(v in network.ranks or degree[v] > 1 for v in edge[:2])]
+    spanned = {node for one, other, _ in edges for node in (one, other)}
+    is_tree = len(edges) == len(spanned) - 1
+    return FabricTree(tuple(edges)) if spanned.issuperset(network.ranks) and is_tree else None
 
 
-def _find(leader: list[int], node: int) -> int:
-    while leader[node] != node:
-        leader[node] = leader[leader[node]]
-        node = leader[node]
-    return node
-
-
-def _without_switch_leaves(
-    edges: list[tuple[int, int, tuple[int, ...]]], ranks: frozenset[int]
-) -> list[tuple[int, int, tuple[int, ...]]]:
-    while True:
-        degree = Counter(node for one, other, _ in edges for node in (one, other))
-        kept = [
-            edge for edge in edges if all(node in ranks or degree[node] > 1 for node in (edge[0], edge[1]))
-        ]
-        if len(kept) == len(edges):
-            return kept
-        edges = kept
+def _regions(
+    network: PairNetwork, lengths: Sequence[Number], terminals: Iterable[int]
+) -> tuple[list[Number], list[int], list[int]]:
+    """Return each node's distance from the nearest terminal, that terminal, and the last pair on the path."""
+    n = network.n_nodes
+    distance, region, arrival = [float("inf")] * n, [-1] * n, [-1] * n
+    heap: list[tuple[Number, int]] = []
+    for terminal in terminals:
+        distance[terminal], region[terminal] = 0, terminal
+        heap.append((0, terminal))
+    heapq.heapify(heap)
+    while heap:
+        far, node = heapq.heappop(heap)
+        if far > distance[node]:
+            continue
+        for pair, head in network.adjacency[node]:
+            if far + lengths[pair] < distance[head]:
+                distance[head] = far + lengths[pair]
+                region[head], arrival[head] = region[node], pair
+                heapq.heappush(heap, (distance[head], head))
+    return distance, region, arrival

@@ -8,10 +8,11 @@ docs/algorithms/allreduce.md, "Switches that aggregate and multicast".
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import islice
+from itertools import count, islice
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from treadle.schedules.trees.forest import (
 from treadle.synthesis.trees.allreduce.capacities import LinkAllocation
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.two_family_lp import LpOptimum
+from treadle.synthesis.trees.tree_parts import schedule_of
 from treadle.topologies.topology import Topology
 
 Entries = Sequence[tuple[tuple[int, ...], int]]
@@ -58,10 +60,11 @@ def terminal_fabric(
         From `terminal_network`.
     """
     extra, tails, heads = len(visiting.groups), list[int](), list[int]()
-    # group by group, the links that stand for operations: from each member, and then to each
+    # group by group, the links that represent operations: from each member, and then to each
     for group in visiting.groups:
-        tails += [*group.members, *[group.node] * len(group.members)]
-        heads += [*[group.node] * len(group.members), *group.members]
+        node = [group.node] * len(group.members)
+        tails += [*group.members, *node]
+        heads += [*node, *group.members]
     is_compute = np.concatenate([topology.is_compute, np.ones(extra, dtype=np.bool_)])
     terminals = visiting.ranks[collective.n_ranks :]
     is_compute[list(terminals)] = True
@@ -110,50 +113,35 @@ def terminal_allocation(topology: Topology, visiting: PairNetwork, found: LpOpti
     return LinkAllocation(rates, families[0], families[1], parts)
 
 
-def _new_names(topology: Topology, count: int) -> list[str]:
-    taken = set(topology.node_names)
-    names = (f"group {i}" for i in range(count + len(taken)))
-    return list(islice((name for name in names if name not in taken), count))
+def _new_names(topology: Topology, number: int) -> list[str]:
+    names = (f"group {i}" for i in count())
+    return list(islice((name for name in names if name not in topology.node_names), number))
 
 
 def prune_to_ranks(
-    schedule: ForestSchedule,
-    n_ranks: int,
-    *,
-    topology: Topology | None = None,
-    visiting: PairNetwork | None = None,
+    schedule: ForestSchedule, n_ranks: int, topology: Topology, visiting: PairNetwork
 ) -> ForestSchedule:
-    """Prune trees on ranks and terminals to trees of the first `n_ranks` ranks.
+    """Prune an allreduce's trees on ranks and terminals to trees of the first `n_ranks` ranks.
 
-    Parameters
-    ----------
-    schedule : ForestSchedule
-        An allreduce; no tree is rooted at a terminal.
-    n_ranks : int
-    topology : Topology, optional
-        The fabric without terminals, and
-    visiting : PairNetwork, optional
-        from `terminal_network`, where some terminals are groups.
+    No tree is rooted at a terminal. The fabric is without terminals; `visiting` is from `terminal_network`.
 
-    Notes
-    -----
     Terminals useless for all ranks drop out. At the others the first child continues the path that arrives
     from the parent; other children's paths begin there (broadcasting, the switch multicasts) or end there
-    (reducing, the switch aggregates). At a group the links that stand for operations become those between
+    (reducing, the switch aggregates). At a group the links that represent operations become those between
     switch and ranks. Loads never rise above what was set aside.
     """
-    lanes = {} if topology is None or visiting is None else _operation_lanes(topology, visiting)
+    lanes = _operation_lanes(topology, visiting)
     forests = []
     for forest in schedule.forests:
         assignment = _LaneAssignment.of(topology, forest, lanes)
         trees = (tree for root in range(n_ranks) for tree in forest.trees(root))
         specs = [_prune_tree(forest, tree, n_ranks, assignment) for tree in trees]
         forests.append(forest_from_trees(forest.direction, n_ranks, specs))
-    return ForestSchedule(schedule.kind, reduce=forests[0], broadcast=forests[1])
+    return schedule_of(schedule.kind, *forests)
 
 
 def _operation_lanes(topology: Topology, visiting: PairNetwork) -> Mapping[int, tuple[int, ...]]:
-    """For each link that stands for operations the parallel links between its rank and the switch."""
+    """Return the parallel links between rank and switch for each link that represents operations."""
     pairs = [pair for group in visiting.groups for pair in (*group.up, *group.down)]
     return {topology.n_links + i: visiting.links[pair] for i, pair in enumerate(pairs)}
 
@@ -168,17 +156,12 @@ class _LaneAssignment:
     assigned: dict[int, int]
 
     @classmethod
-    def of(
-        cls, topology: Topology | None, forest: Forest, lanes: Mapping[int, tuple[int, ...]]
-    ) -> _LaneAssignment:
-        if topology is None:
-            return cls(lanes, {}, {})
-        units = forest.path_units()
-        asked: dict[int, int] = {}
+    def of(cls, topology: Topology, forest: Forest, lanes: Mapping[int, tuple[int, ...]]) -> _LaneAssignment:
+        units, asked = forest.path_units(), Counter[int]()
         for path in np.flatnonzero(np.diff(forest.all_paths()[0]) == 1).tolist():
             link = int(forest.path(path)[0])
             if link in lanes:
-                asked[link] = asked.get(link, 0) + int(units[path])
+                asked[link] += int(units[path])
         ends = {}
         for link, total in asked.items():
             widths = np.cumsum([int(topology.bandwidths[e]) for e in lanes[link]]).tolist()
@@ -186,7 +169,7 @@ class _LaneAssignment:
         return cls(lanes, ends, dict.fromkeys(asked, 0))
 
     def assign(self, link: int, units: int) -> list[tuple[int, int]]:
-        """Positions among parallel links, each with its units, for operations initiated over `link`."""
+        """Return positions among parallel links, each with its units, for operations over `link`."""
         found = []
         for place, end in enumerate(self.ends[link]):
             part = min(units, max(0, end - self.assigned[link]))
@@ -197,7 +180,7 @@ class _LaneAssignment:
         return found
 
     def along(self, link: int, places: Sequence[tuple[int, int]]) -> Entries:
-        """The paths that stand behind `link` for units assigned so."""
+        """Return the paths that `link` represents for units assigned so."""
         lanes = self.lanes[link]
         return [((lanes[place % len(lanes)],), units) for place, units in places]
 
@@ -228,7 +211,7 @@ def _prune_tree(forest: Forest, tree: Tree, n_ranks: int, assignment: _LaneAssig
 
 
 def _serving_children(tree: Tree, n_ranks: int) -> Mapping[int, list[int]]:
-    """Children of each node, without terminals that have no rank below."""
+    """Return the children of each node, without terminals that have no rank below."""
     serves = {*range(n_ranks)}
     for rank in range(n_ranks):
         node = int(tree.parent[rank])
@@ -249,17 +232,13 @@ def _entries(forest: Forest, tree: Tree, node: int) -> Entries:
 
 def _joined(upper: Entries, lower: Entries, direction: Direction) -> Entries:
     """Join the paths above and below a terminal, unit by unit."""
-    joined = []
-    above, below = iter(upper), iter(lower)
-    (high, many), (low, some) = next(above), next(below)
-    while True:
-        units = min(many, some)
-        joined.append((high + low if direction is Direction.BROADCAST else low + high, units))
-        many, some = many - units, some - units
-        if not many:
-            following = next(above, None)
-            if following is None:
-                return joined
-            high, many = following
-        if not some:
-            low, some = next(below)
+    joined, below = [], list(reversed(lower))
+    for high, left in upper:
+        while left:
+            low, some = below.pop()
+            units = min(left, some)
+            joined.append((high + low if direction is Direction.BROADCAST else low + high, units))
+            left -= units
+            if some > units:
+                below.append((low, some - units))
+    return joined

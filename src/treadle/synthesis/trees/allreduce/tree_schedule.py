@@ -6,14 +6,16 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import gcd, lcm
+from itertools import islice
+from math import gcd
 
+from treadle.math.exact import over_common_denominator
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest import Direction, ForestSchedule, TreeSpec, forest_from_trees
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.rooted_packing import RootedPacking
 from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree
-from treadle.synthesis.trees.tree_parts import apportioned
+from treadle.synthesis.trees.tree_parts import apportioned, in_largest_unit, schedule_of
 from treadle.topologies.topology import Topology
 
 MAX_UNITS = 2**20
@@ -52,38 +54,37 @@ def trees_to_schedule(
     the paths of the other children begin (broadcasting) or end (reducing) at the switch.
     """
     trees = _with_few_units(network, trees, max_units)
-    units, lanes = _whole_units(topology, network, [rate for _, rate in trees])
+    units, lanes = _in_units(topology, network, [rate for _, rate in trees])
     rank_of = {node: rank for rank, node in enumerate(network.ranks)}
     specs: dict[Direction, list[TreeSpec]] = {direction: [] for direction in Direction}
     for (tree, _), amount in zip(trees, units, strict=True):
         neighbours = _neighbours(network, tree)
-        # data go to the root and back again, so that its distance to the farthest rank counts twice
+        # data go to the root and back, so that its distance to the farthest rank counts twice
         root = tree.root
-        if root is None:  # the middle; in a tree what is farthest from anywhere is an end of a longest path
+        if root is None:  # the centre; in a tree the farthest node from any node is an end of a longest path
             far = _path_to_farthest(neighbours, network.ranks[0], rank_of)[-1]
             path = _path_to_farthest(neighbours, far, rank_of)
             root = path[len(path) // 2]
         parent, paths = _orient(neighbours, rank_of, root)
         for direction in Direction:
-            lanes_of = {}
-            for rank, pairs in paths.items():
-                if direction is Direction.REDUCE:
-                    pairs = tuple(network.reverse[pair] for pair in reversed(pairs))
-                lanes_of[rank] = lanes.spread(pairs, amount)
-            specs[direction].append(TreeSpec(rank_of[root], amount, parent, lanes_of))
-    return ForestSchedule(
-        CollectiveKind.ALLREDUCE,
-        reduce=forest_from_trees(Direction.REDUCE, len(rank_of), specs[Direction.REDUCE]),
-        broadcast=forest_from_trees(Direction.BROADCAST, len(rank_of), specs[Direction.BROADCAST]),
-    )
+            if direction is Direction.REDUCE:
+                paths = {rank: _backwards(network, pairs) for rank, pairs in paths.items()}
+            spread = {rank: lanes.spread(pairs, amount) for rank, pairs in paths.items()}
+            specs[direction].append(TreeSpec(rank_of[root], amount, parent, spread))
+    forests = (forest_from_trees(direction, len(rank_of), own) for direction, own in specs.items())
+    return schedule_of(CollectiveKind.ALLREDUCE, *forests)
+
+
+def _backwards(network: PairNetwork, pairs: Sequence[int]) -> tuple[int, ...]:
+    return tuple(network.reverse[pair] for pair in reversed(pairs))
 
 
 def rooted_trees_to_schedule(
     topology: Topology, network: PairNetwork, packing: RootedPacking, *, max_units: int = MAX_UNITS
 ) -> ForestSchedule | None:
-    """Packed in-trees and out-trees as they are; None if that takes more than `max_units` units."""
+    """Return packed in-trees and out-trees as they are; None if that takes more than `max_units` units."""
     rates = [rate for _, rate in (*packing.broadcast, *packing.reduce)]
-    units, lanes = _whole_units(topology, network, rates)
+    units, lanes = _in_units(topology, network, rates)
     if sum(units[: len(packing.broadcast)]) > max_units:
         return None
     rank_of = {node: rank for rank, node in enumerate(network.ranks)}
@@ -103,41 +104,30 @@ def rooted_trees_to_schedule(
             spread = {v: lanes.spread(pairs[::step], amount) for v, pairs in paths.items()}
             specs.append(TreeSpec(rank_of[root], amount, parent, spread))
         forests.append(forest_from_trees(direction, len(rank_of), specs))
-    return ForestSchedule(CollectiveKind.ALLREDUCE, reduce=forests[1], broadcast=forests[0])
+    return schedule_of(CollectiveKind.ALLREDUCE, *forests)
 
 
-def _whole_units(
+def _in_units(
     topology: Topology, network: PairNetwork, rates: Sequence[Fraction]
 ) -> tuple[list[int], _Lanes]:
-    """Rates as integral numbers of units, as few as possible, and the capacity of parallel links in these
-    units."""
-    scale = lcm(*(rate.denominator for rate in rates))
-    # links of pairs that have several
-    widths = {
-        pair: [int(topology.bandwidths[e]) // network.unit * scale for e in members]
-        for pair, members in enumerate(network.links)
-        if len(members) > 1
-    }
-    units = [int(rate * scale) for rate in rates]
-    divisor = gcd(*units, *(width for own in widths.values() for width in own))
-    room = {pair: [width // divisor for width in own] for pair, own in widths.items()}
-    return [amount // divisor for amount in units], _Lanes(network, room)
+    """Return rates as integers of the largest unit, and the capacity of parallel links in these units."""
+    wide = {pair: members for pair, members in enumerate(network.links) if len(members) > 1}
+    widths = [Fraction(int(topology.bandwidths[e]), network.unit) for es in wide.values() for e in es]
+    units = iter(in_largest_unit([*rates, *widths]))
+    amounts = list(islice(units, len(rates)))
+    return amounts, _Lanes(network, {pair: list(islice(units, len(es))) for pair, es in wide.items()})
 
 
 def unit_trees(network: PairNetwork, trees: Sequence[tuple[FabricTree, Fraction]]) -> int:
-    """Number of unit trees of a schedule of the trees that loses nothing."""
-    rates = [rate for _, rate in _with_few_units(network, trees, MAX_UNITS)]
-    scale = lcm(*(rate.denominator for rate in rates))
-    units = [int(rate * scale) for rate in rates]
-    return sum(units) // gcd(*units)
+    """Return the number of unit trees of a schedule of the trees that loses nothing."""
+    return sum(in_largest_unit([rate for _, rate in _with_few_units(network, trees, MAX_UNITS)]))
 
 
 def _with_few_units(
     network: PairNetwork, trees: Sequence[tuple[FabricTree, Fraction]], max_units: int
 ) -> Sequence[tuple[FabricTree, Fraction]]:
-    """Rates that at most `max_units` unit trees express: as few as lose nothing, else the best rounding."""
-    scale = lcm(*(rate.denominator for _, rate in trees))
-    exact = [int(rate * scale) for _, rate in trees]
+    """Return rates of the fewest unit trees that lose nothing, or the best rounding to `max_units`."""
+    exact, scale = over_common_denominator([rate for _, rate in trees])
     total = Fraction(sum(exact), scale)
     usages = [tree.usage(network) for tree, _ in trees]
     best, best_rates = Fraction(0), [Fraction(0)] * len(trees)
@@ -155,7 +145,7 @@ def _with_few_units(
 
 
 def _unit_numbers(exact: int, max_units: int) -> list[int]:
-    """Numbers of units to try, rising: small ones, then the exact one or a spread up to the limit."""
+    """Return numbers of units to try, rising: small ones, then the exact one or a spread up to the limit."""
     small = range(1, min(_FEW_UNITS, max_units) + 1)
     if exact <= max_units:
         return sorted({*(units for units in small if units < exact), exact})
@@ -170,7 +160,7 @@ class _Lanes:
     room: dict[int, list[int]]
 
     def spread(self, pairs: Sequence[int], units: int) -> list[tuple[tuple[int, ...], int]]:
-        """Physical paths along `pairs` for a number of units."""
+        """Return physical paths along `pairs` for a number of units."""
         paths: list[tuple[tuple[int, ...], int]] = [((), units)]
         for pair in pairs:
             members = self.network.links[pair]
@@ -195,13 +185,12 @@ def _neighbours(network: PairNetwork, tree: FabricTree) -> Neighbours:
     joined: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
     for one, other, pairs in tree.edges:
         joined.setdefault(one, []).append((other, pairs))
-        back = tuple(network.reverse[pair] for pair in reversed(pairs))
-        joined.setdefault(other, []).append((one, back))
+        joined.setdefault(other, []).append((one, _backwards(network, pairs)))
     return joined
 
 
 def _path_to_farthest(neighbours: Neighbours, start: int, rank_of: Mapping[int, int]) -> list[int]:
-    """Ranks on the way from `start` to a rank with most ranks on the way."""
+    """Return the ranks of a path from `start` to a rank with most ranks in between."""
     longest = [start]
     stack = [(start, -1, [start])]
     while stack:
@@ -217,7 +206,7 @@ def _path_to_farthest(neighbours: Neighbours, start: int, rank_of: Mapping[int, 
 def _orient(
     neighbours: Neighbours, rank_of: Mapping[int, int], root: int
 ) -> tuple[list[int], dict[int, tuple[int, ...]]]:
-    """Parents, and the paths of pairs that lead to each rank away from the root."""
+    """Return parents, and the path of pairs that leads to each rank from the root."""
     parent = [-1] * len(rank_of)
     paths: dict[int, tuple[int, ...]] = {}
     stack: list[tuple[int, int, int, tuple[int, ...]]] = [(root, -1, root, ())]

@@ -16,7 +16,12 @@ from itertools import product
 
 from treadle.math.columns import RestrictedMaster
 from treadle.schedules.trees.allreduce_certificate import CutCombinationCertificate, Potential, WeightedCut
-from treadle.synthesis.trees.allreduce.cutting_planes import CutFamily, balance_of, maximise_over_cuts
+from treadle.synthesis.trees.allreduce.cutting_planes import (
+    CutFamily,
+    balance_of,
+    capacity_rows,
+    maximise_over_cuts,
+)
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 
 
@@ -105,14 +110,18 @@ def solve_two_family_lp(network: PairNetwork, *, roots: Sequence[int] | None = N
         able = [group for group in network.groups if (group.multicasts if leaving else group.aggregates)]
         asking = {group.node: tuple(lp.add_column(0) for _ in group.members) for group in able}
         families.append(CutFamily(leaving, shares, asking))
-    capacity_rows = _add_capacity(lp, network, families)
-    branches = (network.multicast, network.aggregation)
+    crossings = _crossings(network, families)
+
+    def add_pair(e: int, *columns: int) -> int:
+        return lp.add_row({**dict.fromkeys(columns, 1), **crossings[e]}, network.capacity[e])
+
+    rows_of_pairs = capacity_rows(network, families, add_pair)
     conserved = [
         {
             node: lp.add_row(row, equality=True)
-            for node, row in balance_of(network, family.columns or (), capable).items()
+            for node, row in balance_of(network, family.columns, capable).items()
         }
-        for family, capable in zip(families, branches, strict=False)
+        for family, capable in zip(families, (network.multicast, network.aggregation), strict=False)
     ]
     vertex, is_exact = maximise_over_cuts(lp, network, families, rates)
     cuts: list[list[WeightedCut]] = []
@@ -121,18 +130,23 @@ def solve_two_family_lp(network: PairNetwork, *, roots: Sequence[int] | None = N
         priced = [(nodes, vertex.dual[row]) for nodes, row in family.rows.items() if vertex.dual[row] > 0]
         cuts.append([(tuple(sorted(v for v in nodes if v < network.n_nodes)), p) for nodes, p in priced])
         potentials.append([(node, -vertex.dual[row]) for node, row in rows.items() if vertex.dual[row]])
-    capacities = [tuple(vertex.primal[j] for j in family.columns or ()) for family in families]
+    capacities = [tuple(vertex.primal[j] for j in family.columns) for family in families]
     asked = [
         {node: tuple(vertex.primal[j] for j in columns) for node, columns in family.asked.items()}
         for family in families
     ]
-    prices = tuple(max(Fraction(0), vertex.dual[row]) for row in capacity_rows)
+    prices = tuple(max(Fraction(0), vertex.dual[row]) for row in rows_of_pairs)
     if mirrored:
-        # the mirrored program stands for both families: half of every dual belongs to each
+        # the mirrored program represents both families: half of every dual belongs to each
         cuts = [[(nodes, p / 2) for nodes, p in cuts[0]]] * 2
         potentials = [[(node, sign * f / 2) for node, f in potentials[0]] for sign in (1, -1)]
         capacities.append(tuple(capacities[0][r] for r in network.reverse))
         asked.append(asked[0])
+    link_prices: list[tuple[int, Fraction]] = []
+    if network.groups:  # operations may cross several links together, which a certificate has to price
+        part = Fraction(1, 2 if mirrored else 1)
+        priced_links = zip(network.links, prices, strict=True)
+        link_prices = [(link, price * part) for members, price in priced_links for link in members if price]
     return LpOptimum(
         rate=sum((vertex.primal[j] for j in rates.values()), Fraction(0)),
         root_rates={root: vertex.primal[j] for root, j in rates.items()},
@@ -145,47 +159,14 @@ def solve_two_family_lp(network: PairNetwork, *, roots: Sequence[int] | None = N
             tuple(cuts[1]),
             tuple(potentials[0]),
             tuple(potentials[1]),
-            _link_prices(network, prices, Fraction(1, 2) if mirrored else Fraction(1)),
+            tuple(sorted(link_prices)),
         ),
         is_exact=is_exact,
     )
 
 
-def _link_prices(
-    network: PairNetwork, prices: Sequence[Fraction], part: Fraction
-) -> tuple[tuple[int, Fraction], ...]:
-    """Dual prices, which a certificate needs where operations may cross several links together."""
-    if not network.groups:
-        return ()
-    found = [
-        (link, price * part)
-        for members, price in zip(network.links, prices, strict=True)
-        for link in members
-        if price
-    ]
-    return tuple(sorted(found))
-
-
-def _add_capacity(lp: RestrictedMaster, network: PairNetwork, families: Sequence[CutFamily]) -> list[int]:
-    """Both directions of data share a link; mirrored, the reducing share of e is that of its opposite.
-
-    Returns the row of each pair.
-    """
-    rows: list[int] = []
-    crossings = _crossings(network, families)
-    for e, bandwidth in enumerate(network.capacity):
-        opposite = network.reverse[e]
-        if len(families) == 1 and opposite < e:
-            rows.append(rows[opposite])
-            continue
-        broadcast = families[0].columns or ()
-        other = broadcast[opposite] if len(families) == 1 else (families[1].columns or ())[e]
-        rows.append(lp.add_row({broadcast[e]: 1, other: 1, **crossings[e]}, bandwidth))
-    return rows
-
-
 def _crossings(network: PairNetwork, families: Sequence[CutFamily]) -> list[dict[int, int]]:
-    """For each pair, how often the operations of each column cross it; mirrored ones reduce as they store."""
+    """Count how often the operations of each column cross each pair; mirrored, loads count as stores."""
     found: list[dict[int, int]] = [{} for _ in range(network.n_pairs)]
     for group, family in product(network.groups, families):
         columns = family.asked.get(group.node, ())

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
+from itertools import chain, combinations
 from math import lcm
 from typing import TypeVar
 
@@ -20,10 +20,10 @@ from treadle.context import TimeLimitError, context
 from treadle.errors import InfeasibleError
 from treadle.math.columns import RestrictedMaster
 from treadle.math.exact import Vertex
-from treadle.synthesis.trees.allreduce.in_network_trees import InNetworkTreeFinder
+from treadle.synthesis.trees.allreduce.in_network_trees import in_network_tree
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.separation import Number
-from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree, SteinerTreeFinder
+from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree, spanning_tree
 
 MAX_ENUMERATED_SWITCHES = 7
 """Branching switches and groups up to which every subset is tried; with more, they are searched locally."""
@@ -34,6 +34,11 @@ _EXACT_ROUNDS = 64
 TREE_WORK = 3000
 """Nanoseconds of a shortest tree for each pair; one with operations takes as much for each rank."""
 _Value = TypeVar("_Value", float, Fraction)
+
+
+def subsets(optional: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield all subsets of switches and groups, the smallest first."""
+    return chain.from_iterable(combinations(optional, size) for size in range(len(optional) + 1))
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,6 @@ def pack_fabric_trees(
     *,
     hint: Sequence[Fraction] | None = None,
     target: Fraction | None = None,
-    seed: int = 0,
 ) -> TreePacking:
     """Maximise the total rate of trees on the ranks; each direction of a pair holds what crosses it.
 
@@ -76,7 +80,6 @@ def pack_fabric_trees(
         Pair lengths near the dual optimum, say of the cut program; speeds the search up.
     target : Fraction, optional
         A known upper bound; the search ends there.
-    seed : int
 
     Raises
     ------
@@ -97,7 +100,7 @@ def pack_fabric_trees(
     round, and together they cross either direction of a pair as often as the tree's `usage` says. Duals are
     mixed with the hint while that still finds improving trees, which damps their oscillation.
     """
-    search = _TreeMaster(network, seed)
+    search = _TreeMaster(network)
     lengths = _hint_lengths(network, hint)
     if not search.add(search.candidates(lengths)):
         raise InfeasibleError("allreduce: the ranks are not connected by bidirectional links")
@@ -113,7 +116,7 @@ def pack_fabric_trees(
 def _price_in_floats(search: _TreeMaster, lengths: Sequence[float], target: Fraction | None) -> None:
     """Add trees until none is shorter than 1 by much, or the target is reached, within float precision."""
     n_ranks = len(search.network.ranks)
-    # disturbed lengths give trees that differ: duals of a poor pool would lead nowhere
+    # disturbed lengths give different trees: duals over few trees would not help
     for spread in (0.02, 0.1, 0.5):
         starts = max(4, n_ranks // 4)
         for start in range(starts):
@@ -157,95 +160,75 @@ def _price_exactly(search: _TreeMaster, target: Fraction | None) -> TreePacking:
 class _TreeMaster:
     """The restricted master program and the pool of trees."""
 
-    def __init__(self, network: PairNetwork, seed: int) -> None:
+    def __init__(self, network: PairNetwork) -> None:
         self.network = network
-        self._finder = SteinerTreeFinder(network)
-        self._operating = InNetworkTreeFinder(network)
         self._groups = {group.node: group for group in network.full_groups}
         self._branching = (*network.branching, *self._groups)
-        self._random = np.random.default_rng(seed)
+        self._random = np.random.default_rng(0)
         self.lp = RestrictedMaster(max(network.capacity))
-        self._row: dict[int, int] = {}
-        for e, opposite in enumerate(network.reverse):
-            if e < opposite:
-                self._row[e] = self.lp.add_row({}, network.capacity[e])
+        self._row = {
+            e: self.lp.add_row({}, network.capacity[e])
+            for e, opposite in enumerate(network.reverse)
+            if e < opposite
+        }
         self._pool: dict[frozenset[tuple[int, int]], FabricTree] = {}
         self._subset = frozenset(self._branching)
         self.is_exhaustive = len(self._branching) <= MAX_ENUMERATED_SWITCHES
 
     def disturbed(self, lengths: Sequence[float], spread: float) -> list[float]:
-        """Lengths times random factors up to 1 + spread, equal for reverse pairs."""
+        """Return lengths times random factors up to 1 + spread, equal for reverse pairs."""
         factors = 1 + spread * self._random.random(len(lengths))
         reverse = self.network.reverse
         return [length * float(factors[min(e, reverse[e])]) for e, length in enumerate(lengths)]
 
     def candidates(self, lengths: Sequence[Number], tolerance: Number = _TOLERANCE) -> Iterator[FabricTree]:
-        """Short trees under `lengths`; the shortest among them when `is_exhaustive`.
+        """Yield short trees under `lengths`; the shortest one when `is_exhaustive`.
 
-        Parameters
-        ----------
-        lengths : sequence of number, length m
-            Floats, or integers with a tolerance of 0.
-        tolerance : number
-            Share by which another tree must be shorter to be worth it.
+        Lengths are floats, or integers with a tolerance of 0: the share by which another tree must be
+        shorter.
         """
         if not self.is_exhaustive:
             yield from self._locally_shortest(lengths, tolerance)
             return
-        best: tuple[Number, FabricTree] | None = None
-        for size in range(len(self._branching) + 1):
-            for chosen in combinations(self._branching, size):
-                tree = self._tree(lengths, chosen)
-                if tree is not None:
-                    length = self._length(tree, lengths)
-                    if best is None or length < best[0]:
-                        best = length, tree
-        if best is not None:
-            yield best[1]
+        trees = (self._tree(lengths, chosen) for chosen in subsets(self._branching))
+        found = [tree for tree in trees if tree is not None]
+        if found:
+            yield min(found, key=lambda tree: tree.length(self.network, lengths))
 
     def _locally_shortest(self, lengths: Sequence[Number], tolerance: Number) -> Iterator[FabricTree]:
-        """Put single switches in or out of the last subset while that shortens the tree."""
+        """Add or remove single switches of the last subset while that shortens the tree."""
         best = self._tree(lengths, self._subset)
         if best is None:
             return
-        shortest = self._length(best, lengths)
-        improved = True
+        shortest, improved = best.length(self.network, lengths), True
         while improved:
             improved = False
             for switch in self._branching:
                 subset = self._subset ^ {switch}
                 tree = self._tree(lengths, subset)
-                if tree is None:
-                    continue
-                length = self._length(tree, lengths)
-                if length < shortest - shortest * tolerance:
+                length = shortest if tree is None else tree.length(self.network, lengths)
+                if tree is not None and length < shortest - shortest * tolerance:
                     self._subset, best, shortest, improved = subset, tree, length, True
         yield best
 
     def _tree(self, lengths: Sequence[Number], chosen: Collection[int]) -> FabricTree | None:
-        """The shortest tree that may branch at the chosen switches and groups."""
+        """Return the shortest tree that may branch at the chosen switches and groups."""
         groups = [self._groups[node] for node in sorted(chosen) if node in self._groups]
         context().spend(TREE_WORK * self.network.n_pairs * (len(self.network.ranks) if groups else 1))
         switches = [node for node in sorted(chosen) if node not in self._groups]
         if groups:
-            return self._operating.tree(lengths, switches, groups)
-        return self._finder.spanning_tree(lengths, (*self.network.ranks, *switches))
-
-    def _length(self, tree: FabricTree, lengths: Sequence[Number]) -> Number:
-        return tree.length(self.network, lengths)
+            return in_network_tree(self.network, lengths, switches, groups)
+        return spanning_tree(self.network, lengths, (*self.network.ranks, *switches))
 
     def add(
-        self,
-        trees: Iterator[FabricTree],
-        lengths: Sequence[Number] | None = None,
-        limit: Number = 1,
+        self, trees: Iterator[FabricTree], lengths: Sequence[Number] | None = None, limit: Number = 1
     ) -> int:
-        """Add new trees, with `lengths` those up to `limit` long; returns how many."""
+        """Add new trees, with `lengths` only those up to `limit` long; return how many."""
         added = 0
         for tree in trees:
             usage = tree.usage(self.network)
             key = frozenset(usage.items())
-            if key in self._pool or (lengths is not None and self._length(tree, lengths) > limit):
+            if key in self._pool or (lengths is not None and tree.length(self.network, lengths) > limit):
                 continue
             self._pool[key] = tree
             self.lp.add_column(1, {self._row[e]: count for e, count in usage.items()})
@@ -253,26 +236,21 @@ class _TreeMaster:
         return added
 
     def solve(self) -> tuple[float, list[float]]:
-        """The total rate and each pair's length over the trees so far, in floats."""
+        """Return the total rate and each pair's length over the trees so far, in floats."""
         values, duals = self.lp.near_optimum()
         return sum(values) * self.lp.scale, self.per_pair([max(0.0, dual) for dual in duals])
 
     def per_pair(self, duals: Sequence[_Value]) -> list[_Value]:
-        """The length of each pair, by the rows' duals."""
+        """Return the length of each pair, by the rows' duals."""
         reverse = self.network.reverse
         return [duals[self._row[min(e, reverse[e])]] for e in range(self.network.n_pairs)]
 
     def packing(self, vertex: Vertex | None, *, is_priced: bool) -> TreePacking:
-        """The rates of an optimum; without one, the last ones in floats, made to fit."""
+        """Return the rates of an optimum; without one, the last ones in floats, scaled to fit."""
         rates = self._shrunk_to_fit() if vertex is None else vertex.primal
-        trees = zip(self._pool.values(), rates, strict=True)
-        none = [Fraction(0)] * self.network.n_pairs
-        return TreePacking(
-            rate=sum(rates, Fraction(0)),
-            trees=tuple((tree, rate) for tree, rate in trees if rate),
-            lengths=tuple(none if vertex is None else self.per_pair(vertex.dual)),
-            is_priced=is_priced and vertex is not None,
-        )
+        trees = tuple(pair for pair in zip(self._pool.values(), rates, strict=True) if pair[1])
+        lengths = [Fraction(0)] * self.network.n_pairs if vertex is None else self.per_pair(vertex.dual)
+        return TreePacking(sum(rates, Fraction(0)), trees, tuple(lengths), is_priced and vertex is not None)
 
     def _shrunk_to_fit(self) -> list[Fraction]:
         values, _ = self.lp.near_optimum()
@@ -281,12 +259,12 @@ class _TreeMaster:
         for usage, rate in zip(self._pool, rates, strict=True):
             for e, count in usage:
                 load[e] += count * rate
-        factor = max(Fraction(1), *(load[e] / self.network.capacity[e] for e in load))
+        factor = max(Fraction(1), *(held / self.network.capacity[e] for e, held in load.items()))
         return [rate / factor for rate in rates]
 
 
 def _hint_lengths(network: PairNetwork, hint: Sequence[Fraction] | None) -> list[float]:
-    """The hint with zeros lifted a little, scaled so that volume b.l is about 1 per rank; or 1/b."""
+    """Return the hint with slightly raised zeros; or 1/b, scaled so that b.l is about 1 per rank."""
     least = [1.0 / b for b in network.capacity]
     if hint is None:
         return [length / len(network.ranks) for length in least]

@@ -57,27 +57,24 @@ def blink(topology: Topology, collective: Collective, *, pack: Packer | None = N
     check_supported("blink", topology, collective, SPANNING_KINDS)
     root = best_root(topology, collective) if collective.root is None else collective.root
     chosen = pack or pack_from_root
-    if collective.kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER):
-        return compose(
-            topology, collective, lambda fabric, _: gathered_through(fabric, collective, root, chosen)
-        )
 
     def build(fabric: Topology, _: Collective) -> Forest:
-        broadcast = replace(collective, kind=CollectiveKind.BROADCAST, root=root)
-        return chosen(fabric, broadcast)
+        if collective.kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER):
+            return gathered_through(fabric, collective, root, chosen)
+        return chosen(fabric, replace(collective, kind=CollectiveKind.BROADCAST, root=root))
 
     return compose(topology, collective, build)
 
 
 def pack_from_root(topology: Topology, broadcast: Collective) -> Forest:
-    """The exact optimum of a broadcast, by ForestColl's pipeline with a single root."""
+    """Return the exact optimum of a broadcast, by ForestColl's pipeline with a single root."""
     found = synthesise(topology, broadcast, budget=TreeBudget(exact=True)).trees.broadcast
     assert found is not None, "a broadcast has out-trees"
     return found
 
 
 def best_root(topology: Topology, collective: Collective) -> int:
-    """The rank whose reduce and broadcast, one with the other, are fastest; the lowest of equals."""
+    """Return the rank whose reduce and broadcast take the least total time; the lowest of equals."""
 
     def seconds_per_byte(rank: int) -> Fraction:
         rates = (
@@ -90,7 +87,7 @@ def best_root(topology: Topology, collective: Collective) -> int:
 
 
 def gathered_through(topology: Topology, collective: Collective, root: int, pack: Packer) -> Forest:
-    """The out-trees of an allgather whose shards all pass one rank, as Blink's paper suggests.
+    """Return the out-trees of an allgather whose shards all pass one rank, as Blink's paper suggests.
 
     As spanning trees: from every rank a tree that begins with the path up to the root and goes on as that of
     the broadcast, without the edges to ranks that have passed the shard up.
@@ -126,18 +123,16 @@ def gathered_through(topology: Topology, collective: Collective, root: int, pack
                     parent[above], paths[above] = at, up.paths[at]
                     at = above
                 numbers = np.full(len(parent), -1, dtype=np.int32)
-                for one in np.flatnonzero(parent >= 0).tolist():
-                    ((links, _),) = paths[one]
-                    numbers[one] = builder.path_number(tuple(links))
+                for other in np.flatnonzero(parent >= 0).tolist():
+                    ((links, _),) = paths[other]
+                    numbers[other] = builder.path_number(tuple(links))
                 builder.add_tree(rank, units * weight, parent, numbers)
     return builder.build()
 
 
 def _pairs(back: Forest, out: Forest) -> Iterator[tuple[TreeSpec, TreeSpec, int]]:
-    """In-trees and out-trees of the same units, and how many units."""
-    downs = single_path_trees(out)
-    down = next(downs)
-    left = down.multiplicity
+    """Yield in-trees and out-trees of the same units, and the number of units."""
+    downs, left = single_path_trees(out), 0
     for up in single_path_trees(back):
         units = up.multiplicity
         while units:
@@ -146,5 +141,4 @@ def _pairs(back: Forest, out: Forest) -> Iterator[tuple[TreeSpec, TreeSpec, int]
                 left = down.multiplicity
             taken = min(units, left)
             yield up, down, taken
-            units -= taken
-            left -= taken
+            units, left = units - taken, left - taken

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
@@ -24,14 +23,14 @@ SEARCH_LIMIT = 5000
 
 
 def find_boxes(topology: Topology, collective: Collective) -> tuple[tuple[int, ...], ...]:
-    """The ranks in groups that are joined more tightly inside than to one another.
+    """Return the ranks in groups that are joined better inside than to one another.
 
     Take links from the widest downwards: the boxes are the groups just before the bandwidth at which all
     ranks become connected. Groups with a direct link between their ranks count as one box, and if every rank
     is alone, all ranks are one box.
 
     Boxes with faster network cards than others would be joined before those. So where the sizes differ, the
-    groups at a wider bandwidth are taken if their sizes differ less, and what joins them is a switch that
+    groups at a wider bandwidth are taken if their sizes differ less, and they are joined by a switch that
     leads to the other groups too: the network, and no part of a box.
 
     Returns
@@ -42,54 +41,44 @@ def find_boxes(topology: Topology, collective: Collective) -> tuple[tuple[int, .
     widths = Counter[tuple[int, int]]()
     for tail, head, bandwidth in _links(topology):
         widths[tail, head] += bandwidth
-    arcs = direct_arcs(topology, collective)
-    singles = [[rank] for rank in range(collective.n_ranks)]
-    found = [_BandwidthLevel(_merge_neighbours(singles, arcs), list(range(topology.n_nodes)))]
-    for level in sorted(set(widths.values()), reverse=True):
-        leaders = _leaders(topology.n_nodes, [ends for ends, width in widths.items() if width >= level])
+    arcs, n = direct_arcs(topology, collective), collective.n_ranks
+    # by falling bandwidth: the groups of ranks, and the group of every node
+    levels = [(_merge_neighbours([[rank] for rank in range(n)], arcs), list(range(topology.n_nodes)))]
+    for least in sorted(set(widths.values()), reverse=True):
+        leaders = _leaders(topology.n_nodes, [ends for ends, width in widths.items() if width >= least])
         joined = _parts([leaders[node] for node in collective.ranks])
         if len(joined) == 1:
             break
-        found.append(_BandwidthLevel(_merge_neighbours(joined, arcs), leaders))
+        levels.append((_merge_neighbours(joined, arcs), leaders))
     # an earlier level than the last where a network joins only some of the boxes
-    best = found[-1]
-    for earlier in reversed(found[:-1]):
-        is_even = earlier.spread < best.spread and min(map(len, earlier.boxes)) > 1
-        if is_even and _is_joined_by_network(earlier, found[-1], list(widths), set(collective.ranks)):
+    best, last_leaders = levels[-1]
+    for earlier, leaders in reversed(levels[:-1]):
+        is_even = _spread(earlier) < _spread(best) and min(map(len, earlier)) > 1
+        if is_even and _is_joined_by_network(leaders, last_leaders, list(widths), collective.ranks):
             best = earlier
-    if len(best.boxes) == collective.n_ranks:
-        return (tuple(range(collective.n_ranks)),)
-    return tuple(tuple(box) for box in best.boxes)
+    return (tuple(range(n)),) if len(best) == n else tuple(map(tuple, best))
 
 
-@dataclass(frozen=True)
-class _BandwidthLevel:
-    """Groups of ranks by links from some bandwidth upwards, and the group of every node."""
-
-    boxes: list[list[int]]
-    leaders: list[int]
-
-    @property
-    def spread(self) -> int:
-        """Ranks that the largest group has more than the smallest."""
-        sizes = [len(box) for box in self.boxes]
-        return max(sizes) - min(sizes)
+def _spread(boxes: list[list[int]]) -> int:
+    """Return the difference between the largest and the smallest number of ranks."""
+    sizes = [len(box) for box in boxes]
+    return max(sizes) - min(sizes)
 
 
 def _is_joined_by_network(
-    fine: _BandwidthLevel, coarse: _BandwidthLevel, links: Sequence[tuple[int, int]], ranks: set[int]
+    fine: list[int], coarse: list[int], links: Sequence[tuple[int, int]], ranks: Sequence[int]
 ) -> bool:
     """Whether every coarse group of several fine ones has a switch of none of them that leads out of it."""
-    holding = {fine.leaders[node] for node in ranks}
-    parts: dict[int, set[int]] = {}
+    holding = {fine[node] for node in ranks}
+    parts = defaultdict[int, set[int]](set)
     for node in ranks:
-        parts.setdefault(coarse.leaders[node], set()).add(fine.leaders[node])
+        parts[coarse[node]].add(fine[node])
     leading_out = {
-        coarse.leaders[end]
+        coarse[end]
         for tail, head in links
-        if coarse.leaders[tail] != coarse.leaders[head]
+        if coarse[tail] != coarse[head]
         for end in (tail, head)
-        if fine.leaders[end] not in holding
+        if fine[end] not in holding
     }
     return all(len(groups) == 1 or leader in leading_out for leader, groups in parts.items())
 
@@ -106,22 +95,21 @@ def _merge_neighbours(boxes: list[list[int]], arcs: Arcs) -> list[list[int]]:
 
 
 def _leaders(n: int, links: Sequence[tuple[int, int]]) -> list[int]:
-    """A number for the group of every node that links join."""
-    tails, heads = np.array(links, dtype=np.int64).reshape(-1, 2).T
-    leaders: list[int] = components(n, tails, heads).tolist()
+    """Return a number for the group of every node that links join."""
+    leaders: list[int] = components(n, *np.array(links, dtype=np.int64).reshape(-1, 2).T).tolist()
     return leaders
 
 
 def _parts(leaders: Sequence[int]) -> list[list[int]]:
-    """Positions by group."""
-    found: dict[int, list[int]] = {}
+    """Return positions by group."""
+    found = defaultdict[int, list[int]](list)
     for position, leader in enumerate(leaders):
-        found.setdefault(leader, []).append(position)
+        found[leader].append(position)
     return list(found.values())
 
 
 def direct_arcs(topology: Topology, collective: Collective) -> dict[int, dict[int, int]]:
-    """The links that join ranks without a switch, parallel links together."""
+    """Return the links that join ranks without a switch, parallel links together."""
     rank_of = {node: rank for rank, node in enumerate(collective.ranks)}
     arcs: dict[int, dict[int, int]] = {rank: {} for rank in range(collective.n_ranks)}
     for tail, head, bandwidth in _links(topology):
@@ -132,7 +120,7 @@ def direct_arcs(topology: Topology, collective: Collective) -> dict[int, dict[in
 
 
 class CycleFinder:
-    """Finds Hamiltonian cycles and paths of one box over direct links, avoiding what earlier ones loaded.
+    """Finds Hamiltonian cycles and paths of one box over direct links, avoiding loaded links.
 
     Parameters
     ----------
@@ -163,7 +151,7 @@ class CycleFinder:
         return max(Fraction(load, self._arcs[u][v]) for (u, v), load in self._loads.items())
 
     def next_order(self, start: int, end: int | None = None) -> tuple[int, ...] | None:
-        """A path from `start` to `end`, or a cycle from `start` if there is no `end`; None if none is found.
+        """Return a path from `start` to `end`, or a cycle from `start` without `end`; None if none is found.
 
         Counts as load in both directions, because rings go in both directions. Links are added by rising
         relative load, so the result has the least greatest load that the search can reach.
@@ -194,20 +182,18 @@ class CycleFinder:
 def hamiltonian_order(
     neighbours: Mapping[int, Sequence[int]], start: int, end: int | None = None
 ) -> tuple[int, ...] | None:
-    """A path through all `neighbours` from `start` to `end`; without `end` one that closes to a cycle.
+    """Return a path through all `neighbours` from `start` to `end`; without `end` one that closes to a cycle.
 
-    Backtracking that visits neighbours with the fewest ways onward first. It gives up after `SEARCH_LIMIT`
-    steps, so None proves nothing.
+    Backtracking that visits neighbours with the fewest free neighbours first. It gives up after
+    `SEARCH_LIMIT` steps, so None proves nothing.
     """
     n = len(neighbours)
     path, visited = [start], {start}
 
     def onward(node: int) -> list[int]:
         free = [v for v in neighbours[node] if v not in visited and (v != end or len(path) == n - 1)]
-        # taken from the end: fewest ways onward, then first in the neighbours' order
-        free.reverse()
-        free.sort(key=lambda v: sum(w not in visited for w in neighbours[v]), reverse=True)
-        return free
+        # taken from the end: fewest free neighbours, then first in the neighbours' order
+        return sorted(free, key=lambda v: sum(w not in visited for w in neighbours[v]))[::-1]
 
     choices = [onward(start)]
     for _ in range(SEARCH_LIMIT):
@@ -229,7 +215,7 @@ def hamiltonian_order(
 def fabric_of_box(
     topology: Topology, nodes: Sequence[int], switches: Sequence[int] = ()
 ) -> tuple[Topology, Int64Array]:
-    """A box with its own switches, and the numbers of its links; equal boxes have equal ones."""
+    """Return a box with its own switches, and the numbers of its links; equal boxes have equal fabrics."""
     builder = TopologyBuilder("box")
     names = {node: builder.compute(f"gpu{i}") for i, node in enumerate(nodes)}
     names |= {node: builder.switch(f"switch{i}") for i, node in enumerate(switches)}

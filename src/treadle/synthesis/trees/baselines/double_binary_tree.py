@@ -45,7 +45,7 @@ def double_binary_tree(topology: Topology, collective: Collective) -> ForestSche
 
 
 def trees_over_boxes(topology: Topology, collective: Collective) -> list[list[int]]:
-    """Parents of all ranks in each tree, -1 at its root."""
+    """Return the parents of all ranks in each tree, -1 at its root."""
     boxes = find_boxes(topology, collective)
     if len(boxes) == 1:
         boxes = tuple((rank,) for rank in range(collective.n_ranks))
@@ -59,11 +59,10 @@ def trees_over_boxes(topology: Topology, collective: Collective) -> list[list[in
 
 
 def forest_of_trees(builder: ForestBuilder, trees: Sequence[Sequence[int]], root: int | None) -> Forest:
-    """Equal shares of the data along all trees, each from its own root or from the one given."""
+    """Return equal shares of the data along all trees, each from its own root or from the given one."""
     for parent in trees:
-        start = list(parent).index(-1) if root is None else root
-        # the same tree with its edges turned away from its start
-        turned = list(parent)
+        turned = list(parent)  # the same tree with its edges turned away from its start
+        start = turned.index(-1) if root is None else root
         below, at = -1, start
         while at >= 0:
             turned[at], below, at = below, at, parent[at]
@@ -72,7 +71,7 @@ def forest_of_trees(builder: ForestBuilder, trees: Sequence[Sequence[int]], root
 
 
 def double_tree(n: int) -> tuple[list[int], list[int]]:
-    """Parents in two binary trees of 0..n-1, -1 at the roots.
+    """Return the parents in two binary trees of 0..n-1, -1 at the roots.
 
     In the first one odd numbers are leaves and 0 is the root above all; the second is the first with its
     numbers mirrored (n even) or shifted by one (n odd), so that inner nodes become leaves.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
+from operator import itemgetter
 
 import numpy as np
 
@@ -37,7 +38,7 @@ class ForestBuilder:
         self._trees: list[tuple[int, int, Int32Array, Int32Array]] = []
 
     def path_number(self, links: Route) -> int:
-        """Number of a path, equal for equal paths."""
+        """Return the number of a path, equal for equal paths."""
         return self._numbers.setdefault(links, len(self._numbers))
 
     def add_tree(self, root: int, multiplicity: int, parent: Int32Array, paths: Int32Array) -> None:
@@ -85,13 +86,10 @@ class ForestBuilder:
         self.add_tree(root, multiplicity, parent, paths)
 
     def build(self) -> Forest:
-        """The forest of all trees added."""
-        ordered = sorted(self._trees, key=lambda tree: tree[0])
-        parent, paths = (
-            np.array([tree[side] for tree in ordered], dtype=np.int32).reshape(-1, self._n) for side in (2, 3)
-        )
-        roots = np.array([tree[0] for tree in ordered], dtype=np.int32)
-        units = np.array([tree[1] for tree in ordered], dtype=np.int64)
+        """Return the forest of all trees added."""
+        columns = list(zip(*sorted(self._trees, key=itemgetter(0)), strict=True)) or [(), (), (), ()]
+        roots, units = np.array(columns[0], dtype=np.int32), np.array(columns[1], dtype=np.int64)
+        parent, paths = (np.array(rows, dtype=np.int32).reshape(-1, self._n) for rows in columns[2:])
         present = parent >= 0
         return Forest(
             direction=Direction.BROADCAST,
@@ -108,9 +106,9 @@ class ForestBuilder:
 
 
 def compose(topology: Topology, collective: Collective, build: OutForest) -> ForestSchedule:
-    """The schedule of any kind from a way to build out-trees.
+    """Return the schedule of any kind from a builder of out-trees.
 
-    In-trees are the out-trees of the transposed fabric turned round; an allreduce has both.
+    In-trees are the reversed out-trees of the transposed fabric; an allreduce has both.
     """
     kind = collective.kind
     broadcast = build(topology, collective) if kind.broadcasts else None
@@ -123,7 +121,7 @@ def compose(topology: Topology, collective: Collective, build: OutForest) -> For
 def embedded(
     topology: Topology, collective: Collective, parents: Sequence[Sequence[int]] | Int32Array
 ) -> ForestSchedule:
-    """The collective by a tree of logical hops for each root, given by the parents of the ranks."""
+    """Return the collective by a tree of logical hops for each root, given by the parents of the ranks."""
 
     def build(fabric: Topology, there: Collective) -> Forest:
         builder = ForestBuilder(fabric, there)

@@ -69,17 +69,15 @@ def _two_level_forest(topology: Topology, collective: Collective) -> Forest:
 def _two_level_parents(
     boxes: Sequence[Order], orders: Sequence[Order], root: int, backwards: int
 ) -> list[int]:
-    """Parents of the tree of one root: round the boxes at the root's place, then round each box."""
+    """Return the parents in the tree of one root: around the boxes at its position, then around each box."""
     parent = [-1] * sum(len(box) for box in boxes)
     home = next(i for i, box in enumerate(boxes) if root in box)
-    place = boxes[home].index(root)
-    above = -1
+    position, above = boxes[home].index(root), -1
     for i in range(len(boxes)):
         here = (home - i if backwards else home + i) % len(boxes)
-        head, order = boxes[here][place], orders[here]
+        head, order = boxes[here][position], orders[here]
         at = order.index(head)
         for one, other in pairwise(order[at:] + order[:at]):
             parent[other] = one
-        parent[head] = above
-        above = head
+        parent[head], above = above, head
     return parent

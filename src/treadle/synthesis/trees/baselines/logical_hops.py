@@ -21,7 +21,7 @@ class Distances(Protocol):
 
 
 class Router:
-    """Routes hops between ranks and remembers how often each link was taken.
+    """Routes hops between ranks and counts how often each link was taken.
 
     A route has as few links as possible; among those the greatest bottleneck bandwidth; among those the least
     relative load so far, so that equal routes fill evenly; among those the lowest link numbers.
@@ -32,7 +32,7 @@ class Router:
     collective : Collective
         Its ranks are the ends of hops; its forwarders, like switches, may be passed.
     taken : list of int, optional
-        How often others have taken each link, which is counted on; default: not yet.
+        How often other routers have taken each link, counted on; default: never.
     closed : frozenset of int
         Nodes that must not be passed.
     """
@@ -46,39 +46,38 @@ class Router:
         closed: frozenset[int] = frozenset(),
     ) -> None:
         self._topology = topology
-        self._nodes = collective.ranks
-        self._rank_of = {node: rank for rank, node in enumerate(collective.ranks)}
-        self._tails = [int(v) for v in topology.tails]
-        self._heads = [int(v) for v in topology.heads]
-        self._bandwidths = [int(b) for b in topology.bandwidths]
-        self._out: list[list[int]] = [[] for _ in range(topology.n_nodes)]
-        self._in: list[list[int]] = [[] for _ in range(topology.n_nodes)]
-        self._between: dict[tuple[int, int], list[int]] = {}
-        for link, (tail, head) in enumerate(zip(self._tails, self._heads, strict=True)):
+        self.nodes = collective.ranks
+        self.rank_of = {node: rank for rank, node in enumerate(collective.ranks)}
+        self.tails, self.heads = topology.tails.tolist(), topology.heads.tolist()
+        self.bandwidths: list[int] = topology.bandwidths.tolist()
+        self.out_links: list[list[int]] = [[] for _ in range(topology.n_nodes)]
+        self.in_links: list[list[int]] = [[] for _ in range(topology.n_nodes)]
+        self.between: dict[tuple[int, int], list[int]] = {}
+        for link, (tail, head) in enumerate(zip(self.tails, self.heads, strict=True)):
             if tail != head:
-                self._out[tail].append(link)
-                self._in[head].append(link)
-                self._between.setdefault((tail, head), []).append(link)
+                self.out_links[tail].append(link)
+                self.in_links[head].append(link)
+                self.between.setdefault((tail, head), []).append(link)
         self._taken = [0] * topology.n_links if taken is None else taken
         self._closed = closed
         self._distances: dict[tuple[int, bool], tuple[list[int], deque[int]]] = {}
 
     def closed_to(self, nodes: frozenset[int]) -> Router:
-        """The same, links counted together, but that these nodes must not be passed."""
+        """Return the same router, with common counts of links, where these nodes must not be passed."""
         other = copy(self)
         other._closed, other._distances = nodes, {}
         return other
 
     def route(self, source: int, target: int) -> Route | None:
-        """A route between two ranks through switches and forwarders only; None where there is none."""
+        """Return a route between two ranks through switches and forwarders only; None if there is none."""
         return self._search(source, target, through_ranks=False)
 
     def passing(self, source: int, target: int) -> Route | None:
-        """A route between two ranks that may pass others, which store nothing; None where there is none."""
+        """Return a route between two ranks that may pass others, which store nothing, or None."""
         return self._search(source, target, through_ranks=True)
 
     def relay(self, source: int, target: int) -> list[tuple[int, Route]]:
-        """The same through other ranks as well, cut at the ranks: (rank reached, route to it) in order.
+        """Return a route through other ranks as well, cut at the ranks: (rank reached, route to it) in order.
 
         Raises
         ------
@@ -89,21 +88,19 @@ class Router:
         if links is None:
             names = self._topology.node_names
             raise InfeasibleError(
-                f"{self._topology.name}: no path leads from {names[self._nodes[source]]!r} "
-                f"to {names[self._nodes[target]]!r}; connect the fabric or leave the rank out"
+                f"{self._topology.name}: no path leads from {names[self.nodes[source]]!r} "
+                f"to {names[self.nodes[target]]!r}; connect the fabric or leave the rank out"
             )
-        legs: list[tuple[int, Route]] = []
-        leg: list[int] = []
-        for link in links:
-            leg.append(link)
-            rank = self._rank_of.get(self._heads[link])
-            if rank is not None:
-                legs.append((rank, tuple(leg)))
-                leg = []
-        return legs
+        found: list[tuple[int, Route]] = []
+        start = 0
+        for stop, link in enumerate(links, 1):
+            if (rank := self.rank_of.get(self.heads[link])) is not None:
+                found.append((rank, links[start:stop]))
+                start = stop
+        return found
 
     def _search(self, source: int, target: int, *, through_ranks: bool) -> Route | None:
-        start, goal = self._nodes[source], self._nodes[target]
+        start, goal = self.nodes[source], self.nodes[target]
         distance = self._distances_to(target, start, through_ranks)
         if distance[start] < 0:
             return None
@@ -112,16 +109,13 @@ class Router:
         for left in range(distance[start] - 1, -1, -1):
             following: dict[int, tuple[int, float, Route]] = {}
             for node, (negative, load, links) in layer.items():
-                for link in self._out[node] if left else self._between.get((node, goal), ()):
-                    head = self._heads[link]
+                for link in self.out_links[node] if left else self.between.get((node, goal), ()):
+                    head = self.heads[link]
                     if distance[head] != left or not (left == 0 or self._passes(head, through_ranks)):
                         continue
-                    bandwidth = self._bandwidths[link]
-                    label = (
-                        max(negative, -bandwidth),
-                        max(load, (self._taken[link] + 1) / bandwidth),
-                        (*links, link),
-                    )
+                    bandwidth = self.bandwidths[link]
+                    relative = (self._taken[link] + 1) / bandwidth
+                    label = max(negative, -bandwidth), max(load, relative), (*links, link)
                     if head not in following or label < following[head]:
                         following[head] = label
             layer = following
@@ -131,15 +125,15 @@ class Router:
         return links
 
     def _passes(self, node: int, through_ranks: bool) -> bool:
-        return node not in self._closed and (through_ranks or node not in self._rank_of)
+        return node not in self._closed and (through_ranks or node not in self.rank_of)
 
     def _distances_to(self, target: int, start: int, through_ranks: bool) -> Distances:
-        """Links to `target` from each node at most as far as `start`; -1 if unreachable.
+        """Return the number of links to `target` from each node at most as far as `start`; -1 if unreachable.
 
-        Searches go on where they stopped for other starts: they are by rising distance, so what is nearer
-        than a node is known when it is reached.
+        Searches continue where they stopped for other starts: they are by rising distance, so all nearer
+        nodes are known when a node is reached.
         """
-        goal = self._nodes[target]
+        goal = self.nodes[target]
         known = self._distances.get((target, through_ranks))
         if known is None:
             known = self._distances[target, through_ranks] = [-1] * self._topology.n_nodes, deque([goal])
@@ -149,12 +143,14 @@ class Router:
             node = queue.popleft()
             if node != goal and not self._passes(node, through_ranks):
                 continue
-            for link in self._in[node]:
-                tail = self._tails[link]
+            for link in self.in_links[node]:
+                tail = self.tails[link]
                 if distance[tail] < 0:
                     distance[tail] = distance[node] + 1
                     queue.append(tail)
-                    if tail == start:  # all that is nearer is known; the node's other links wait
+                    if (
+                        tail == start
+                    ):  # all nearer nodes are known; the other links of the node are for later searches
                         queue.appendleft(node)
                         return distance
         return distance

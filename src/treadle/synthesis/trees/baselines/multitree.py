@@ -6,12 +6,14 @@ from collections import deque
 
 import numpy as np
 
+from treadle.arrays import mask_of
 from treadle.context import context
 from treadle.errors import InfeasibleError
+from treadle.math.graphs import hops
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.synthesis.trees.baselines.embedding import GATHERING, ForestBuilder, check_supported, compose
-from treadle.synthesis.trees.baselines.logical_hops import Route
+from treadle.synthesis.trees.baselines.logical_hops import Route, Router
 from treadle.topologies.topology import Topology
 
 
@@ -50,26 +52,25 @@ def multitree(topology: Topology, collective: Collective) -> ForestSchedule:
 
 def _greedy_forest(topology: Topology, collective: Collective) -> Forest:
     n = collective.n_ranks
-    network = _Network(topology, collective)
     builder = ForestBuilder(topology, collective)
+    network = _Network(topology, builder.router)
     weights = collective.shard_weights
-    trees = [_Growth(root, n, network.first_hops(root)) for root in range(n) if weights[root]]
-    growing = trees
-    while growing:
+    trees = [_Tree(root, n, network.first_hops[root]) for root in range(n) if weights[root]]
+    turn = trees
+    while turn:
         network.start_step()
-        if not _grow_one_step(growing, network, builder):
+        if not _extend(turn, network, builder):
             raise InfeasibleError(f"{topology.name}: some rank cannot be reached; connect the fabric")
-        growing = [tree for tree in growing if tree.missing]
-        for tree in growing:
+        turn = [tree for tree in turn if tree.missing]
+        for tree in turn:
             tree.start_step(network)
-        # whoever went first goes last next time
-        growing = growing[1:] + growing[:1]
+        turn = turn[1:] + turn[:1]  # the first tree of this step is the last of the next
     for tree in trees:
         builder.add_tree(tree.root, weights[tree.root], tree.parent, tree.paths)
     return builder.build()
 
 
-class _Growth:
+class _Tree:
     """A tree under construction.
 
     Sets of ranks and of first hops (see `_Network`) are bit masks: ranks missing, ranks that may send because
@@ -78,18 +79,15 @@ class _Growth:
 
     def __init__(self, root: int, n: int, hops: int) -> None:
         self.root = root
-        self.parent = np.full(n, -1, dtype=np.int32)
-        self.paths = np.full(n, -1, dtype=np.int32)
+        self.parent, self.paths = np.full((2, n), -1, dtype=np.int32)
         self.missing = ((1 << n) - 1) ^ (1 << root)
-        self.earlier = 1 << root
-        self.hops = hops
-        self.closed = 0
+        self.earlier, self.hops, self.closed = 1 << root, hops, 0
         self._joined: list[int] = []
 
     def start_step(self, network: _Network) -> None:
         for rank in self._joined:
             self.earlier |= 1 << rank
-            self.hops |= network.first_hops(rank)
+            self.hops |= network.first_hops[rank]
         self._joined = []
 
     def add(self, rank: int, parent: int, path: int) -> None:
@@ -98,111 +96,78 @@ class _Growth:
         self._joined.append(rank)
 
 
-def _grow_one_step(trees: list[_Growth], network: _Network, builder: ForestBuilder) -> bool:
-    """Let the trees take turns until none can grow; whether any did."""
-    grew = False
-    turn = trees
+def _extend(turn: list[_Tree], network: _Network, builder: ForestBuilder) -> bool:
+    """Extend the trees in turn by an edge each until none can be; return whether any was."""
+    is_extended = False
     while turn:
         context().report("trees", 0, 0)
         following = []
         for tree in turn:
             found = network.take_edge(tree)
-            # free capacity only shrinks within a step, so a tree that failed once is done
+            # free capacity only shrinks within a step, so a tree that cannot be extended once stays so
             if found is not None:
                 parent, rank, links = found
                 tree.add(rank, parent, builder.path_number(links))
-                grew = True
+                is_extended = True
                 if tree.missing:
                     following.append(tree)
         turn = following
-    return grew
+    return is_extended
 
 
 class _Network:
     """Free tree edges per link in the current time step.
 
     The nodes that ranks have links to, the first hops, are ordered from the nearest and widest on and make up
-    bit masks in that order. For a first hop x, `_senders[x]` are the ranks with a free link to x, and
-    `_targets[x]` the ranks that x may still reach: an upper bound, corrected when a search fails.
+    bit masks in that order; `first_hops` has those of each rank. For a first hop x, `_senders[x]` are the
+    ranks with a free link to x, and `_targets[x]` the ranks that x may still reach: an upper bound, corrected
+    when a search fails.
     """
 
-    def __init__(self, topology: Topology, collective: Collective) -> None:
-        self._rank_of = {node: rank for rank, node in enumerate(collective.ranks)}
-        self._nodes = collective.ranks
-        self._tails, self._heads = topology.tails.tolist(), topology.heads.tolist()
-        bandwidths = topology.bandwidths.tolist()
-        unit = min(bandwidths)
-        self._capacity: list[int] = []
-        self._in: list[list[int]] = [[] for _ in range(topology.n_nodes)]
-        self._between: dict[tuple[int, int], list[int]] = {}
-        for link, (tail, head) in enumerate(zip(self._tails, self._heads, strict=True)):
-            self._capacity.append(0 if tail == head else bandwidths[link] // unit)
-            if tail != head:
-                self._in[head].append(link)
-                self._between.setdefault((tail, head), []).append(link)
+    def __init__(self, topology: Topology, router: Router) -> None:
+        self._router = router
+        rank_of, unit = router.rank_of, min(router.bandwidths)
+        ends = zip(router.tails, router.heads, router.bandwidths, strict=True)
+        self._capacity = [0 if tail == head else bandwidth // unit for tail, head, bandwidth in ends]
         # for every node, the ranks with a link to it
         self._first_senders: dict[int, int] = {}
-        for tail, head in self._between:
-            if tail in self._rank_of:
-                self._first_senders[head] = self._first_senders.get(head, 0) | 1 << self._rank_of[tail]
-        distances = self._find_targets()
-        self._first_targets = {x: sum(1 << rank for rank in found) for x, found in distances.items() if found}
+        for tail, head in router.between:
+            if tail in rank_of:
+                self._first_senders[head] = self._first_senders.get(head, 0) | 1 << rank_of[tail]
+        # the ranks that each first hop reaches through switches, with their distance
+        inner = ~mask_of(topology.n_nodes, list(router.nodes))[topology.tails]
+        firsts = list(self._first_senders)
+        table = hops(topology.n_nodes, topology.tails[inner], topology.heads[inner], np.array(firsts))
+        distances = dict(zip(firsts, table[:, list(router.nodes)].tolist(), strict=True))
+        self._first_targets = {
+            x: sum(1 << rank for rank, far in enumerate(row) if far >= 0)
+            for x, row in distances.items()
+            if max(row) >= 0
+        }
 
         def nearness(x: int) -> tuple[int, int, int]:
-            """Sort key: near first hops first, wide before narrow."""
-            widths = [bandwidths[link] for link in self._in[x] if self._tails[link] in self._rank_of]
-            reached = sorted(distances[x].values())
+            """Return the sort key: near first hops first, wide before narrow."""
+            widths = [router.bandwidths[e] for e in router.in_links[x] if router.tails[e] in rank_of]
+            far = sorted(distance for distance in distances[x] if distance >= 0)
             # a switch's senders are usually among its ranks, which costs nothing; count the nearest other
-            own = 0 if x in self._rank_of else 1
-            return reached[min(own, len(reached) - 1)], -max(widths), x
+            own = 0 if x in rank_of else 1
+            return far[min(own, len(far) - 1)], -max(widths), x
 
         self._hops = sorted(self._first_targets, key=nearness)
         self._bit = {x: 1 << i for i, x in enumerate(self._hops)}
-        self._hops_of = [0] * len(self._nodes)
-        for tail, head in self._between:
-            if tail in self._rank_of:
-                self._hops_of[self._rank_of[tail]] |= self._bit.get(head, 0)
-        self._free = list(self._capacity)
-        self._senders: dict[int, int] = {}
-        self._targets: dict[int, int] = {}
-        self._alive = 0
-
-    def _find_targets(self) -> dict[int, dict[int, int]]:
-        """For every first hop, the ranks it reaches through switches, with their distance."""
-        out: dict[int, list[int]] = {}
-        for tail, head in self._between:
-            out.setdefault(tail, []).append(head)
-        found: dict[int, dict[int, int]] = {}
-        for x in self._first_senders:
-            if x in self._rank_of:
-                found[x] = {self._rank_of[x]: 0}
-                continue
-            distance, queue, reached = {x: 0}, deque([x]), {}
-            while queue:
-                node = queue.popleft()
-                for head in out.get(node, ()):
-                    if head in distance:
-                        continue
-                    distance[head] = distance[node] + 1
-                    if head in self._rank_of:
-                        reached[self._rank_of[head]] = distance[head]
-                    else:
-                        queue.append(head)
-            found[x] = reached
-        return found
+        self.first_hops = [0] * len(router.nodes)
+        for tail, head in router.between:
+            if tail in rank_of:
+                self.first_hops[rank_of[tail]] |= self._bit.get(head, 0)
+        self.start_step()
 
     def start_step(self) -> None:
-        """All links are free again."""
+        """Free all links."""
         self._free = list(self._capacity)
-        self._senders = dict(self._first_senders)
-        self._targets = dict(self._first_targets)
+        self._senders, self._targets = dict(self._first_senders), dict(self._first_targets)
         self._alive = (1 << len(self._hops)) - 1
 
-    def first_hops(self, rank: int) -> int:
-        """The first hops that a rank has links to."""
-        return self._hops_of[rank]
-
-    def take_edge(self, tree: _Growth) -> tuple[int, int, Route] | None:
+    def take_edge(self, tree: _Tree) -> tuple[int, int, Route] | None:
         """Take free links to a rank that the tree lacks: (parent, rank, links); None if there are none."""
         candidates = tree.hops & self._alive & ~tree.closed
         while candidates:
@@ -211,43 +176,42 @@ class _Network:
             x = self._hops[bit.bit_length() - 1]
             if not self._first_targets[x] & tree.missing:
                 tree.closed |= bit
-                continue
-            senders = self._senders[x] & tree.earlier
-            if senders:
-                found = self._take_through(x, senders, tree)
-                if found is not None:
-                    return found
+            elif found := self._take_through(x, tree):
+                return found
         return None
 
-    def _take_through(self, x: int, senders: int, tree: _Growth) -> tuple[int, int, Route] | None:
+    def _take_through(self, x: int, tree: _Tree) -> tuple[int, int, Route] | None:
+        nodes, rank_of = self._router.nodes, self._router.rank_of
+        senders = self._senders[x] & tree.earlier
+        if not senders:
+            return None
         sender = _lowest_from(senders, tree.root)
         while wanted := self._targets[x] & tree.missing:
             target = _lowest_from(wanted, sender)
-            onward = self._free_path(x, self._nodes[target])
+            onward = self._free_path(x, nodes[target])
             if onward is None:
                 self._targets[x] &= ~(1 << target)
                 continue
-            first = self._free_link(self._nodes[sender], x)
+            first = self._free_link(nodes[sender], x)
             assert first is not None, "a sender has a free link"
             for link in (first, *onward):
                 self._free[link] -= 1
-                tail, head = self._tails[link], self._heads[link]
-                if tail in self._rank_of and self._free_link(tail, head) is None:
-                    self._senders[head] &= ~(1 << self._rank_of[tail])
+                tail, head = self._router.tails[link], self._router.heads[link]
+                if tail in rank_of and self._free_link(tail, head) is None:
+                    self._senders[head] &= ~(1 << rank_of[tail])
                     if not self._senders[head]:
                         self._alive &= ~self._bit.get(head, 0)
             return sender, target, (first, *onward)
         return None
 
     def _free_link(self, tail: int, head: int) -> int | None:
-        return next((link for link in self._between.get((tail, head), ()) if self._free[link]), None)
+        return next((e for e in self._router.between.get((tail, head), ()) if self._free[e]), None)
 
     def _free_path(self, x: int, goal: int) -> Route | None:
-        """Free links, as few as possible, from first hop x to node `goal` through switches, from its end."""
+        """Return free links, as few as possible, from first hop x to node `goal` through switches."""
         if x == goal:
             return ()
-        after: dict[int, int] = {goal: -1}
-        queue = deque([goal])
+        tails, after, queue = self._router.tails, {goal: -1}, deque([goal])
         while queue:
             node = queue.popleft()
             last = self._free_link(x, node)
@@ -255,19 +219,17 @@ class _Network:
                 links = [last]
                 while node != goal:
                     links.append(after[node])
-                    node = self._heads[after[node]]
+                    node = self._router.heads[after[node]]
                 return tuple(links)
-            for link in self._in[node]:
-                tail = self._tails[link]
-                if self._free[link] and tail not in after and tail not in self._rank_of:
+            for link in self._router.in_links[node]:
+                tail = tails[link]
+                if self._free[link] and tail not in after and tail not in self._router.rank_of:
                     after[tail] = link
                     queue.append(tail)
         return None
 
 
 def _lowest_from(mask: int, start: int) -> int:
-    """The first member of a non-empty set at or after `start`, going round."""
+    """Return the first member of a non-empty set at or after `start`, cyclically."""
     rest = mask >> start
-    if rest:
-        return start + (rest & -rest).bit_length() - 1
-    return (mask & -mask).bit_length() - 1
+    return start + (rest & -rest).bit_length() - 1 if rest else (mask & -mask).bit_length() - 1

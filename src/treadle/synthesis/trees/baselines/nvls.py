@@ -1,4 +1,4 @@
-"""NVLink SHARP as NCCL uses it: every rank sums its part in the switches, and has them copy the result.
+"""NVLink SHARP as NCCL uses it: every rank initiates the sum of its part in the switches, and copies of it.
 
 A rank's part goes up from all ranks, is summed on the way and comes down to that rank (a load that sums);
 the sum goes up once and comes down to all (a store that is copied). Of N ranks, each link carries (N + 1) / N
@@ -17,6 +17,7 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.in_network import inputs_of
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, TreeSpec, forest_from_trees
 from treadle.synthesis.trees.baselines.embedding import GATHERING, check_supported
+from treadle.synthesis.trees.tree_parts import schedule_of
 from treadle.topologies.topology import Topology
 from treadle.unsupported import Unsupported
 
@@ -71,26 +72,18 @@ def nvls(topology: Topology, collective: Collective) -> ForestSchedule:
     needs = (three_ranks, a_switch_of_all_ranks_that_copies_and_adds)
     check_supported("nvls", topology, collective, GATHERING, needs)
     lanes = _lanes(topology, collective, _able(topology, kind))
-    weights = collective.shard_weights
-    return ForestSchedule(
-        kind,
-        reduce=_stars(Direction.REDUCE, lanes, weights) if kind.reduces else None,
-        broadcast=_stars(Direction.BROADCAST, lanes, weights) if kind.broadcasts else None,
-    )
+    directions = [Direction.REDUCE] * kind.reduces + [Direction.BROADCAST] * kind.broadcasts
+    return schedule_of(kind, *(_stars(each, lanes, collective.shard_weights) for each in directions))
 
 
 def _able(topology: Topology, kind: CollectiveKind) -> BoolArray:
-    """Switches with the operations that a collective takes."""
-    able = ~topology.is_compute & ~topology.turns_round
-    if kind.broadcasts:
-        able = able & topology.multicast
-    if kind.reduces:
-        able = able & topology.aggregation
-    return np.asarray(able, dtype=np.bool_)
+    """Return the switches with the operations of a collective."""
+    able = ~topology.is_compute & ~topology.turns_round & (topology.multicast | (not kind.broadcasts))
+    return np.asarray(able & (topology.aggregation | (not kind.reduces)), dtype=np.bool_)
 
 
 def _lanes(topology: Topology, collective: Collective, able: BoolArray) -> list[_Lane]:
-    """Paths through switches around all ranks; the i-th parallel links of all ranks make channel i."""
+    """Return channels through switches of all ranks; channel i has the i-th parallel link of each rank."""
     links, found = inputs_of(topology), []
     for switch in np.flatnonzero(able).tolist():
         up = [links.get((node, switch), ()) for node in collective.ranks]
@@ -103,7 +96,7 @@ def _lanes(topology: Topology, collective: Collective, able: BoolArray) -> list[
 
 
 def _stars(direction: Direction, lanes: Sequence[_Lane], weights: Sequence[int]) -> Forest:
-    """A star per root and channel, of as many units as the channel is wide."""
+    """Return a star per root and channel, with units in proportion to bandwidth."""
     n, unit = len(weights), gcd(*(width for width, *_ in lanes))
     outward = direction is Direction.BROADCAST
     trees = []

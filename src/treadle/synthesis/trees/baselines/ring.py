@@ -55,7 +55,7 @@ def ring(topology: Topology, collective: Collective) -> ForestSchedule:
 
 
 def single_ring(topology: Topology, collective: Collective) -> ForestSchedule:
-    """One ring through the boxes in the order of ranks, made without any search."""
+    """Return one ring through the boxes in the order of ranks, made without any search."""
 
     def build(topology: Topology, collective: Collective) -> Forest:
         boxes = find_boxes(topology, collective)
@@ -66,16 +66,12 @@ def single_ring(topology: Topology, collective: Collective) -> ForestSchedule:
 
 
 def forest_of_rings(builder: ForestBuilder, orders: Sequence[Order], weights: Sequence[int]) -> Forest:
-    """Every root's data once round each ring."""
+    """Return the forest in which the data of every root go once around each ring."""
     for order in orders:
-        ranks = np.array(order, dtype=np.int32)
-        before = np.roll(ranks, 1)
-        routes = [builder.router.route(int(u), int(v)) for u, v in zip(before, ranks, strict=True)]
-        parent, numbers = np.full((2, len(ranks)), -1, dtype=np.int32)
-        parent[ranks] = before
-        for v, links in zip(order, routes, strict=True):
-            if links is not None:
-                numbers[v] = builder.path_number(links)
+        parent, numbers = np.full((2, len(order)), -1, dtype=np.int32)
+        routes = [builder.router.route(u, v) for u, v in zip((order[-1], *order), order, strict=False)]
+        for u, v, links in zip((order[-1], *order), order, routes, strict=False):
+            parent[v], numbers[v] = u, -1 if links is None else builder.path_number(links)
         for root in np.flatnonzero(weights).tolist():
             above, paths = parent.copy(), numbers.copy()
             above[root] = paths[root] = -1
@@ -87,7 +83,7 @@ def forest_of_rings(builder: ForestBuilder, orders: Sequence[Order], weights: Se
 
 
 def ring_orders(topology: Topology, collective: Collective) -> tuple[Order, ...]:
-    """The rings that `ring` uses, each a cyclic order of all ranks."""
+    """Return the rings that `ring` uses, each a cyclic order of all ranks."""
     boxes = find_boxes(topology, collective)
     arcs = direct_arcs(topology, collective)
     if len(boxes) == 1:
@@ -99,7 +95,7 @@ def ring_orders(topology: Topology, collective: Collective) -> tuple[Order, ...]
 
 
 def box_cycles(box: Sequence[int], arcs: Arcs) -> tuple[Order, ...]:
-    """Hamiltonian cycles over a box's direct links, each in both directions if possible; may be empty.
+    """Return Hamiltonian cycles over a box's direct links, each in both directions if possible; may be empty.
 
     Of the cycles found one after the other, the first ones with the greatest joint throughput are kept;
     a cycle taken early may block all others, so several orders of search compete.
@@ -122,7 +118,7 @@ def box_cycles(box: Sequence[int], arcs: Arcs) -> tuple[Order, ...]:
 
 
 def _box_lanes(box: Sequence[int], arcs: Arcs) -> list[Order] | None:
-    """One Hamiltonian path per entry rank, with different last ranks. None if not found.
+    """Return one Hamiltonian path per entry rank, with different last ranks; None if not found.
 
     Ranks are paired along a cycle; a pair shares a path, walked once from either end.
     """
@@ -147,27 +143,26 @@ def _box_lanes(box: Sequence[int], arcs: Arcs) -> list[Order] | None:
 
 
 def _through_boxes(boxes: Sequence[Sequence[int]], lanes: Sequence[list[Order] | None], j: int) -> Order:
-    """Ring j: each box is left at the place where the next one is entered.
+    """Return ring j: each box is left at the position where the next one is entered.
 
     Places alternate between two, and with an odd number of boxes a third one closes the ring; a box without a
     switch can only walk its channel forwards or backwards.
     """
-    n = len(boxes)
-    places = [i % 2 for i in range(n)]
-    if n % 2 and n > 1:
-        places[-1] = 2
+    places = [j + i % 2 for i in range(len(boxes))]
+    if len(boxes) % 2 and len(boxes) > 1:
+        places[-1] = j + 2
     order: list[int] = []
     for i, (box, known) in enumerate(zip(boxes, lanes, strict=True)):
         if known is not None:
             lane = known[j % len(known)]
             order += lane[::-1] if i % 2 else lane
         else:
-            order += _switched_lane(box, j + places[i], j + places[(i + 1) % n])
+            order += _switched_lane(box, places[i], places[(i + 1) % len(boxes)])
     return tuple(order)
 
 
 def _switched_lane(box: Sequence[int], entry: int, leaving: int) -> list[int]:
-    """The box from one place to another, downwards in between."""
+    """Return the ranks of the box from one position to another, downwards in between."""
     n = len(box)
     first, last = entry % n, leaving % n
     between = [(first - step) % n for step in range(1, n)]

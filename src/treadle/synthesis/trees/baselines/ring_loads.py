@@ -39,7 +39,7 @@ class RingLoads:
     paths: frozenset[tuple[tuple[tuple[Route, ...], ...], ...]]
 
     def algbw(self, topology: Topology) -> Fraction:
-        """Bytes/s of every group: all but one shard cross each hop."""
+        """Return the bytes/s of every group: all but one shard cross each hop."""
         kinds = np.stack([topology.bandwidths, *self.hops.values()])
         used = np.unique(kinds[:, kinds[1:].any(axis=0)], axis=1)
         share = Fraction(self.n - 1, self.n)
@@ -50,7 +50,7 @@ class RingLoads:
         return min(rates)
 
     def latency_ns(self, topology: Topology, alpha_ns: int) -> int:
-        """Longest way: once round a ring, but for its quickest hop, in each forest."""
+        """Return the longest path: once around a ring, without its fastest hop, in each forest."""
         latencies: list[int] = topology.latencies_ns.tolist()
 
         def around(ring: tuple[Route, ...]) -> int:
@@ -61,7 +61,7 @@ class RingLoads:
 
 
 def ring_loads(topology: Topology, collective: Collective, own: OwnFabric) -> RingLoads | None:
-    """The rings of all groups; None where a hop would pass other ranks.
+    """Return the rings of all groups; None where a hop would pass other ranks.
 
     Parameters
     ----------
@@ -82,14 +82,13 @@ def ring_loads(topology: Topology, collective: Collective, own: OwnFabric) -> Ri
         for place, ranks in enumerate(groups):
             context().report("rings", place, len(groups))
             numbers = np.searchsorted(topology.compute_nodes, ranks).tolist()
-            own_orders = orders(place)[turned]
             rings = []
-            for order in own_orders:
+            for order in orders(place)[turned]:
                 nodes = [numbers[rank] for rank in order]
-                routes = [router.route(u, v) for u, v in zip([nodes[-1], *nodes], nodes, strict=False)]
-                if None in routes:
-                    return None
+                routes = map(router.route, [nodes[-1], *nodes[:-1]], nodes)
                 rings.append(tuple(route for route in routes if route is not None))
+                if len(rings[-1]) < len(nodes):
+                    return None
             forests[place].append(tuple(rings))
             np.add.at(hops[len(rings)], [link for ring in rings for route in ring for link in route], 1)
     return RingLoads(len(groups[0]), dict(hops), frozenset(map(tuple, forests)))
@@ -98,10 +97,10 @@ def ring_loads(topology: Topology, collective: Collective, own: OwnFabric) -> Ri
 def _orders(
     topology: Topology, groups: Sequence[Sequence[int]], own: OwnFabric
 ) -> Callable[[int], tuple[tuple[Order, ...], tuple[Order, ...]]]:
-    """Rings of a group, on its part of the fabric and on that turned round; found once for equal parts.
+    """Return the rings of a group, on its part of the fabric and its transpose; found once for equal parts.
 
     Parts are equal if the links at their ranks are, in order, by places of ranks, bandwidths and switches:
-    of those that no other switch is linked to only which ends are the same switch matters.
+    for switches without links to other switches only it matters which ends are the same switch.
     """
     ends = np.stack([topology.tails, topology.heads])
     is_inner = ~topology.is_compute[ends].any(axis=0)
@@ -136,18 +135,15 @@ class _SwitchRouter(Router):
 
     def __init__(self, topology: Topology, collective: Collective) -> None:
         super().__init__(topology, collective)
-        self._inner: list[list[int]] = [[] for _ in self._in]
-        for node, links in enumerate(self._in):
-            self._inner[node] = [self._tails[link] for link in links if self._is_switch(self._tails[link])]
-            if self._is_switch(node):
-                self._out[node] = [link for link in self._out[node] if self._is_switch(self._heads[link])]
+        ranks, tails = self.rank_of.keys(), self.tails
+        self._inner = [[tails[link] for link in links if tails[link] not in ranks] for links in self.in_links]
+        for node, links in enumerate(self.out_links):
+            if node not in ranks:
+                self.out_links[node] = [link for link in links if self.heads[link] not in ranks]
         self._near: dict[tuple[int, ...], dict[int, int]] = {}
 
-    def _is_switch(self, node: int) -> bool:
-        return node not in self._rank_of
-
     def _distances_to(self, target: int, start: int, _through_ranks: bool) -> _Near:
-        goal = self._nodes[target]
+        goal = self.nodes[target]
         last = tuple(self._inner[goal])
         if last not in self._near:
             near = self._near[last] = dict.fromkeys(last, 1)
@@ -158,10 +154,9 @@ class _SwitchRouter(Router):
                     if before not in near:
                         near[before] = near[node] + 1
                         queue.append(before)
-        heads = [self._heads[link] for link in self._out[start]]
-        first = (
-            0 if goal in heads else min((self._near[last].get(head, _FAR) for head in heads), default=_FAR)
-        )
+        heads = [self.heads[link] for link in self.out_links[start]]
+        hops = (self._near[last].get(head, _FAR) for head in heads)
+        first = 0 if goal in heads else min(hops, default=_FAR)
         return _Near(self._near[last], {start: first + 1 if first < _FAR else -1, goal: 0})
 
 

@@ -1,9 +1,9 @@
-"""The linear program of trees within a height, a column for each, made as trees are needed.
+"""The linear program of trees within a height, with a column for each tree, by column generation.
 
-At the dual prices any tree cheaper than its root's dual value improves the program. The search
-for cheap ones (`low_pricing`) is not exact: where it finds none, the program's value is one that trees
-attain, and no bound of what trees within the height may attain. Source: column generation (Dantzig and Wolfe,
-1960), with duals smoothed against tailing off (Wentges, 1997).
+At the dual prices any tree cheaper than its root's dual value improves the program. The search for cheap
+trees (`low_pricing`) is not exact: where it finds none, trees attain the program's value, but other trees
+within the height may be better. Source: column generation (Dantzig and Wolfe, 1960), with duals smoothed
+against tailing off (Wentges, 1997).
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ Path = tuple[int, ...]
 """Links from a rank to the next, in order from the root outwards."""
 
 ROUNDS = 60
-"""Rounds of solving the program and pricing trees; a tenth of a second each at 32 ranks."""
+"""Rounds of solving the program and pricing trees; a round takes 0.1 s at 32 ranks."""
 
 _GAIN = 1e-4
-"""Part by which a round has to better the program, or the next one is without smoothing."""
+"""Relative gain of a round below which the next one is without smoothing."""
 
 _STALLED = 3
-"""Rounds without gain, in which prices are disturbed as well, after which it is given up."""
+"""Rounds without gain, with disturbed prices too, after which the search ends."""
 
 _DISTURBED = 3
 _FLOOR = 1e-9
-"""Price of all links besides, so that of equally cheap trees short ones are taken."""
+"""Added to the price of every link, so that short trees precede other trees of equal cost."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class BoundedHeightTree:
 
 
 class BoundedHeightLp:
-    """The program so far: the minimum time in which all roots send their shards over trees within a height.
+    """The program over the trees so far: the minimum time in which all roots send their shards.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class BoundedHeightLp:
             self._lp.row(float(weight), float(weight))
 
     def solve(self) -> tuple[Floats, Floats, Floats]:
-        """Fractions of the time and of the trees, dual prices of links, and dual values of roots."""
+        """Return the time and the tree rates in one array, duals of links, and duals of roots."""
         found, m = self._lp.optimum(), len(self.bandwidths)
         if found is None:
             raise InfeasibleError(
@@ -109,48 +109,39 @@ class BoundedHeightLp:
     def add_at(
         self, prices: Floats, *, starts: Int64Array | None = None, worths: Floats | None = None
     ) -> tuple[int, Int64Array]:
-        """Add cheap trees; how many were new, and the cheapest of each root.
+        """Add cheap trees; return how many are new, and the cheapest of each root.
 
-        Parameters
-        ----------
-        prices : array of float, shape (m,)
-        starts : array of int64, shape (roots, N), optional
-            Trees to search from besides.
-        worths : array of float, shape (roots,), optional
-            Only trees that are cheaper.
+        The search begins with two trees of each root, and with `starts`, shape (roots, N), if given. Where
+        `worths`, shape (roots,), are given, only cheaper trees are added.
         """
         cost, by_link = self.hops.at(prices + _FLOOR * float(prices.mean()) / self.bandwidths)
         shortest = shortest_trees(cost, self.roots)
-        grown, spans = extended_trees(cost, self.roots, self.height)
-        families = [shortest, np.where(spans[:, None], grown, shortest)]
-        if starts is not None:
-            families.append(starts)
+        extended, spans = extended_trees(cost, self.roots, self.height)
+        families = [shortest, np.where(spans[:, None], extended, shortest)]
+        families += [] if starts is None else [starts]
         parents, totals = rehung(cost, np.concatenate(families), self.height)
-        by_family = totals.reshape(len(families), -1)
-        added = 0
+        n_roots, added = len(self.roots), 0
         for row, (parent, total) in enumerate(zip(parents, totals.tolist(), strict=True)):
-            place = row % len(self.roots)
-            if worths is None or total < float(worths[place]) * (1 - _FLOOR) - _FLOOR**2:
-                added += self._add(place, parent, by_link)
-        best = by_family.argmin(axis=0) * len(self.roots) + np.arange(len(self.roots))
+            if worths is None or total < float(worths[row % n_roots]) * (1 - _FLOOR) - _FLOOR**2:
+                added += self._add(row % n_roots, parent, by_link)
+        best = totals.reshape(len(families), -1).argmin(axis=0) * n_roots + np.arange(n_roots)
         return added, parents[best]
 
     def add_tree(self, root: int, parent: Int64Array, prices: Floats) -> bool:
-        """Add a tree whose hops take the cheapest paths at these prices; whether it is new."""
-        place = int(np.searchsorted(self.roots, root))
-        return self._add(place, parent, self.hops.at(prices)[1])
+        """Add a tree whose hops take the cheapest paths at these prices; return whether it is new."""
+        return self._add(int(np.searchsorted(self.roots, root)), parent, self.hops.at(prices)[1])
 
-    def _add(self, place: int, parent: Int64Array, by_link: Int64Array) -> bool:
-        above = parent.tolist()
+    def _add(self, position: int, parent: Int64Array, by_link: Int64Array) -> bool:
         paths = tuple(
-            self.hops.path(by_link, sender, rank) if sender >= 0 else () for rank, sender in enumerate(above)
+            self.hops.path(by_link, sender, rank) if sender >= 0 else ()
+            for rank, sender in enumerate(parent.tolist())
         )
         links, counts = np.unique([link for path in paths for link in path], return_counts=True)
-        if not self._lp.is_new((place, links.tobytes(), counts.tobytes())):
+        if not self._lp.is_new((position, links.tobytes(), counts.tobytes())):
             return False
-        root = int(self.roots[place])
+        root = int(self.roots[position])
         self.trees.append(BoundedHeightTree(root, parent.copy(), paths, links.astype(np.int64), counts))
-        self._lp.column(0.0, [*links, len(self.bandwidths) + place], [*-counts, 1.0])
+        self._lp.column(0.0, [*links, len(self.bandwidths) + position], [*-counts, 1.0])
         return True
 
 
@@ -164,9 +155,9 @@ class BoundedHeightTrees:
     shares : array of float, shape (trees,)
         Those of a root sum to its weight.
     time : float
-        Of a unit of weight, in units of 1 / (largest bandwidth).
+        Time of a unit of weight, in units of 1 / (largest bandwidth).
     prices : array of float, shape (m,)
-        Of links, at the end.
+        Final dual prices.
     """
 
     program: BoundedHeightLp
@@ -180,28 +171,15 @@ class BoundedHeightTrees:
         return self.program.trees
 
 
-def bounded_height_trees(
-    problem: Instance, height: int, *, rounds: int = ROUNDS, seed: int = 0
-) -> BoundedHeightTrees:
-    """Trees within a height for which the program's value is high.
-
-    Parameters
-    ----------
-    problem : Instance
-    height : int
-    rounds : int
-        At most.
-    seed : int
-        Of disturbed prices.
+def bounded_height_trees(problem: Instance, height: int, *, rounds: int = ROUNDS) -> BoundedHeightTrees:
+    """Return trees within a height for which the program's value is high, after at most `rounds` rounds.
 
     Raises
     ------
     InfeasibleError
         If some rank is farther than that from a root.
-    TimeLimitError
-        When the deadline passed.
     """
-    program, chance = BoundedHeightLp(problem, height), np.random.default_rng(seed)
+    program, random = BoundedHeightLp(problem, height), np.random.default_rng(0)
     prices = 1.0 / program.bandwidths
     _, starts = program.add_at(prices)
     last, at_stall, stalled, plain = np.inf, np.inf, 0, True
@@ -214,10 +192,9 @@ def bounded_height_trees(
         added, starts = program.add_at(prices, starts=starts, worths=worths if plain else None)
         if plain and not added:
             for _ in range(_DISTURBED):
-                noise = chance.uniform(0.5, 1.5, len(duals))
-                program.add_at(
-                    duals * noise + 0.1 * float(duals.mean()) * chance.random(len(duals)), starts=starts
-                )
+                noise = random.uniform(0.5, 1.5, len(duals))
+                disturbed = duals * noise + 0.1 * float(duals.mean()) * random.random(len(duals))
+                program.add_at(disturbed, starts=starts)
             stalled = 0 if last < at_stall * (1 - _GAIN) else stalled + 1
             at_stall = last
             if stalled >= _STALLED:

@@ -16,27 +16,19 @@ _POWER = 24
 """Exponent of relative loads, whose sum approximates the largest: at 176 links within a quarter."""
 
 _MOST = 300
-"""Trees of a root that are tried in place of another."""
+"""Trees of a root that may replace another."""
 
 _SWEEPS = 12
 _RENEWALS = 8
-"""Times that trees are made at the prices of what is loaded, and tried too."""
+"""Times that trees are added at the prices of loaded links."""
 
 
 def choose_trees(found: BoundedHeightTrees, trees_per_root: int) -> list[tuple[BoundedHeightTree, int]]:
-    """Choose a number of trees for each unit of a root's weight, with their multiplicities.
+    """Choose `trees_per_root` trees for each unit of a root's weight, with their multiplicities.
 
-    Parameters
-    ----------
-    found : BoundedHeightTrees
-    trees_per_root : int
-        k, at least 1.
-
-    Notes
-    -----
-    The shares of the linear program, rounded; then tree by tree what lowers the sum of powers of relative
-    loads most, among the program's trees and those that are cheap at prices proportional to loads.
-    Deterministic.
+    The shares of the linear program are rounded. Then each tree in turn is replaced by the one that lowers
+    the sum of powers of relative loads most, among the program's trees and those that are cheap at prices
+    proportional to loads. Deterministic.
     """
     choice = _Choice(found, trees_per_root)
     best, least = choice.chosen.copy(), choice.worst
@@ -55,58 +47,48 @@ class _Choice:
 
     def __init__(self, found: BoundedHeightTrees, trees_per_root: int) -> None:
         self.program: BoundedHeightLp = found.program
-        self._units = trees_per_root * self.program.problem.weights
+        roots = np.array([tree.root for tree in found.trees])
+        costs = np.array([float(found.prices[tree.links] @ tree.counts) for tree in found.trees])
         self._pools: dict[int, tuple[Int64Array, Floats]] = {}
-        self._begin(found.prices)
-        parts = [self._rounded(found.shares, root, trees_per_root) for root in self.program.roots.tolist()]
+        parts = []
+        for root in self.program.roots.tolist():
+            own = np.flatnonzero(roots == root)
+            # a pool has the trees of its root that are cheapest at the dual prices
+            pool = own[np.sort(np.argsort(costs[own], kind="stable")[:_MOST])]
+            self._pools[root] = pool, np.stack([self._row(number) for number in pool.tolist()])
+            # by largest remainders of the shares
+            own = own[own < len(found.shares)]
+            wanted, total = found.shares[own] * trees_per_root, int(self.program.problem.weights[root])
+            counts = np.floor(wanted + 1e-9).astype(np.int64)
+            missing = max(0, total * trees_per_root - int(counts.sum()))
+            counts[np.argsort(counts - wanted, kind="stable")[:missing]] += 1
+            parts.append(np.repeat(own, counts)[: total * trees_per_root])
         self.chosen: Int64Array = np.concatenate(parts)
-        self._loads = np.zeros(len(self.program.bandwidths))
-        for tree in self.chosen.tolist():
-            self._loads += self._row(tree)
+        self._loads: Floats = np.sum([self._row(tree) for tree in self.chosen.tolist()], axis=0)
 
-    def _row(self, tree: int) -> Floats:
-        one, row = self.program.trees[tree], np.zeros(len(self.program.bandwidths))
-        row[one.links] = one.counts
-        row /= self.program.bandwidths
-        return row
-
-    def _begin(self, prices: Floats) -> None:
-        """Pools of the trees of each root that are cheapest at these prices."""
-        of_root: dict[int, list[int]] = {root: [] for root in self.program.roots.tolist()}
-        for number, tree in enumerate(self.program.trees):
-            of_root[tree.root].append(number)
-        for root, numbers in of_root.items():
-            trees = [self.program.trees[number] for number in numbers]
-            costs = np.array([float(prices[tree.links] @ tree.counts) for tree in trees])
-            kept = np.array(numbers, dtype=np.int64)[np.sort(np.argsort(costs, kind="stable")[:_MOST])]
-            self._pools[root] = kept, np.stack([self._row(number) for number in kept.tolist()])
-
-    def _rounded(self, shares: Floats, root: int, trees_per_root: int) -> Int64Array:
-        """Trees of a root by largest remainders of their shares."""
-        own = np.array([i for i, tree in enumerate(self.program.trees[: len(shares)]) if tree.root == root])
-        wanted = shares[own] * trees_per_root
-        counts, total = np.floor(wanted + 1e-9).astype(np.int64), int(self._units[root])
-        order = np.argsort(counts - wanted, kind="stable")
-        counts[order[: max(0, total - int(counts.sum()))]] += 1
-        return np.repeat(own, counts)[:total]
+    def _row(self, number: int) -> Floats:
+        """Return the relative load of each link by a tree."""
+        tree, row = self.program.trees[number], np.zeros(len(self.program.bandwidths))
+        row[tree.links] = tree.counts
+        return row / self.program.bandwidths
 
     @property
     def worst(self) -> float:
-        """Relative load of the fullest link."""
+        """Relative load of the most loaded link."""
         return float(self._loads.max())
 
     def improve(self) -> None:
-        """Replace tree after tree by the best one, until nothing betters."""
+        """Replace one tree after another by the best one, until none improves."""
         for _ in range(_SWEEPS):
             changed = False
-            for place, tree in enumerate(self.chosen.tolist()):
+            for unit, tree in enumerate(self.chosen.tolist()):
                 numbers, rows = self._pools[self.program.trees[tree].root]
                 without = self._loads - self._row(tree)
                 scale = self.worst
                 sums = (((without + rows) / scale) ** _POWER).sum(axis=1)
                 best = int(sums.argmin())
                 if sums[best] < ((self._loads / scale) ** _POWER).sum() * (1 - 1e-9):
-                    self.chosen[place], self._loads = int(numbers[best]), without + rows[best]
+                    self.chosen[unit], self._loads = int(numbers[best]), without + rows[best]
                     changed = True
             if not changed:
                 return
@@ -116,7 +98,6 @@ class _Choice:
         prices = (self._loads / self.worst) ** (_POWER - 1) / self.program.bandwidths
         first = len(self.program.trees)
         self.program.add_at(prices)
-        for number in range(first, len(self.program.trees)):
-            root = self.program.trees[number].root
-            numbers, rows = self._pools[root]
-            self._pools[root] = np.append(numbers, number), np.vstack([rows, self._row(number)])
+        for number, tree in enumerate(self.program.trees[first:], first):
+            numbers, rows = self._pools[tree.root]
+            self._pools[tree.root] = np.append(numbers, number), np.vstack([rows, self._row(number)])

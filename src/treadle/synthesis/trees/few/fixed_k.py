@@ -60,10 +60,9 @@ def fixed_k_trees(
     for what, number in (("trees", trees), ("height", height)):
         if number is not None and number < 1:
             raise ScheduleError(f"{_NAME}: {what} {number}, expected at least 1")
-    wanted = 1 if trees is None else trees
 
     def build(fabric: Topology, there: Collective) -> Forest:
-        gather = replace(there, kind=CollectiveKind.ALLGATHER)
+        gather, wanted = replace(there, kind=CollectiveKind.ALLGATHER), trees or 1
         if height is None:
             return _plain(fabric, gather, wanted)
         return within_height(fabric, gather, wanted, height)
@@ -79,16 +78,9 @@ def within_height(
     *,
     found: BoundedHeightTrees | None = None,
 ) -> Forest:
-    """Out-trees within a height: the better of those chosen for it and ForestColl's, if these are low enough.
+    """Return out-trees of an allgather within a height: those chosen for it, or ForestColl's if better.
 
-    Parameters
-    ----------
-    topology : Topology
-    gather : Collective
-        An allgather.
-    trees, height : int
-    found : BoundedHeightTrees, optional
-        Of this height, if they are known already.
+    `found` are the trees of the linear program within this height, if they are known.
 
     Raises
     ------
@@ -98,7 +90,7 @@ def within_height(
         If no trees are that low.
     """
     is_across = found is None and gather.n_ranks > MOST_RANKS
-    # across boxes the unit trees of a shard are alike
+    # across boxes the unit trees of a shard are equal
     units = trees * (gather.n_ranks if is_across else sum(gather.shard_weights))
     if units > MOST_UNITS:
         raise ScheduleError(
@@ -110,25 +102,19 @@ def within_height(
         if len(boxes) == 1 or max(map(len, boxes)) > MOST_RANKS:
             raise ScheduleError(
                 f"{_NAME}: trees of bounded height are limited to {MOST_RANKS} ranks, or as many in a box; "
-                "found "
-                f"{gather.n_ranks} in {len(boxes)}; leave out --height"
+                f"found {gather.n_ranks} in {len(boxes)}; leave out --height"
             )
         specs = trees_across(topology, gather, boxes, trees_per_root=trees, height=height)
     else:
         found = found or bounded_height_trees(instance_of(topology, gather), height)
-        specs = [
-            TreeSpec(
-                tree.root,
-                times,
-                tree.parent.tolist(),
-                {rank: [(path, times)] for rank, path in enumerate(tree.paths) if path},
-            )
-            for tree, times in choose_trees(found, trees)
-        ]
+        specs = []
+        for tree, times in choose_trees(found, trees):
+            paths = {rank: [(path, times)] for rank, path in enumerate(tree.paths) if path}
+            specs.append(TreeSpec(tree.root, times, tree.parent.tolist(), paths))
     low = ForestSchedule(gather.kind, broadcast=forest_from_trees(Direction.BROADCAST, gather.n_ranks, specs))
     try:
         plain = ForestSchedule(gather.kind, broadcast=_plain(topology, gather, trees))
-    except InfeasibleError:  # switches that are not Eulerian, which low trees do not mind
+    except InfeasibleError:  # unbalanced switches, which trees of bounded height allow
         plain = low
     is_better = height_max(plain) <= height and algbw(topology, plain) > algbw(topology, low)
     (forest,) = (plain if is_better else low).forests
@@ -136,7 +122,7 @@ def within_height(
 
 
 def _plain(topology: Topology, gather: Collective, trees: int) -> Forest:
-    """ForestColl's trees."""
+    """Return ForestColl's trees."""
     found = synthesise(topology, gather, budget=TreeBudget(trees=trees)).trees.broadcast
     assert found is not None
     return found

@@ -21,7 +21,7 @@ from treadle.synthesis.trees.few.bounded_height_lp import BoundedHeightLp, Bound
 from treadle.synthesis.trees.few.hop_prices import Floats
 
 MOST_PLACES = 2048
-"""Pairs of ranks times heights up to which cheapest trees are sought: a second for each root."""
+"""Pairs of ranks times heights up to which cheapest trees are computed, in a second for each root."""
 
 _SCALE = 10**6
 _MOST_NODES = 500
@@ -31,7 +31,7 @@ _NEAR = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class BoundedTrees:
-    """Trees within a height, and what none within it exceed.
+    """Trees within a height, and an upper bound on any trees within it.
 
     Parameters
     ----------
@@ -45,25 +45,7 @@ class BoundedTrees:
 
 
 def bounded(found: BoundedHeightTrees, *, rounds: int = 30) -> BoundedTrees | None:
-    """The trees with those that branch and bound finds cheaper, until they meet the bound.
-
-    Parameters
-    ----------
-    found : BoundedHeightTrees
-        Of local search.
-    rounds : int
-        At most.
-
-    Returns
-    -------
-    BoundedTrees or None
-        None where ranks and heights are too many.
-
-    Raises
-    ------
-    TimeLimitError
-        When the deadline passed.
-    """
+    """Add cheaper trees by branch and bound until they meet the bound; None with too many ranks."""
     program = found.program
     n = len(program.problem.terminals)
     if n * n * program.height > MOST_PLACES:
@@ -76,7 +58,7 @@ def bounded(found: BoundedHeightTrees, *, rounds: int = 30) -> BoundedTrees | No
         values, duals, _ = program.solve()
         found = BoundedHeightTrees(program, values[1:], float(values[0]), duals)
         attained = float(program.problem.bandwidths.max()) / found.time
-        # at mixed prices, which settle sooner, no tree may be missing although one is at the duals
+        # at mixed prices, which converge sooner, no tree may be new although one is at the duals
         if not (added or is_mixed) or (best is not None and float(best) <= attained * (1 + _NEAR)):
             break
         is_mixed = number % 2 == 1
@@ -85,7 +67,7 @@ def bounded(found: BoundedHeightTrees, *, rounds: int = 30) -> BoundedTrees | No
 
 
 def _priced(program: BoundedHeightLp, duals: Floats) -> tuple[Fraction | None, int]:
-    """The bound at prices near these, and how many of the cheapest trees were new."""
+    """Return the bound at integral prices near these, and how many of the cheapest trees are new."""
     problem = program.problem
     prices = np.floor(duals / duals.max() * _SCALE)
     cost, _ = program.hops.at(prices)
@@ -96,39 +78,39 @@ def _priced(program: BoundedHeightLp, duals: Floats) -> tuple[Fraction | None, i
         total += int(problem.weights[root]) * least
         if parent is not None:
             added += program.add_tree(root, parent, prices)
-    worth = sum(int(y) * b for y, b in zip(prices.tolist(), problem.bandwidths.tolist(), strict=True))
-    return (Fraction(worth, total) if total else None), added
+    capacity = sum(int(y) * b for y, b in zip(prices.tolist(), problem.bandwidths.tolist(), strict=True))
+    return (Fraction(capacity, total) if total else None), added
 
 
 def least_tree(cost: Floats, root: int, height: int) -> tuple[int, Int64Array | None]:
-    """A bound of the cheapest spanning out-tree of a root, whose hops cost integers, and a cheap one."""
+    """Return a lower bound on the integral cost of an out-tree of a root, and a cheap tree."""
     n = len(cost)
     lp = Program(mip_rel_gap=0.0, mip_max_nodes=_MOST_NODES)
-    layer: dict[tuple[int, int], int] = {(root, 0): -1}
     others = [rank for rank in range(n) if rank != root]
-    for depth in range(1, height + 1):
-        for rank in others:
-            if depth == 1 and not np.isfinite(cost[root, rank]):
-                continue
-            layer[rank, depth] = lp.column(upper=1.0)
+    # the columns say at which depth each rank is, then which hops lead there
+    column_of = {
+        (rank, depth): lp.column(upper=1.0)
+        for depth in range(1, height + 1)
+        for rank in others
+        if depth > 1 or np.isfinite(cost[root, rank])
+    }
     lp.make_integer(0, lp.n_columns)
     for rank in others:
-        places = [layer[rank, depth] for depth in range(1, height + 1) if (rank, depth) in layer]
-        lp.row(1.0, 1.0, places, np.ones(len(places)))
+        columns = [column_of[rank, depth] for depth in range(1, height + 1) if (rank, depth) in column_of]
+        lp.row(1.0, 1.0, columns, np.ones(len(columns)))
     hop_of: dict[int, tuple[int, int]] = {}
-    for (rank, depth), place in list(layer.items()):
-        if rank == root:
-            continue
-        above = [one for one in range(n) if (one, depth - 1) in layer and np.isfinite(cost[one, rank])]
-        hops = [lp.column(float(cost[one, rank]), upper=1.0) for one in above]
-        lp.row(0.0, 0.0, [*hops, place], [*np.ones(len(above)), -1.0])
-        for hop, one in zip(hops, above, strict=True):
-            hop_of[hop] = one, rank
-            if one != root:
-                lp.row(-np.inf, 0.0, [hop, layer[one, depth - 1]], [1.0, -1.0])
+    for (rank, depth), column in column_of.items():
+        above = [root] if depth == 1 else [v for v in others if (v, depth - 1) in column_of]
+        above = [v for v in above if np.isfinite(cost[v, rank])]
+        hops = [lp.column(float(cost[v, rank]), upper=1.0) for v in above]
+        lp.row(0.0, 0.0, [*hops, column], [*np.ones(len(above)), -1.0])
+        for hop, v in zip(hops, above, strict=True):
+            hop_of[hop] = v, rank
+            if v != root:
+                lp.row(-np.inf, 0.0, [hop, column_of[v, depth - 1]], [1.0, -1.0])
     lp.run()
     bound = lp.integer_bound
-    # hops may be taken in parts of a millionth where their ranks are not there: the solver's tolerance
+    # the solver may take a millionth of a hop from a rank that is not there: its tolerance
     slack = _TOLERANCE * (1 + n * float(cost[np.isfinite(cost)].max(initial=0)))
     least = max(0, ceil(bound - slack)) if np.isfinite(bound) else 0
     if not lp.is_feasible:

@@ -23,12 +23,12 @@ from treadle.topologies.topology import Topology
 
 @dataclass(frozen=True, eq=False)
 class _BoxTrees:
-    """Trees of a box, whose ranks are counted by place.
+    """Trees of a box, whose ranks are counted by position.
 
     Parameters
     ----------
     ranks : tuple of int
-        Of the collective, by place.
+        Ranks of the collective, by position.
     numbers : array of int64
         Links of the fabric that the box's links are.
     units : sequence of sequences of BoundedHeightTree
@@ -48,82 +48,63 @@ def trees_across(
     trees_per_root: int,
     height: int,
 ) -> list[TreeSpec]:
-    """Out-trees of every rank over boxes of one size.
+    """Return out-trees of every rank over two or more boxes of one size, given by their ranks.
 
-    Parameters
-    ----------
-    topology : Topology
-    collective : Collective
-        Its ranks and `shard_weights` count.
-    boxes : sequence of tuples of int
-        Ranks of each box, two boxes at least.
-    trees_per_root, height : int
-        Of the whole.
+    Every box carries the shards of equal positions over the same trees, so that equal boxes need one program.
 
     Raises
     ------
     ScheduleError
         If boxes differ in size.
     InfeasibleError
-        If a box needs higher trees, or ranks of equal place do not reach each other in a hop.
-
-    Notes
-    -----
-    Every box carries the shards of equal places over the same trees, so that equal boxes need one program.
+        If a box needs higher trees, or ranks of equal position do not reach each other in a hop.
     """
     if len({len(box) for box in boxes}) > 1:
         raise ScheduleError("trees across boxes: expected boxes of one size")
-    # boxes with their own switches, and the numbers of their links; equal boxes have equal ones
-    of_rank = {rank: number for number, box in enumerate(boxes) for rank in box}
-    rank_of = {node: rank for rank, node in enumerate(collective.ranks)}
-    own = [of_rank[rank_of[node]] for node in topology.compute_nodes.tolist()]
+    # each box with its own switches, and the numbers of its links
+    box_of = {collective.ranks[rank]: number for number, box in enumerate(boxes) for rank in box}
+    own = [box_of[node] for node in topology.compute_nodes.tolist()]
     of_node = np.where(topology.is_compute, -1, boxes_of_nodes(topology, own).of_node)
-    insides = [
-        fabric_of_box(
-            topology, [collective.ranks[rank] for rank in box], np.flatnonzero(of_node == i).tolist()
-        )
-        for i, box in enumerate(boxes)
-    ]
-    # the trees of each root of a box, one for each unit; of equal boxes they are made once
-    known: dict[Topology, list[list[BoundedHeightTree]]] = {}
-    for inside in dict.fromkeys(inside for inside, _ in insides):
-        problem = instance_of(inside, on_all_ranks(inside, CollectiveKind.ALLGATHER))
-        known[inside] = [[] for _ in problem.terminals]
-        for tree, times in choose_trees(bounded_height_trees(problem, height - 1), trees_per_root):
-            known[inside][tree.root] += [tree] * times
-    parts = [
-        _BoxTrees(box, numbers, known[inside]) for (inside, numbers), box in zip(insides, boxes, strict=True)
-    ]
-    router, found = Router(topology, collective), list[TreeSpec]()
+    solved: dict[Topology, list[list[BoundedHeightTree]]] = {}  # equal boxes are solved once
+    parts = []
+    for number, box in enumerate(boxes):
+        switches = np.flatnonzero(of_node == number).tolist()
+        inside, links = fabric_of_box(topology, [collective.ranks[rank] for rank in box], switches)
+        if inside not in solved:
+            problem = instance_of(inside, on_all_ranks(inside, CollectiveKind.ALLGATHER))
+            solved[inside] = [[] for _ in problem.terminals]
+            for tree, times in choose_trees(bounded_height_trees(problem, height - 1), trees_per_root):
+                solved[inside][tree.root] += [tree] * times
+        parts.append(_BoxTrees(box, links, solved[inside]))
+    router, specs = Router(topology, collective), list[TreeSpec]()
 
     def route(root: int, target: int) -> Route:
-        """The path to a rank of another box; empty for the root itself."""
+        """Return the path to a rank of another box; empty for the root itself."""
         path = () if root == target else router.route(root, target)
         if path is None:
             one, other = (topology.node_names[collective.ranks[rank]] for rank in (root, target))
             raise InfeasibleError(f"trees across boxes: no path through switches leads from {one} to {other}")
         return path
 
-    for home, part in enumerate(parts):
-        for place, root in enumerate(part.ranks):
-            across = [route(root, other.ranks[place]) for other in parts]
+    for part in parts:
+        for position, root in enumerate(part.ranks):
+            across = [route(root, other.ranks[position]) for other in parts]
             weight = collective.shard_weights[root]
             for unit in range(trees_per_root if weight else 0):
-                found.append(_joined(parts, home, place, unit, weight, across))
-    return found
+                specs.append(_joined(parts, root, position, unit, weight, across))
+    return specs
 
 
 def _joined(
-    parts: Sequence[_BoxTrees], home: int, place: int, unit: int, weight: int, across: Sequence[Route]
+    parts: Sequence[_BoxTrees], root: int, position: int, unit: int, weight: int, across: Sequence[Route]
 ) -> TreeSpec:
     n = sum(len(part.ranks) for part in parts)
-    root = parts[home].ranks[place]
     parent, paths = [-1] * n, dict[int, list[tuple[tuple[int, ...], int]]]()
     for part, path in zip(parts, across, strict=True):
-        tree = part.units[place][unit]
-        if part.ranks[place] != root:
-            parent[part.ranks[place]] = root
-            paths[part.ranks[place]] = [(path, weight)]
+        tree = part.units[position][unit]
+        if part.ranks[position] != root:
+            parent[part.ranks[position]] = root
+            paths[part.ranks[position]] = [(path, weight)]
         for local, above in enumerate(tree.parent.tolist()):
             if above >= 0:
                 rank = part.ranks[local]

@@ -18,7 +18,7 @@ import numpy as np
 from treadle.context import context, under
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule
+from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.schedules.trees.forest_cost import height_max
 from treadle.schedules.trees.forest_transforms import coarsened, equalised, reverse
 from treadle.schedules.trees.group_schedule import GroupSchedule
@@ -26,6 +26,7 @@ from treadle.synthesis.trees.groups.group_optimum import GroupAllocation, GroupO
 from treadle.synthesis.trees.groups.known_trees import forests_of_trees
 from treadle.synthesis.trees.groups.unit_problems import count_units, unit_allocation, unit_problem
 from treadle.synthesis.trees.pipeline import pack_forest
+from treadle.synthesis.trees.tree_parts import schedule_of
 from treadle.topologies.topology import Topology
 
 _FEW_UNITS = 1000
@@ -80,14 +81,12 @@ def group_forests(topology: Topology, collective: Collective, optimum: SharedOpt
     for group in range(len(collective.groups)):
         context().report("trees of groups", group, len(collective.groups))
         name, members = f"{topology.name}: group {group}", collective.member(group).ranks
-        units = unit_allocation(
-            name, [optimum.allocation(group, reducing=turned) for turned in optimum.families]
-        )
-        forests = []
+        shares = [optimum.allocation(group, reducing=turned) for turned in optimum.families]
+        units, forests = unit_allocation(name, shares), []
         for turned, share in zip(optimum.families, units.families, strict=True):
             problem = unit_problem(topology, members, units.roots, share, outward=not turned)
             if problem.key not in packed:
-                # any kind that makes out-trees will do: the roots say who sends how much
+                # any kind with out-trees is right here: the roots have the multiplicities
                 gather = Collective(CollectiveKind.ALLGATHER, tuple(range(len(problem.roots))))
                 fabric = problem.fabric(topology, name)
                 packed[problem.key] = pack_forest(fabric, gather, problem.roots.tolist())
@@ -99,7 +98,7 @@ def group_forests(topology: Topology, collective: Collective, optimum: SharedOpt
 
 
 def lean_forests(topology: Topology, collective: Collective, optimum: GroupOptimum) -> GroupSchedule:
-    """Trees of every group: those that an optimum has, or by its shares or shares in fewer units.
+    """Return trees of every group: those of the optimum, or trees packed into its shares, in few units.
 
     Parameters
     ----------
@@ -122,7 +121,7 @@ def lean_forests(topology: Topology, collective: Collective, optimum: GroupOptim
         units = max(one.total_units for one in schedule.groups)
         return trees, max(map(height_max, schedule.groups)), units
 
-    # worth waiting for: it takes less than the optimum did, and nothing else is near it
+    # without time limit: packing takes less time than the optimum did, and there is no other forest
     packing = context().unlimited
     fewer = optimum.in_fewer_units()
     with under(packing):
@@ -139,16 +138,13 @@ def lean_forests(topology: Topology, collective: Collective, optimum: GroupOptim
 
 
 def _schedule(kind: CollectiveKind, forests: Sequence[Forest]) -> ForestSchedule:
-    """In-trees or out-trees, or both; units that are always used together become one."""
+    """Return in-trees or out-trees, or both; units that are always used together become one."""
     grain = gcd(*(forest.grain for forest in forests))
-    by_direction = {forest.direction: coarsened(forest, grain) for forest in forests}
-    return ForestSchedule(
-        kind, reduce=by_direction.get(Direction.REDUCE), broadcast=by_direction.get(Direction.BROADCAST)
-    )
+    return schedule_of(kind, *(coarsened(forest, grain) for forest in forests))
 
 
 def two_phases(scatter: GroupSchedule, gather: GroupSchedule) -> GroupSchedule:
-    """Reduce-scatters of all groups, then their allgathers: an allreduce."""
+    """Return the allreduce of all groups as their reduce-scatters, then their allgathers."""
     found = []
     for one, other in zip(scatter.groups, gather.groups, strict=True):
         assert one.reduce is not None

@@ -54,7 +54,7 @@ def capacity_rows(union: GroupUnion, colours: Colours, groups: Sequence[Represen
     chosen = used[first]
     row = positions_of(union.topology.n_links, chosen)
     pairs = np.flatnonzero(row[union.links] >= 0)
-    kinds = np.searchsorted(union.offsets, pairs, side="right") - 1
+    kinds = union.kind_of_pair[pairs]
     group = colours.kinds[kinds]
     class_of = np.full(union.topology.n_links, -1, dtype=np.int64)
     class_of[used] = inverse.ravel()

@@ -1,4 +1,4 @@
-"""Cheapest trees of a group at given link lengths: what a program over trees grows by."""
+"""Cheapest trees of a group at given link lengths, which are priced for a program over trees."""
 
 from __future__ import annotations
 
@@ -81,19 +81,12 @@ class TreePricing:
     """
 
     def __init__(
-        self,
-        group: Representative,
-        *,
-        turned: bool,
-        roots: Int64Array,
-        is_centre: bool,
-        joins_twins: bool,
+        self, group: Representative, *, turned: bool, roots: Int64Array, is_centre: bool, joins_twins: bool
     ) -> None:
         self.roots, self._is_centre = roots, is_centre
         every = np.arange(len(group.members))
-        first, kind_of, counts = (
-            _twins(group, roots) if joins_twins else (every, every, np.ones(len(every), dtype=np.int64))
-        )
+        alone = every, every, np.ones_like(every)
+        first, kind_of, counts = _equivalent(group, roots) if joins_twins else alone
         if len(first) > _MOST_MEMBERS:
             raise InfeasibleError(
                 f"trees of a group: {len(first)} ranks that differ, expected at most {_MOST_MEMBERS}; solve "
@@ -105,19 +98,14 @@ class TreePricing:
         out = mask_of(group.n_places, group.members)
         out[group.members[first]] = False
         self._pairs = np.flatnonzero(~(out[group.tails] | out[group.heads]))
-        places, ends = np.unique(
-            np.concatenate([group.members[first], group.tails[self._pairs], group.heads[self._pairs]]),
-            return_inverse=True,
-        )
-        self._n_places = len(places)
-        self._nodes, tails, heads = (
-            part.astype(np.int32)
-            for part in np.split(ends.ravel(), [len(first), len(first) + len(self._pairs)])
-        )
+        parts = group.members[first], group.tails[self._pairs], group.heads[self._pairs]
+        places, ends = np.unique(np.concatenate(parts), return_inverse=True)
+        self._n_places, sections = len(places), np.cumsum([len(part) for part in parts[:-1]])
+        self._nodes, tails, heads = np.split(ends.ravel().astype(np.int32), sections)
         self._tails, self._heads = (heads, tails) if turned else (tails, heads)
 
     def cheapest(self, lengths: Floats) -> Iterator[PricedTree]:
-        """The cheapest tree from each root.
+        """Yield the cheapest tree from each root.
 
         Parameters
         ----------
@@ -151,40 +139,30 @@ class TreePricing:
         leaves = pairs[start[begin] :]
         leaf_times = np.repeat(self._leaves, np.diff(start[begin:]))
         leaves, leaf_times = leaves[leaf_times > 0], leaf_times[leaf_times > 0]
-        for number, root in enumerate(self.roots.tolist()):
+        parents = parent[:begin].reshape(-1, size)
+        for number, (root, above) in enumerate(zip(self.roots.tolist(), parents, strict=True)):
             starts = start[number * size : (number + 1) * size + 1]
             taken = np.concatenate([pairs[starts[0] : starts[-1]], leaves])
             times = np.concatenate([np.ones(int(starts[-1] - starts[0]), dtype=np.int64), leaf_times])
-            yield PricedTree(
-                root=root,
-                length=float(lengths[taken] @ times),
-                members=self._members,
-                parent=parent[number * size : (number + 1) * size],
-                pairs=taken,
-                times=times,
-                starts=starts - starts[0],
-            )
+            length = float(lengths[taken] @ times)
+            yield PricedTree(root, length, self._members, above, taken, times, starts - starts[0])
 
 
-def _twins(group: Representative, roots: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """One member of each equivalence class, a root if it has one; class of each member; members of each
-    class."""
+def _equivalent(group: Representative, roots: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Return one member of each equivalence class, a root if it has one; each member's class; class sizes."""
     n = len(group.members)
     place = positions_of(group.n_places, group.members)
-    ways: list[list[tuple[int, int, int]]] = [[] for _ in range(n)]
+    paths: list[list[tuple[int, int, int]]] = [[] for _ in range(n)]
     for here, there, side in ((group.tails, group.heads, 0), (group.heads, group.tails, 1)):
         mine = np.flatnonzero(place[here] >= 0)
-        for member, other, pair_class, is_near in zip(
-            place[here[mine]].tolist(),
-            there[mine].tolist(),
-            group.pair_class[mine].tolist(),
-            (place[there[mine]] >= 0).tolist(),
-            strict=True,
-        ):
-            # the way to another member is that member's own
-            ways[member].append((side, other, pair_class) if not is_near else (2, member, pair_class))
+        is_near = place[there[mine]] >= 0
+        # a pair to another member belongs to that member alone
+        ends = np.where(is_near, place[here[mine]], there[mine]), np.where(is_near, 2, side)
+        rows = (place[here[mine]], *ends, group.pair_class[mine])
+        for member, other, way, pair_class in zip(*(row.tolist() for row in rows), strict=True):
+            paths[member].append((way, other, pair_class))
     known: dict[tuple[tuple[int, int, int], ...], int] = {}
-    kind_of = np.array([known.setdefault(tuple(sorted(way)), len(known)) for way in ways])
+    kind_of = np.array([known.setdefault(tuple(sorted(own)), len(known)) for own in paths])
     first = np.zeros(len(known), dtype=np.int64)
     for member in (*range(n - 1, -1, -1), *roots.tolist()):
         first[kind_of[member]] = member

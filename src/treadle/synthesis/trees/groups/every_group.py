@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from treadle.arrays import Int64Array, offsets_of
 from treadle.synthesis.trees.groups.capacity import class_lookup
 from treadle.synthesis.trees.groups.group_colours import Colours
-from treadle.synthesis.trees.groups.representative import Representative, group_of, pairs_of
+from treadle.synthesis.trees.groups.representative import Representative, group_of
 from treadle.synthesis.trees.groups.union import GroupUnion
 
 
@@ -43,7 +41,7 @@ class EveryGroup:
         colour = self.colour_of(kind)
         if self.groups[colour].kind == kind:
             return self.groups[colour]
-        pair_class = self.number[pairs_of(self.union, kind)] - self.starts[colour]
+        pair_class = self.number[self.union.pairs_of(kind)] - self.starts[colour]
         return group_of(self.union, self.colours, kind, pair_class, 1)
 
     def others(self) -> Iterator[tuple[int, Representative]]:
@@ -64,8 +62,7 @@ class EveryGroup:
 
 def every_group(union: GroupUnion, colours: Colours, groups: Sequence[Representative]) -> EveryGroup:
     """All types' pairs in the classes of their representatives."""
-    kinds = np.repeat(np.arange(union.n_types), np.diff(union.offsets))
     starts = offsets_of([group.n_classes for group in groups])
-    colour = colours.kinds[kinds]
+    colour = colours.kinds[union.kind_of_pair]
     number = starts[colour] + class_lookup(groups, colour, colours.pairs)
     return EveryGroup(union, colours, tuple(groups), number, starts)

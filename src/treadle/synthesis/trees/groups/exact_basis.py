@@ -24,12 +24,12 @@ Integers = NDArray[Any]
 """Python integers of any size."""
 
 _FIRST_BITS = 44
-"""Initial digits with which simple rationals are recognised."""
+"""Number of digits from which simple rationals are recognised."""
 
 _MOST_BITS = 4096
 
 _STEP = 40
-"""Digits behind the point that one step in floats is good for."""
+"""Digits behind the point that one step in floats gives."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +67,7 @@ class BasisSystem:
         rows, columns, values = lp.entries()
         self._entries = rows, columns, values.astype(np.int64)
         self.order = np.array(lp.solver.getBasicVariables()[1], dtype=np.int64)
+        self._is_column = self.order >= 0
         self._loose = is_basic
 
     def _side(self, *, by_row: bool) -> tuple[Int64Array, Int64Array, Integers]:
@@ -87,19 +88,12 @@ class BasisSystem:
         return found
 
     def primal(self, rhs: Integers) -> Iterator[Digits]:
-        """Ever finer values of all columns.
-
-        Parameters
-        ----------
-        rhs : array of int objects, shape (n_rows,)
-            Of tight rows; others are not read.
-        """
+        """Yield ever finer values of all columns, for the right-hand sides of tight rows, shape (n_rows,)."""
 
         def solve(residual: Floats) -> Floats:
             found = np.zeros(self.n_columns)
             answer = np.array(self._solver.getBasisSolve(residual)[1])
-            is_column = self.order >= 0
-            found[self.order[is_column]] = answer[is_column]
+            found[self.order[self._is_column]] = answer[self._is_column]
             return found
 
         needed: Integers = np.zeros(self.n_rows, dtype=object)
@@ -107,18 +101,11 @@ class BasisSystem:
         return _digits(self._side(by_row=True), needed, self.n_columns, solve)
 
     def dual(self, costs: Integers) -> Iterator[Digits]:
-        """Ever finer prices of all rows.
-
-        Parameters
-        ----------
-        costs : array of int objects, shape (n_columns,)
-            Of basic columns; others are not read.
-        """
+        """Yield ever finer prices of all rows, for the costs of basic columns, shape (n_columns,)."""
 
         def solve(residual: Floats) -> Floats:
             given = np.zeros(self.n_rows)
-            is_column = self.order >= 0
-            given[is_column] = residual[self.order[is_column]]
+            given[self._is_column] = residual[self.order[self._is_column]]
             found = np.array(self._solver.getBasisTransposeSolve(given)[1])
             found[self._loose] = 0.0
             return found
@@ -134,7 +121,7 @@ def _digits(
     size: int,
     solve: Callable[[Floats], Floats],
 ) -> Iterator[Digits]:
-    """Digits of the unknowns of a system whose float solver is `solve`, each time about twice as many."""
+    """Yield digits of the unknowns of a system with float solver `solve`, each time about twice as many."""
     equation, unknown, factors = side
     starts = np.flatnonzero(np.diff(equation, prepend=-1))
     values: Integers = np.zeros(size, dtype=object)
@@ -172,10 +159,8 @@ def _digits(
 
 
 def simplest(digits: Digits, count: int) -> list[Fraction] | None:
-    """The rationals of small denominators that the first values agree with, None if one has none.
+    """Return rationals of small denominators that the first values agree with, None if one has none.
 
-    Notes
-    -----
     A common denominator is gathered on the way: most values are multiples of what is known already.
     """
     bits, accuracy = digits.bits, digits.accuracy

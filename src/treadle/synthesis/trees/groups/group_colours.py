@@ -57,7 +57,7 @@ class Colours:
 
 
 def refined(union: GroupUnion) -> Colours:
-    """Stable colours of places, pairs, fabric links and types.
+    """Return stable colours of positions, pairs, fabric links and types.
 
     Parameters
     ----------
@@ -115,18 +115,18 @@ def sharpened(union: GroupUnion, colours: Colours) -> Colours:
 
 
 def _as_members_see(union: GroupUnion, colours: Colours) -> tuple[Hashes, Hashes]:
-    """Colours of pairs and positions, separated by what each member sees."""
+    """Return colours of pairs and positions, separated by how each member sees them."""
     n_types, size = union.members.shape
     width = union.n_local * size
     starts = np.arange(n_types) * width
-    kinds = np.repeat(np.arange(n_types), np.diff(union.offsets))
+    kinds = union.kind_of_pair
     shift = starts[kinds] - kinds * union.n_local  # to the first copy of a type
     steps = np.arange(size) * union.n_local
     tails = (union.tails + shift)[None, :] + steps[:, None]  # (size, P)
     heads = (union.heads + shift)[None, :] + steps[:, None]
     places = np.repeat(colours.places.reshape(n_types, 1, union.n_local), size, axis=1).ravel()
-    told = union.members + (starts - np.arange(n_types) * union.n_local)[:, None] + steps[None, :]
-    places[told] ^= TOLD_APART
+    separated = union.members + (starts - np.arange(n_types) * union.n_local)[:, None] + steps[None, :]
+    places[separated] ^= TOLD_APART
     graph = Refinement(tails.ravel(), heads.ravel(), len(places))
     _, seen = graph.stable(places, np.tile(colours.pairs, size))
     seen = scramble(seen).reshape(size, -1)
@@ -141,8 +141,7 @@ def _stable(union: GroupUnion, places: Hashes, links: Hashes, marks: Hashes) -> 
     """Refine until no colour splits; `marks` are colours of pairs that stay."""
     graph = Refinement(union.tails, union.heads, len(union.node))
     on_link = RunSums.by(union.links, union.topology.n_links)
-    copies = np.repeat(union.copies, np.diff(union.offsets))
-    copies[union.is_own] = 1
+    copies = np.where(union.is_own, 1, union.copies[union.kind_of_pair])
     times = copies.astype(np.uint64) if (copies != 1).any() else None
     used = mask_of(union.topology.n_links, union.links)
     counts, rounds = (len(np.unique(places)), len(np.unique(links[used]))), 0
@@ -164,7 +163,7 @@ def _stable(union: GroupUnion, places: Hashes, links: Hashes, marks: Hashes) -> 
 
 
 def _roles(union: GroupUnion) -> Hashes:
-    """Member (with its weight, or root), other rank, switch or forwarder, shape (T * n_local,)."""
+    """Return the role of each position: member (by weight, or root), other rank, or relay."""
     collective = union.collective
     role = union.topology.is_compute.astype(np.uint64)[union.node]
     weights = np.array(member_weights(collective), dtype=np.uint64) + np.uint64(2)
@@ -173,14 +172,15 @@ def _roles(union: GroupUnion) -> Hashes:
 
 
 def member_weights(collective: Collective) -> tuple[int, ...]:
-    """Relative shard of each place in a group: 1, the weights of a single group, or the root's alone."""
+    """Return the relative shard of each position in a group: 1, the weights of a single group, or the root's
+    alone."""
     if collective.root is not None:
         return tuple(int(place == collective.root) for place in range(collective.group_size))
     return (1,) * collective.group_size if collective.weights is None else collective.shard_weights
 
 
 def classes(colours: Hashes) -> tuple[Int64Array, Int64Array]:
-    """Number of each one's class, in order of first appearance, and the first of each class."""
+    """Return the class of each item, in order of first appearance, and the first item of each class."""
     _, first, inverse = np.unique(colours, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = positions_of(len(order), order)

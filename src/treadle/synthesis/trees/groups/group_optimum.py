@@ -21,6 +21,7 @@ from treadle.brief import brief
 from treadle.context import context, under
 from treadle.schedules.collective import Collective
 from treadle.schedules.group_certificate import GroupDualCertificate
+from treadle.synthesis.trees.groups.allocation_lp import AllocationLp
 from treadle.synthesis.trees.groups.capacity import capacity_rows
 from treadle.synthesis.trees.groups.every_group import EveryGroup, every_group
 from treadle.synthesis.trees.groups.group_colours import (
@@ -31,7 +32,6 @@ from treadle.synthesis.trees.groups.group_colours import (
 )
 from treadle.synthesis.trees.groups.integral_allocation import integral_group_allocation, units_of
 from treadle.synthesis.trees.groups.rational_allocation import RationalAllocation
-from treadle.synthesis.trees.groups.rational_program import RationalProgram
 from treadle.synthesis.trees.groups.representative import representatives
 from treadle.synthesis.trees.groups.symmetries import Symmetry, orbit_colours, symmetries
 from treadle.synthesis.trees.groups.tree_optimum import TreeOptimum, TreeParts
@@ -142,13 +142,13 @@ class GroupOptimum:
         return len(self._every.groups)
 
     def representative(self, group: int) -> int:
-        """The group that stands for this one and all that are like it."""
+        """Return the group that represents this one and all equal ones."""
         union = self._every.union
         colour = self._every.colour_of(int(union.type_of[group]))
         return int(union.first[self._every.groups[colour].kind])
 
     def allocation(self, group: int, *, reducing: bool | None = None) -> GroupAllocation:
-        """The links that a group may use, and how much of each.
+        """Return the links that a group may use, and its capacity on each.
 
         Parameters
         ----------
@@ -175,9 +175,9 @@ class GroupOptimum:
         if not self.is_exact or self.n_classes > _MOST_FLOW_CLASSES:
             return None
         with under(context().unlimited):
-            rational = RationalProgram(self._every, self.families)
+            program = AllocationLp(self._every, self.families)
         units = units_of(self._shares)
-        found = integral_group_allocation(rational, self.lower, self.witness, units=units)
+        found = integral_group_allocation(program, self.lower, self.witness, units=units)
         return None if found is None else replace(self, _shares=found, _parts=())
 
     @property
@@ -186,7 +186,7 @@ class GroupOptimum:
         return bool(self._parts)
 
     def trees(self, group: int, *, reducing: bool) -> Iterator[GroupTree]:
-        """The trees of a group that make up its shares, if they are known.
+        """Yield the trees of a group that make up its shares, if they are known.
 
         Parameters
         ----------
@@ -198,10 +198,9 @@ class GroupOptimum:
         kind = int(self._every.union.type_of[group])
         colour = self._every.colour_of(kind)
         original = self._every.groups[colour].kind
-        images = [self._image(group, one) for one in self._symmetries if one.kinds[original] == kind]
-        for column, bandwidth in self._parts:
-            if (column.family, column.group) != (family, colour):
-                continue
+        images = [self._image(group, each) for each in self._symmetries if each.kinds[original] == kind]
+        own = [part for part in self._parts if (part[0].family, part[0].group) == (family, colour)]
+        for column, bandwidth in own:
             tree, above = column.tree, column.tree.parent.tolist()
             for places, links in images:
                 taken = links[tree.pairs].tolist()
@@ -214,7 +213,7 @@ class GroupOptimum:
                 yield GroupTree(places[tree.root], bandwidth / len(images), tuple(parent), paths)
 
     def _image(self, group: int, symmetry: Symmetry) -> tuple[list[int], Int64Array]:
-        """Place in a group of each member of its representative, and links of the pairs of that."""
+        """Return the position in a group of each member of its representative, and the links of its pairs."""
         union = self._every.union
         original = self._every.groups[self._every.colour_of(int(union.type_of[group]))].kind
         links = union.links_of(int(union.first[original]))
@@ -226,7 +225,7 @@ class GroupOptimum:
 
 
 def group_optimum(topology: Topology, collective: Collective) -> GroupOptimum:
-    """The largest algbw of all concurrent groups, exactly where both certificates meet.
+    """Return the largest algbw of all concurrent groups, exactly where both certificates meet.
 
     Parameters
     ----------
@@ -252,9 +251,8 @@ def group_optimum(topology: Topology, collective: Collective) -> GroupOptimum:
     union = union_of(_without_surplus(topology, collective), collective)
     colours = refined(union)
     n_classes, found = len(np.unique(colours.pairs)), None
-    known: Sequence[Symmetry] = ()
-    if collective.groups is None:  # nobody will pack trees
-        known = symmetries(union, colours)
+    # without groups no trees are packed
+    known: Sequence[Symmetry] = symmetries(union, colours) if collective.groups is None else ()
     is_quicker = _MOSTLY_SINGLE * n_classes <= len(union.links)
     if is_quicker and known:  # unless known symmetries carry all pairs of a colour to each other
         is_quicker = len(np.unique(orbit_colours(union, known).pairs)) != n_classes
@@ -266,8 +264,8 @@ def group_optimum(topology: Topology, collective: Collective) -> GroupOptimum:
                 found = _better(found, _optimum_of(union, finer))
         if not (found.is_exact or context().is_late or found.n_classes > _MOST_FLOW_CLASSES):
             # perhaps flows to all sinks find shares in few units that attain what the lengths prove
-            rational = RationalProgram(found._every, found.families)
-            shares = integral_group_allocation(rational, found.upper, found.witness, units=_MOST_UNITS)
+            program = AllocationLp(found._every, found.families)
+            shares = integral_group_allocation(program, found.upper, found.witness, units=_MOST_UNITS)
             if shares is not None:
                 found = replace(found, lower=found.upper, _shares=shares, _parts=())
     if found is None or not (found.is_exact or context().is_late):
@@ -278,7 +276,7 @@ def group_optimum(topology: Topology, collective: Collective) -> GroupOptimum:
 
 
 def _without_surplus(topology: Topology, collective: Collective) -> Topology:
-    """The fabric with no more on any link than trees could use: solvers compute in floats of one scale.
+    """Return the fabric with no more bandwidth on any link than trees could use: solvers compute in floats.
 
     All groups have one rate. What enters a rank, or leaves it where data are reduced, bounds it, and each
     edge of a tree takes a link at most once. Links keep more than that: a proof still gives them no length.
@@ -292,7 +290,7 @@ def _without_surplus(topology: Topology, collective: Collective) -> Topology:
         Fraction(width[collective.ranks[rank]] * total, total - weight)
         for group in collective.groups or (range(collective.n_ranks),)
         for place, (rank, weight) in enumerate(zip(group, weights, strict=True))
-        # one that feeds in all there is need not be entered
+        # data need not enter a member that sends all of them
         if place != collective.root and weight < total
     )
     most = 2 * collective.n_ranks * ceil(rate) + 1
@@ -307,14 +305,14 @@ def count_classes(topology: Topology, collective: Collective) -> int:
 
 
 def _better(one: GroupOptimum, other: GroupOptimum) -> GroupOptimum:
-    """The shares of one and the lengths of one, whichever prove more."""
+    """Return the better shares with the better lengths."""
     shares = one if one.lower > other.lower else other
     lengths = one if one.upper < other.upper else other
     return replace(shares, upper=lengths.upper, witness=lengths.witness)
 
 
 def _optimum_of(union: GroupUnion, colours: Colours, known: tuple[Symmetry, ...] = ()) -> GroupOptimum:
-    """The optimum of shares and lengths that are the same within classes, perhaps of known symmetries."""
+    """Return the optimum of shares and lengths that are equal within classes, perhaps of known symmetries."""
     topology, collective = union.topology, union.collective
     groups = representatives(union, colours)
     kind = collective.kind

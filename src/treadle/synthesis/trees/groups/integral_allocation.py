@@ -18,10 +18,10 @@ from treadle.arrays import Int64Array
 from treadle.context import context
 from treadle.math.lp import OPTIMAL, Program
 from treadle.schedules.group_certificate import GroupDualCertificate
+from treadle.synthesis.trees.groups.allocation_lp import AllocationLp
 from treadle.synthesis.trees.groups.cheapest_trees import Floats
 from treadle.synthesis.trees.groups.rational_allocation import RationalAllocation, fits
-from treadle.synthesis.trees.groups.rational_program import RationalProgram
-from treadle.synthesis.trees.groups.supplied_sinks import missed_sinks
+from treadle.synthesis.trees.groups.supplied_sinks import find_unmet, missed_sinks
 
 _TIMES = (1, 2, 3, 4, 6, 8, 12, 24)
 """Number of smallest unit counts that are tried."""
@@ -57,74 +57,70 @@ _ITERATION_WORK, _INTERIOR = 100, 100
 
 
 def integral_group_allocation(
-    rational: RationalProgram, rate: Fraction, witness: GroupDualCertificate, *, units: int
+    program: AllocationLp, rate: Fraction, witness: GroupDualCertificate, *, units: int
 ) -> RationalAllocation | None:
-    """Shares at the optimum in fewer units than are known to do; None if none were found.
+    """Return shares at the optimum in fewer than `units` unit trees of each group; None if none were found.
 
-    Parameters
-    ----------
-    rational : RationalProgram
-    rate : Fraction
-        The optimum, bytes/s.
-    witness : GroupDualCertificate
-        Proves that no rate is larger.
-    units : int
-        Unit trees of each group that are known to do.
+    `rate` is the optimum in bytes/s, and `witness` proves that no rate is larger.
     """
-    program = rational.program
     if units <= _FEW * len(program.groups[0].members):
         return None
     # a divisor of all numbers of units for each weight with which links that have a price are full
     priced = [witness.lengths[link] > 0 for link in program.capacity.links.tolist()]
-    bandwidths, each = program.capacity.bandwidths[np.array(priced)], rate / rational.total
-    fewest, most = lcm(*((int(b) / each).denominator for b in bandwidths)), units // rational.total
+    bandwidths, each = program.capacity.bandwidths[np.array(priced)], rate / program.total
+    fewest, most = lcm(*((int(b) / each).denominator for b in bandwidths)), units // program.total
     searches = _SEARCHES if program.n_rows <= _SEARCH_ROWS and units >= _SEARCH_UNITS else 0
     for trial, times in enumerate(_TIMES[:_LARGE_TRIALS] if program.n_rows > _LARGE_ROWS else _TIMES):
         count = fewest * times
         if count >= most or context().is_late:
             break
-        found = _shares_in(rational, each, count, can_search=trial < searches)
+        found = _shares_in(program, each, count, can_search=trial < searches)
         if found is not None:
             return found
     return None
 
 
 def _shares_in(
-    rational: RationalProgram, rate: Fraction, count: int, *, can_search: bool
+    program: AllocationLp, rate: Fraction, count: int, *, can_search: bool
 ) -> RationalAllocation | None:
-    """The first shares in `count` units for each weight that pass all checks; None if none were found."""
-    program, unit, families = rational.program, rate / count, rational.program.families
-    # ask for all sinks that shares miss before anything is rounded: one solution a time
-    while (
-        not context().is_late and (near := _optimum(program.leanest(count, unit), program.n_own)) is not None
-    ):
-        # a little more than the solver says, so that its tolerance misses no sink
+    """Return shares in `count` units for each weight that pass all checks; None if none were found."""
+    unit, n_own, every = rate / count, program.n_own, program.every
+    # add all sinks that shares do not supply before anything is rounded, one solution at a time
+    while not context().is_late and (near := _optimum(program.leanest(count, unit), n_own)) is not None:
+        # a little more than the solver's values, so that its tolerance leaves no sink without supply
         more = [Fraction(int(np.ceil(v * _TICKS)), _TICKS) * unit for v in near]
-        missing = list(missed_sinks(rational.every, families, rational.as_allocation(more, rate)))
-        if not sum(map(rational.add_sink, missing)):
+        missing = list(missed_sinks(every, program.families, program.as_allocation(more, rate)))
+        if not sum(map(program.add_sink, missing)):
             break
     while True:
         context().announce("shares in few units")
         values = None
         for upwards in (False,) if program.n_rows > _LARGE_ROWS else (False, True):
             if values is None:
-                values = _rounded(program.leanest(count, unit), program.n_own, count, upwards=upwards)
+                values = _rounded(program.leanest(count, unit), n_own, count, upwards=upwards)
         if values is None and can_search:
-            values = _searched(program.leanest(count, unit), program.n_own)
+            lp = program.leanest(count, unit)
+            lp.make_integer(0, n_own)
+            # no trial branching, which takes longest
+            lp.set_options(mip_pscost_minreliable=0, mip_max_nodes=_SEARCH_NODES, mip_rel_gap=_SEARCH_GAP)
+            lp.set_options(solver="choose")
+            _run(lp)
+            if lp.is_feasible:
+                values = np.rint(lp.solution()[0][:n_own]).astype(np.int64)
         if values is None:
             return None
-        found = rational.as_allocation([int(v) * rate / count for v in values], rate)
-        if not fits(rational.union, rational.every.number, found):
+        found = program.as_allocation([int(v) * unit for v in values], rate)
+        if not fits(every.union, every.number, found):
             return None
-        is_served, missed = rational.find_unmet(found)
+        is_served, missed = find_unmet(every, program.families, found)
         if is_served:
             return found
-        if missed is None or not rational.add_sink(missed):
+        if missed is None or not program.add_sink(missed):
             return None
 
 
 def units_of(known: RationalAllocation) -> int:
-    """Unit trees of each group that fill shares."""
+    """Return the number of unit trees of each group that fill its shares."""
     values = {v for family in known.shares for shares in family for v in shares}
     return sum(known.roots[0]) // gcd(*values, *(v for roots in known.roots for v in roots))
 
@@ -132,11 +128,7 @@ def units_of(known: RationalAllocation) -> int:
 def _rounded(lp: Program, n_own: int, count: int, *, upwards: bool) -> Int64Array | None:
     """Round the allocation that is nearest to an integer, and solve again, until all are integral.
 
-    Parameters
-    ----------
-    lp : Program
-    n_own : int
-        Columns that are to be whole, the first of which is `count`.
+    The first `n_own` columns are rounded; the first of all is `count`.
     """
     lower, upper = np.zeros(n_own), np.full(n_own, np.inf)
     lower[0] = upper[0] = count
@@ -163,24 +155,13 @@ def _rounded(lp: Program, n_own: int, count: int, *, upwards: bool) -> Int64Arra
 
 
 def _optimum(lp: Program, n_own: int) -> Floats | None:
-    """The first columns of an optimum, None if there is none or the time was up."""
+    """Return the first columns of an optimum, None if there is none or the time was up."""
+    return lp.solution()[0][:n_own] if _run(lp) == OPTIMAL else None
+
+
+def _run(lp: Program) -> object:
+    """Solve, charge the work to the budget, and return the status."""
     status = lp.run(least_s=_LEAST_S)
-    _count(lp)
-    return lp.solution()[0][:n_own] if status == OPTIMAL else None
-
-
-def _count(lp: Program) -> None:
-    """Take what a solve took from the budget."""
     iterations = lp.iterations + _INTERIOR * int(lp.solver.getInfo().ipm_iteration_count)
     context().spend((1 + iterations) * _ITERATION_WORK * lp.n_rows)
-
-
-def _searched(lp: Program, n_own: int) -> Int64Array | None:
-    """Whole values of the first columns by branch and bound; None if there are none or none were found."""
-    lp.make_integer(0, n_own)
-    # no trial branching, which takes longest
-    lp.set_options(mip_pscost_minreliable=0, mip_max_nodes=_SEARCH_NODES, mip_rel_gap=_SEARCH_GAP)
-    lp.set_options(solver="choose")
-    lp.run(least_s=_LEAST_S)
-    _count(lp)
-    return np.rint(lp.solution()[0][:n_own]).astype(np.int64) if lp.is_feasible else None
+    return status

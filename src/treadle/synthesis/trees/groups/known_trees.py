@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from math import gcd, lcm
+from itertools import islice
 
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, TreeSpec, forest_from_trees
+from treadle.schedules.trees.forest import Direction, ForestSchedule, TreeSpec, forest_from_trees
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum, GroupTree
 from treadle.synthesis.trees.instance import UNIT_LIMIT
-from treadle.synthesis.trees.tree_parts import apportioned
+from treadle.synthesis.trees.tree_parts import apportioned, in_largest_unit, schedule_of
 
 _GRID = 2**24
 """Unit trees of each root where those of the vertex are too many to count: a part in 10^6 or so is lost."""
@@ -31,48 +32,37 @@ def forests_of_trees(optimum: GroupOptimum) -> GroupSchedule:
 
 
 def _of_group(optimum: GroupOptimum, kind: CollectiveKind, group: int) -> ForestSchedule:
-    """In-trees or out-trees, or both, in the largest common unit."""
+    """Return in-trees or out-trees, or both, in the largest common unit."""
     trees = {reducing: list(optimum.trees(group, reducing=reducing)) for reducing in optimum.families}
     units = _exact_units(trees) or _rounded_units(trees)
     size = optimum.collective.group_size
-
-    def forest(direction: Direction, *, reducing: bool) -> Forest | None:
-        if reducing not in trees:
-            return None
-        counted = zip(trees[reducing], units[reducing], strict=True)
+    forests = []
+    for reducing, family in trees.items():
         specs = (
             TreeSpec(tree.root, count, tree.parent, {at: [(path, count)] for at, path in tree.paths.items()})
-            for tree, count in counted
+            for tree, count in zip(family, units[reducing], strict=True)
             if count
         )
-        return forest_from_trees(direction, size, specs)
-
-    return ForestSchedule(
-        kind,
-        reduce=forest(Direction.REDUCE, reducing=True),
-        broadcast=forest(Direction.BROADCAST, reducing=False),
-    )
+        forests.append(forest_from_trees(Direction.REDUCE if reducing else Direction.BROADCAST, size, specs))
+    return schedule_of(kind, *forests)
 
 
 def _exact_units(trees: Mapping[bool, Sequence[GroupTree]]) -> dict[bool, list[int]] | None:
-    """Units of each tree in the largest that all are multiples of; None if they are too many to count."""
-    every = [tree.bandwidth for family in trees.values() for tree in family]
-    scale = lcm(*(bandwidth.denominator for bandwidth in every))
-    divisor = gcd(*(int(bandwidth * scale) for bandwidth in every))
-    longest = max(sum(map(len, tree.paths.values())) for family in trees.values() for tree in family)
-    if int(sum(every) * scale) // divisor * max(longest, 1) >= UNIT_LIMIT:
+    """Return the units of each tree, as few as possible; None if they are too many to count."""
+    every = [tree for family in trees.values() for tree in family]
+    units = in_largest_unit([tree.bandwidth for tree in every])
+    longest = max(sum(map(len, tree.paths.values())) for tree in every)
+    if sum(units) * max(longest, 1) >= UNIT_LIMIT:
         return None
-    return {
-        reducing: [int(tree.bandwidth * scale) // divisor for tree in family]
-        for reducing, family in trees.items()
-    }
+    rest = iter(units)
+    return {reducing: list(islice(rest, len(family))) for reducing, family in trees.items()}
 
 
 def _rounded_units(trees: Mapping[bool, Sequence[GroupTree]]) -> dict[bool, list[int]]:
-    """Units near the exact ones, as many at each root in both directions."""
-    sent: dict[int, Fraction] = {}
+    """Return units near the exact ones, as many at each root in both directions."""
+    sent = defaultdict[int, Fraction](Fraction)
     for tree in next(iter(trees.values())):
-        sent[tree.root] = sent.get(tree.root, Fraction(0)) + tree.bandwidth
+        sent[tree.root] += tree.bandwidth
     at_root = dict(zip(sent, apportioned(list(sent.values()), _GRID * len(sent)), strict=True))
     found = {reducing: [0] * len(family) for reducing, family in trees.items()}
     for reducing, family in trees.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
@@ -38,18 +38,18 @@ class RationalAllocation:
     roots: tuple[tuple[int, ...], ...]
 
 
-def over_one_denominator(
-    rate: Fraction,
-    shares: Sequence[Sequence[Sequence[Fraction]]],
-    roots: Sequence[Sequence[Fraction]],
-) -> RationalAllocation:
-    """Integers in place of fractions."""
-    scale = 1
-    for family in (*shares, roots):
-        for values in family:
-            scale = lcm(scale, *(value.denominator for value in values))
+Fractions = Iterable[Fraction]
+"""Fractions of one representative: a list, or an array of objects."""
 
-    def to_integers(values: Sequence[Fraction]) -> tuple[int, ...]:
+
+def over_one_denominator(
+    rate: Fraction, shares: Sequence[Sequence[Fractions]], roots: Sequence[Fractions]
+) -> RationalAllocation:
+    """Return the allocation in integers over one denominator."""
+    rows = [values for family in (*shares, roots) for values in family]
+    scale = lcm(*{value.denominator for values in rows for value in values})
+
+    def to_integers(values: Fractions) -> tuple[int, ...]:
         return tuple(value.numerator * (scale // value.denominator) for value in values)
 
     return RationalAllocation(
@@ -60,37 +60,24 @@ def over_one_denominator(
     )
 
 
-def fits(
-    union: GroupUnion,
-    number: Int64Array,
-    shares: RationalAllocation,
-) -> bool:
+def fits(union: GroupUnion, number: Int64Array, shares: RationalAllocation) -> bool:
     """Whether shares are not negative, fit every fabric link, and are balanced wherever no member is.
 
-    Parameters
-    ----------
-    number : array of int64, shape (P,)
-        Class of each pair, all representatives' classes in turn.
-
-    Notes
-    -----
-    Summed over all pairs of all groups in limbs of 30 bits, whose sums are exact in floats.
+    `number` has the class of each pair, all representatives' classes in turn. Shares of all pairs of all
+    groups are summed in limbs of 30 bits, whose sums are exact in floats.
     """
     all_shares = [[v for values in family for v in values] for family in shares.shares]
-    if any(v < 0 for family in all_shares for v in family) or any(v < 0 for r in shares.roots for v in r):
+    if min(v for values in (*all_shares, *shares.roots) for v in values) < 0:
         return False
     together = [sum(values) for values in zip(*all_shares, strict=True)]
     copies = np.where(union.is_own, 1, np.repeat(union.copies, np.diff(union.offsets)))
     loads = _sums(union.links, number, together, union.topology.n_links, copies)
-    limit = [int(b) * shares.denominator for b in union.topology.bandwidths]
-    if any(load > most for load, most in zip(loads, limit, strict=True)):
+    if np.any(loads > union.topology.bandwidths.astype(object) * shares.denominator):
         return False
-    n_places = len(union.node)
-    relay = ~union.is_member
+    relay, n = ~union.is_member, len(union.node)
     for values in all_shares:
-        into = _sums(union.heads, number, values, n_places)
-        out = _sums(union.tails, number, values, n_places)
-        if (into[relay] != out[relay]).any():
+        into, out = (_sums(ends, number, values, n)[relay] for ends in (union.heads, union.tails))
+        if (into != out).any():
             return False
     return True
 
@@ -102,16 +89,13 @@ def _sums(
     size: int,
     times: Int64Array | None = None,
 ) -> NDArray[Any]:
-    """Sum of values[number] by key, as Python integers (int64 where they fit)."""
+    """Return the sums of values[number] by key, as Python integers (int64 where they fit)."""
     n_limbs = max(-(-max(values, default=0).bit_length() // _LIMB), 1)
     # up to 2**23 pairs with copies: beyond, limbs are shorter than sums need
     total: NDArray[Any] = np.zeros(size, dtype=np.int64 if n_limbs == 1 else object)
     for limb in range(n_limbs):
-        part = np.array([(v >> (_LIMB * limb)) & ((1 << _LIMB) - 1) for v in values], dtype=np.float64)[
-            number
-        ]
-        if times is not None:
-            part *= times
-        found = np.bincount(keys, weights=part, minlength=size).astype(np.int64)
+        part = np.array([(v >> (_LIMB * limb)) & ((1 << _LIMB) - 1) for v in values], dtype=np.float64)
+        weights = part[number] if times is None else part[number] * times
+        found = np.bincount(keys, weights=weights, minlength=size).astype(np.int64)
         total = total + (found if n_limbs == 1 else found.astype(object) << (_LIMB * limb))
     return total

@@ -74,27 +74,20 @@ class Representative:
 
 
 def representatives(union: GroupUnion, colours: Colours) -> list[Representative]:
-    """The first type of each colour."""
+    """Return the first type of each colour."""
     found = []
     for colour in range(int(colours.kinds.max()) + 1):
         kinds = np.flatnonzero(colours.kinds == colour)
-        pairs = colours.pairs[pairs_of(union, int(kinds[0]))]
-        found.append(
-            group_of(union, colours, int(kinds[0]), classes(pairs)[0], int(union.copies[kinds].sum()))
-        )
+        kind, times = int(kinds[0]), int(union.copies[kinds].sum())
+        found.append(group_of(union, colours, kind, classes(colours.pairs[union.pairs_of(kind)])[0], times))
     return found
-
-
-def pairs_of(union: GroupUnion, kind: int) -> slice:
-    """Positions of the pairs of a type."""
-    return slice(int(union.offsets[kind]), int(union.offsets[kind + 1]))
 
 
 def group_of(
     union: GroupUnion, colours: Colours, kind: int, pair_class: Int64Array, times: int
 ) -> Representative:
-    """A type's group by itself, its pairs in these classes."""
-    here, shift = pairs_of(union, kind), kind * union.n_local
+    """Return the group of a type, with its pairs in these classes."""
+    here, shift = union.pairs_of(kind), kind * union.n_local
     places = colours.places[shift : shift + union.n_local]
     return Representative(
         kind=kind,
@@ -118,8 +111,6 @@ class SinkFlow:
 
     Parameters
     ----------
-    sink : int
-        Place.
     share : array of int64, shape (f,)
         Class of pairs, of the group's own classes, that holds each flow variable.
     places : array of int64, shape (r,)
@@ -128,7 +119,6 @@ class SinkFlow:
         Pairs of those places: place (as its row), flow variable, +1 into it or -1 out of it.
     """
 
-    sink: int
     share: Int64Array
     places: Int64Array
     rows: Int64Array
@@ -137,7 +127,7 @@ class SinkFlow:
 
 
 def sink_flow(group: Representative, sink: int, *, turned: bool) -> SinkFlow:
-    """The flow to `sink` from all members; on the links turned round if `turned`.
+    """Return the flow to `sink` from all members; on reversed links if `turned`.
 
     Notes
     -----
@@ -149,7 +139,7 @@ def sink_flow(group: Representative, sink: int, *, turned: bool) -> SinkFlow:
     colours[sink] ^= TOLD_APART
     graph = Refinement(tails, heads, group.n_places)
     places, pairs = graph.stable(colours, group.pair_colour)
-    useful = tails != sink  # what leaves the sink again serves nobody
+    useful = tails != sink  # data that leave the sink again are useless
     pair_class, first = classes(pairs[useful])
     kept = np.flatnonzero(useful)
     ends = mask_of(group.n_places, tails[kept]) | mask_of(group.n_places, heads[kept])
@@ -159,7 +149,6 @@ def sink_flow(group: Representative, sink: int, *, turned: bool) -> SinkFlow:
     row = positions_of(group.n_places, chosen)
     into, out = row[heads[kept]] >= 0, row[tails[kept]] >= 0
     return SinkFlow(
-        sink=sink,
         share=group.pair_class[kept[first]],
         places=chosen,
         rows=np.concatenate([row[heads[kept[into]]], row[tails[kept[out]]]]),

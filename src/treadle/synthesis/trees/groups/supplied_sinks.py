@@ -17,11 +17,11 @@ from treadle.synthesis.trees.instance import Instance, find_violated_cut
 from treadle.topologies.topology import Topology
 
 Sink = tuple[int, int, int]
-"""Family, representative and place."""
+"""Family, representative and position."""
 
 
 def instance_on(topology: Topology, group: Representative, turned: bool, weights: Int64Array) -> Instance:
-    """The flow problem of a group, with its places as nodes; of links turned round if `turned`."""
+    """Return the flow problem of a group, with its positions as nodes; on reversed links if `turned`."""
     tails, heads = (group.heads, group.tails) if turned else (group.tails, group.heads)
     return Instance(
         topology=topology,
@@ -54,26 +54,10 @@ def first_unserved(
     return None if found is None else int(np.setdiff1d(group.members, found[1])[0])
 
 
-def supply_others(every: EveryGroup, families: Sequence[bool], found: RationalAllocation) -> bool:
-    """Whether groups that are not representatives are supplied: equal colours do not guarantee it."""
-    return all(
-        first_unserved(
-            every.union.topology,
-            one,
-            turned,
-            found.shares[family][number],
-            every.in_order_of(one.kind, found.roots[number]),
-        )
-        is None
-        for number, one in every.others()
-        for family, turned in enumerate(families)
-    )
-
-
 def missed_sinks(every: EveryGroup, families: Sequence[bool], found: RationalAllocation) -> Iterator[Sink]:
-    """Return a member of each representative in each family that allocations do not supply.
+    """Yield a member of each representative in each family that allocations do not supply.
 
-    Families say whether links are turned round.
+    Families say whether links are reversed.
     """
     for number, group in enumerate(every.groups):
         for family, turned in enumerate(families):
@@ -81,3 +65,20 @@ def missed_sinks(every: EveryGroup, families: Sequence[bool], found: RationalAll
             sink = first_unserved(every.union.topology, group, turned, shares, supplies)
             if sink is not None:
                 yield family, number, sink
+
+
+def find_unmet(
+    every: EveryGroup, families: Sequence[bool], found: RationalAllocation
+) -> tuple[bool, Sink | None]:
+    """Whether allocations supply all members of all groups; and a sink that they do not supply.
+
+    Groups that are not representatives are checked too: equal colours do not guarantee their supply.
+    """
+    missed = next(missed_sinks(every, families, found), None)
+    is_met = missed is None and all(
+        first_unserved(every.union.topology, group, turned, found.shares[family][number], supplies) is None
+        for number, group in every.others()
+        for supplies in [every.in_order_of(group.kind, found.roots[number])]
+        for family, turned in enumerate(families)
+    )
+    return is_met, missed

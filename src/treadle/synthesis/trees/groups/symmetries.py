@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, sums_of
 from treadle.errors import TopologyError
 from treadle.math.symmetry import Hashes, scramble
 from treadle.synthesis.trees.groups.group_colours import TOLD_APART, Colours, separate_nodes
@@ -42,7 +42,7 @@ class Symmetry:
 
 
 def symmetries(union: GroupUnion, colours: Colours) -> list[Symmetry]:
-    """A group of symmetries, with the identity first.
+    """Return a group of symmetries, with the identity first.
 
     Raises
     ------
@@ -51,51 +51,39 @@ def symmetries(union: GroupUnion, colours: Colours) -> list[Symmetry]:
     """
     topology = union.topology
     identity = Symmetry(np.arange(topology.n_nodes), np.arange(topology.n_links), np.arange(union.n_types))
-    if (union.copies > 1).any():
-        return [identity]
-    base = _base(union, colours)
+    base = None if (union.copies > 1).any() else _base(union, colours)
     if base is None:
         return [identity]
-    told, alike = base
-    order = np.argsort(told)
+    separated, equivalent = base
+    order = np.argsort(separated)
     found = [identity]
-    for node in alike[1:].tolist():
-        other = _of_nodes(union, _told(union, colours, node))
+    for node in equivalent[1:].tolist():
+        other = _of_nodes(union, separate_nodes(union, colours, union.node == node))
         matching = np.argsort(other)
-        if not np.array_equal(told[order], other[matching]):
-            continue
-        nodes = np.empty(topology.n_nodes, dtype=np.int64)
-        nodes[order] = matching
-        symmetry = _checked(union, nodes)
-        if symmetry is not None:
-            found.append(symmetry)
+        if np.array_equal(separated[order], other[matching]):
+            symmetry = _checked(union, matching[np.argsort(order)])
+            found += [] if symmetry is None else [symmetry]
     return found
 
 
 def _base(union: GroupUnion, colours: Colours) -> tuple[Hashes, Int64Array] | None:
-    """Colours of all nodes, all different, with one separated, and the nodes equivalent to it, it first."""
+    """Return all-different colours of nodes with one separated, and its equivalent nodes, itself first."""
     _, class_of, sizes = np.unique(_of_nodes(union, colours), return_inverse=True, return_counts=True)
     for size in np.unique(sizes[(sizes > 1) & (sizes <= _MOST)]).tolist():
-        alike = np.flatnonzero(class_of.ravel() == np.flatnonzero(sizes == size)[0])
-        told = _of_nodes(union, _told(union, colours, int(alike[0])))
-        if len(np.unique(told)) == len(told):
-            return told, alike
+        equivalent = np.flatnonzero(class_of.ravel() == np.flatnonzero(sizes == size)[0])
+        separated = _of_nodes(union, separate_nodes(union, colours, union.node == equivalent[0]))
+        if len(np.unique(separated)) == len(separated):
+            return separated, equivalent
     return None
 
 
-def _told(union: GroupUnion, colours: Colours, node: int) -> Colours:
-    return separate_nodes(union, colours, union.node == node)
-
-
 def _of_nodes(union: GroupUnion, colours: Colours) -> Hashes:
-    """Colours of a fabric node's places in all groups, whichever those are."""
-    found = np.zeros(union.topology.n_nodes, dtype=np.uint64)
-    np.add.at(found, union.node, scramble(colours.places ^ TOLD_APART))
-    return found
+    """Return for each fabric node a colour of its positions in all groups."""
+    return sums_of(union.topology.n_nodes, union.node, scramble(colours.places ^ TOLD_APART), np.uint64)
 
 
 def _checked(union: GroupUnion, nodes: Int64Array) -> Symmetry | None:
-    """A map of nodes with those of links and types, if it is a symmetry."""
+    """Return a map of nodes with those of links and types, if it is a symmetry."""
     topology, collective = union.topology, union.collective
     if not np.array_equal(topology.is_compute, topology.is_compute[nodes]):
         return None
@@ -122,18 +110,17 @@ def _checked(union: GroupUnion, nodes: Int64Array) -> Symmetry | None:
 
 
 def orbit_colours(union: GroupUnion, found: Sequence[Symmetry]) -> Colours:
-    """Places, pairs, links and types that symmetries carry to each other."""
-    topology = union.topology
-    links = np.min([one.links for one in found], axis=0)
-    kind_of_pair = np.repeat(np.arange(union.n_types), np.diff(union.offsets))
-    pairs = np.min(
-        [one.kinds[kind_of_pair] * topology.n_links + one.links[union.links] for one in found], axis=0
+    """Return colours of the positions, pairs, links and types that symmetries carry to each other."""
+    n, m = union.topology.n_nodes, union.topology.n_links
+    of_place = np.repeat(np.arange(union.n_types), union.n_local)
+    # every orbit has the colour of its least image
+    places, pairs, links = (
+        np.min(images, axis=0).astype(np.uint64)
+        for images in (
+            [each.kinds[of_place] * n + each.nodes[union.node] for each in found],
+            [each.kinds[union.kind_of_pair] * m + each.links[union.links] for each in found],
+            [each.links for each in found],
+        )
     )
-    kind_of_place = np.repeat(np.arange(union.n_types), union.n_local)
-    places = np.min(
-        [one.kinds[kind_of_place] * topology.n_nodes + one.nodes[union.node] for one in found], axis=0
-    )
-    kinds = np.unique(np.min([one.kinds for one in found], axis=0), return_inverse=True)[1]
-    return Colours(
-        places.astype(np.uint64), pairs.astype(np.uint64), links.astype(np.uint64), kinds.ravel(), 0
-    )
+    kinds = np.unique(np.min([each.kinds for each in found], axis=0), return_inverse=True)[1]
+    return Colours(places, pairs, links, kinds.ravel(), 0)

@@ -135,14 +135,13 @@ class TreeProgram:
             self.root_classes.append(RootClasses(first, of_place.ravel(), sizes, rates))
         self.first_tree = self.lp.n_columns
         self.root_rows: dict[int, tuple[int, int]] = {}  # what its trees carry: so many times a column
-        self._ways = [
-            way for number in range(len(groups)) for way in self._ways_of(number, is_rooted, joins_twins)
-        ]
+        numbers = range(len(groups))
+        self._ways = [way for i in numbers for way in self._ways_of(i, is_rooted, joins_twins)]
         self._even = 1.0 / capacity.bandwidths
         self._costs: float | None = None
 
     def _ways_of(self, number: int, is_rooted: bool, joins_twins: bool) -> list[_Ways]:
-        """The rows of a group's roots, and what prices trees for them."""
+        """Add the rows of a group's roots, and return the pricing of trees for them."""
         group, classes = self.groups[number], self.root_classes[number]
         weights = np.array(group.weights)[classes.first] * classes.sizes
         sending = np.arange(len(classes.first)) if self.free_roots else np.flatnonzero(weights)
@@ -155,15 +154,13 @@ class TreeProgram:
                 carried = (classes.rates[c], 1) if self.free_roots else (0, int(weights[c]))
                 rows.append(self.lp.row(0.0, 0.0, carried[:1], carried[1:]))
                 self.root_rows[rows[-1]] = carried
-            roots = classes.first[sending]
-            pricer = TreePricing(
-                group, turned=turned, roots=roots, is_centre=is_rooted, joins_twins=joins_twins
-            )
+            options = {"is_centre": is_rooted, "joins_twins": joins_twins}
+            pricer = TreePricing(group, turned=turned, roots=classes.first[sending], **options)
             found.append(_Ways(family, number, pricer, tuple(rows), self.capacity.class_of[group.links]))
         return found
 
     def solve(self) -> tuple[Floats, Floats]:
-        """Values of the columns and prices of the rows at the optimum over the trees so far.
+        """Return values of the columns and prices of the rows at the optimum over the trees so far.
 
         Raises
         ------
@@ -179,11 +176,11 @@ class TreeProgram:
             context().spend(_SOLVE_WORK + each * self.lp.iterations)
 
     def prices(self, duals: Floats) -> Floats:
-        """Length of each class of links."""
+        """Return the length of each class of links."""
         return np.maximum(duals[: len(self.limits)], 0.0)
 
     def begin(self) -> None:
-        """Add a cheapest tree of each root where links are as long as they are narrow.
+        """Add a cheapest tree of each root for lengths inverse to bandwidths.
 
         Raises
         ------
@@ -195,7 +192,7 @@ class TreeProgram:
                 self._add(way, row, tree)
 
     def add_columns(self, duals: Floats) -> int:
-        """Add the trees that are cheaper than their data are worth; returns how many.
+        """Add the trees of negative reduced cost; return how many.
 
         Parameters
         ----------
@@ -219,7 +216,7 @@ class TreeProgram:
         return added
 
     def _add(self, way: _Ways, row: int, tree: PricedTree) -> bool:
-        """Add a tree, unless it is the same to the program as one that it has."""
+        """Add a tree, unless the program has an equal column; return whether it was added."""
         group = self.groups[way.group]
         loads = sums_of(len(self.limits), way.at[tree.pairs], tree.times) * group.times
         used = np.flatnonzero(loads)
@@ -232,7 +229,7 @@ class TreeProgram:
         return True
 
     def _cost_of(self, column: TreeColumn) -> float:
-        """In the program of least load."""
+        """Return the cost of a column in the program of least load."""
         if self._costs is None:
             return 0.0
         return -self._costs * float(int(column.counts.sum()) * self.groups[column.group].times)
@@ -264,18 +261,13 @@ class TreeProgram:
         shares = [[np.full(len(size), zero, dtype=values.dtype) for size in sizes] for _ in self.families]
         for number in np.flatnonzero(values[self.first_tree :]).tolist():
             column, value = self.columns[number], values[self.first_tree + number]
-            shares[column.family][column.group][column.classes] += (
-                column.counts.astype(values.dtype) * value / sizes[column.group][column.classes]
-            )
-        roots = [
-            values[np.array(one.rates)][one.of_place] / one.sizes[one.of_place]
-            for one in self.root_classes
-            if one.rates
-        ]
-        return shares, roots
+            each = column.counts.astype(values.dtype) * value / sizes[column.group][column.classes]
+            shares[column.family][column.group][column.classes] += each
+        free = [each for each in self.root_classes if each.rates]
+        return shares, [(values[list(each.rates)] / each.sizes)[each.of_place] for each in free]
 
     def even_values(self) -> Floats:
-        """The first tree of each root, at the rate that links carry; for want of something better."""
+        """Return values of the first tree of each root, at the rate that links carry: a feasible solution."""
         values = np.zeros(self.lp.n_columns)
         values[0] = 1.0
         for one in self.root_classes:

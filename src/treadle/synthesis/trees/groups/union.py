@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array, mask_of, offsets_of
+from treadle.arrays import BoolArray, Int64Array, mask_of, offsets_of, positions_of
 from treadle.errors import InfeasibleError
 from treadle.math.graphs import components, reached
 from treadle.schedules.collective import Collective, CollectiveKind, check_declared
@@ -83,23 +83,29 @@ class GroupUnion:
     @cached_property
     def members(self) -> Int64Array:
         """Places of each type's members in the order of the group, shape (T, group size)."""
-        place = np.full(self.topology.n_nodes, -1, dtype=np.int64)
-        rows = []
-        for kind in range(self.n_types):
-            start = kind * self.n_local
-            place[self.node[start : start + self.n_local]] = np.arange(start, start + self.n_local)
-            rows.append(place[self.nodes[self.first[kind]]])
-        return np.array(rows)
+        nodes = self.node.reshape(self.n_types, self.n_local)
+        rows = zip(nodes, self.first.tolist(), strict=True)
+        places = [positions_of(self.topology.n_nodes, own)[self.nodes[group]] for own, group in rows]
+        return np.array(places) + np.arange(self.n_types)[:, None] * self.n_local
+
+    @cached_property
+    def kind_of_pair(self) -> Int64Array:
+        """Type of each pair, shape (P,)."""
+        return np.repeat(np.arange(self.n_types), np.diff(self.offsets))
 
     @cached_property
     def is_member(self) -> BoolArray:
         """Whether each position is a member, shape (T * n_local,)."""
         return mask_of(len(self.node), self.members.ravel())
 
+    def pairs_of(self, kind: int) -> slice:
+        """Positions of the pairs of a type."""
+        return slice(int(self.offsets[kind]), int(self.offsets[kind + 1]))
+
     def links_of(self, group: int) -> Int64Array:
         """Fabric links of a group, one for each pair of its type, in the pairs' order."""
         kind = int(self.type_of[group])
-        here = slice(int(self.offsets[kind]), int(self.offsets[kind + 1]))
+        here = self.pairs_of(kind)
         links = self.links[here].copy()
         if group != self.first[kind]:
             own = self.own_links[int(self.first[kind])]
@@ -110,7 +116,7 @@ class GroupUnion:
 
 
 def union_of(topology: Topology, collective: Collective) -> GroupUnion:
-    """The union of the groups' own subgraphs, reduced to what lies between members.
+    """Return the union of the groups' own subgraphs, without links that no tree can use.
 
     Raises
     ------
@@ -122,12 +128,9 @@ def union_of(topology: Topology, collective: Collective) -> GroupUnion:
     """
     check_declared(topology, collective)
     check_uncapped(topology)
-    groups = (
-        np.arange(collective.n_ranks)[None, :] if collective.groups is None else np.array(collective.groups)
-    )
-    nodes = np.array(collective.ranks, dtype=np.int64)[groups]
-    union = _side_by_side(topology, collective, nodes)
-    return _between_members(union)
+    groups = collective.groups or (range(collective.n_ranks),)
+    nodes = np.array(collective.ranks, dtype=np.int64)[np.array(groups)]
+    return _between_members(_side_by_side(topology, collective, nodes))
 
 
 def _side_by_side(topology: Topology, collective: Collective, nodes: Int64Array) -> GroupUnion:
@@ -181,9 +184,9 @@ def _side_by_side(topology: Topology, collective: Collective, nodes: Int64Array)
 
 
 def _own_relays(owner: Int64Array, tails: Int64Array, heads: Int64Array, nodes: Int64Array) -> Int64Array:
-    """Relays of each group alone, one row a group, made up to equal length by its first member; sets owners.
+    """Return the relays of each group alone, one row per group, padded by its first member; set their owners.
 
-    Of parts of the fabric between the groups' ranks, those whose links to ranks are all to one group's.
+    They are the parts of the fabric between ranks whose links to ranks all belong to one group.
     """
     free = (owner[tails] < 0) & (owner[heads] < 0)
     part = components(len(owner), tails[free], heads[free])
@@ -209,14 +212,13 @@ def _types(
     nodes: Int64Array,
     collective: Collective,
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Type of each group, first group and number of groups of each type."""
+    """Return the type of each group, and the first group and the number of groups of each type."""
     known: dict[bytes, int] = {}
     numbers = []
     for group, links in enumerate(own):
-        table = np.stack(
-            [place[topology.tails[links]], place[topology.heads[links]], topology.bandwidths[links]]
-        )
-        # with ranks that forward, members are told by the nodes they are
+        ends = place[topology.tails[links]], place[topology.heads[links]]
+        table = np.stack([*ends, topology.bandwidths[links]])
+        # where ranks forward, groups differ by their nodes
         key = table.tobytes() + (nodes[group].tobytes() if collective.ranks_forward else b"")
         numbers.append(known.setdefault(key, len(known)))
     type_of = np.array(numbers, dtype=np.int64)
@@ -224,7 +226,7 @@ def _types(
 
 
 def _between_members(union: GroupUnion) -> GroupUnion:
-    """Without pairs that no walk from a root to a sink takes; all sinks must be reached."""
+    """Remove pairs that no walk from a root to a sink takes; all sinks must be reached."""
     kind, centre = union.collective.kind, union.members[:, union.collective.root or 0]
     is_from_all, is_to_all = kind is CollectiveKind.REDUCE, kind is CollectiveKind.BROADCAST
     everyone = union.members.ravel()
@@ -252,7 +254,7 @@ def _between_members(union: GroupUnion) -> GroupUnion:
 
 
 def _without_dead_ends(union: GroupUnion, kept: BoolArray) -> BoolArray:
-    """Kept pairs that lead on: a non-member position with one neighbour leads back only."""
+    """Return the kept pairs without dead ends: relays with one neighbour only lead back."""
     n = len(union.node)
     while True:
         tails, heads = union.tails[kept], union.heads[kept]

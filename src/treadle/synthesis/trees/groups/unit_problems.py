@@ -82,30 +82,26 @@ def unit_allocation(name: str, shares: Sequence[GroupAllocation]) -> UnitAllocat
         raise InfeasibleError(f"{name}: its shares carry no data")
     divisor = _unit(shares)
     trees = sum(roots) // divisor
-    if any(
-        max(one.bandwidths) // divisor > MAX_BANDWIDTH or sum(one.bandwidths) // divisor + trees >= UNIT_LIMIT
-        for one in shares
-    ):
+    held = [share.bandwidths // divisor for share in shares]
+    if any(units.max() > MAX_BANDWIDTH or units.sum() + trees >= UNIT_LIMIT for units in held):
         raise InfeasibleError(
             f"{name}: its exact optimum takes {trees} unit trees, too many to count; round the bandwidths of "
             f"the fabric, say to whole GB/s"
         )
+    families = zip(shares, held, strict=True)
     return UnitAllocation(
         np.array([rate // divisor for rate in roots], dtype=np.int64),
-        tuple(
-            LinkUnits(one.links, np.array([held // divisor for held in one.bandwidths], dtype=np.int64))
-            for one in shares
-        ),
+        tuple(LinkUnits(share.links, units.astype(np.int64)) for share, units in families),
     )
 
 
 def count_units(shares: Sequence[GroupAllocation]) -> int:
-    """Unit trees that a group's shares of each direction take."""
+    """Return the number of unit trees that fill a group's shares."""
     return sum(shares[0].roots) // _unit(shares)
 
 
 def _unit(shares: Sequence[GroupAllocation]) -> int:
-    """The greatest bandwidth that all shares are multiples of."""
+    """Return the greatest bandwidth of which all shares are multiples."""
     return gcd(*shares[0].roots, *chain.from_iterable(set(one.bandwidths) for one in shares))
 
 
@@ -135,8 +131,7 @@ class UnitProblem:
     @property
     def key(self) -> tuple[bytes, ...]:
         """Equal for problems that differ in the numbers of nodes and links only."""
-        parts = (self.roots, self.tails, self.heads, self.units)
-        return tuple(part.tobytes() for part in parts)
+        return tuple(part.tobytes() for part in (self.roots, self.tails, self.heads, self.units))
 
     def fabric(self, topology: Topology, name: str) -> Topology:
         """Its arcs as a fabric whose bandwidths count trees; nodes between members are switches."""
@@ -151,12 +146,7 @@ class UnitProblem:
 
 
 def unit_problem(
-    topology: Topology,
-    members: Sequence[int],
-    roots: Int64Array,
-    share: LinkUnits,
-    *,
-    outward: bool,
+    topology: Topology, members: Sequence[int], roots: Int64Array, share: LinkUnits, *, outward: bool
 ) -> UnitProblem:
     """Number a group's nodes and arcs.
 
@@ -189,7 +179,7 @@ def unit_problem(
 def _relay_order(
     n_members: int, n_relays: int, tails: Int64Array, heads: Int64Array, units: Int64Array
 ) -> Int64Array:
-    """The relays in an order that their arcs give; they are numbered after the members."""
+    """Return the relays in an order that depends on their arcs; they are numbered after the members."""
     weights = hashed(units.astype(np.uint64))
     colours = np.zeros(n_members + n_relays, dtype=np.uint64)
     colours[:n_members] = hashed(np.arange(1, n_members + 1, dtype=np.uint64))
@@ -200,7 +190,7 @@ def _relay_order(
             break
         _, where, counts = np.unique(colours[n_members:], return_index=True, return_counts=True)
         chosen = n_members + where[np.flatnonzero(counts > 1)[:1]]
-        # unlike what others of its class got before
+        # different from earlier choices in its class
         colours[chosen] = hashed(colours[chosen] ^ np.uint64(choice + 1))
         found += 1
     order: Int64Array = np.argsort(colours[n_members:], kind="stable")

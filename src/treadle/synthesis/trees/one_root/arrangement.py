@@ -72,18 +72,10 @@ class Parts:
 def arrange(
     exits: Egress, parts: Parts, favourite: Int32Array, n_switches: int
 ) -> tuple[Int64Array, int] | Unsupported:
-    """The egress group that feeds each part (-1: it holds the root), and the height of the trees.
+    """Return the egress group that feeds each part (-1: it holds the root), and the height of the trees.
 
-    Parameters
-    ----------
-    exits : Egress
-    parts : Parts
-    favourite : array of int32, shape (boxes,)
-        The tree that each box sends on rather than others.
-    n_switches : int
+    `favourite` is the tree that each box forwards rather than others, shape (boxes,).
 
-    Notes
-    -----
     A box that sends on one tree to many boxes makes that tree lower than one that sends on many trees to few
     boxes each (compare M. Castro et al., "SplitStream", SOSP 2003).
     """
@@ -126,41 +118,39 @@ def arrange(
 def _given(
     exits: Egress, parts: Parts, favourite: Int32Array, n_switches: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Egress groups, their trees, units: as many to a switch as enter from it."""
+    """Yield egress groups, their trees and units: as many to a switch as enter from it."""
     n_trees = exits.part.shape[1]
     entered = parts.switch >= 0
     wanted = sums_of((n_switches, n_trees), (parts.switch[entered], parts.tree[entered]), 1)
     left = exits.units.copy()
+
+    def give(number: int, tree: int, units: int) -> tuple[int, int, int]:
+        wanted[exits.switch[number], tree] -= units
+        left[number] -= units
+        return number, tree, units
+
     kept = np.flatnonzero(exits.tree >= 0)
-    np.subtract.at(wanted, (exits.switch[kept], exits.tree[kept]), exits.units[kept])
     from_root = sums_of(n_trees, exits.tree[kept], exits.units[kept])
-    left[kept] = 0
-    yield from zip(kept.tolist(), exits.tree[kept].tolist(), exits.units[kept].tolist(), strict=True)
+    for number in kept.tolist():
+        yield give(number, int(exits.tree[number]), int(exits.units[number]))
     is_root = exits.box == 0
     for number in np.flatnonzero(is_root & (left > 0)).tolist():
-        # what else leaves the root's box is shared evenly by trees whose parts there hold the root
+        # other egress of the root's box is shared evenly by trees whose parts there hold the root
         holds_root = parts.switch[exits.part[exits.rank[number]]] < 0
         row = wanted[exits.switch[number]]
         while left[number] and (able := holds_root & (row > 0)).any():
             tree = int(np.argmin(np.where(able, from_root, np.iinfo(np.int64).max)))
             from_root[tree] += 1
-            row[tree] -= 1
-            left[number] -= 1
-            yield number, tree, 1
+            yield give(number, tree, 1)
     for number in np.flatnonzero(~is_root).tolist():
-        tree, row = int(favourite[exits.box[number]]), wanted[exits.switch[number]]
-        taken = int(min(left[number], max(row[tree], 0)))
+        tree = int(favourite[exits.box[number]])
+        taken = int(min(left[number], max(wanted[exits.switch[number], tree], 0)))
         if taken:
-            row[tree] -= taken
-            left[number] -= taken
-            yield number, tree, taken
-    for number in [*np.flatnonzero(~is_root).tolist(), *np.flatnonzero(is_root).tolist()]:
+            yield give(number, tree, taken)
+    for number in np.argsort(is_root, kind="stable").tolist():
         row = wanted[exits.switch[number]]
         while left[number] and row.max() > 0:
-            tree = int(np.argmax(row))
-            row[tree] -= 1
-            left[number] -= 1
-            yield number, tree, 1
-        # what nothing needs is given to the tree that the box sends on: there is more to choose from
+            yield give(number, int(np.argmax(row)), 1)
+        # units that no tree needs go to the favourite of the box, which then has more choice
         if left[number]:
             yield number, int(favourite[exits.box[number]]), int(left[number])

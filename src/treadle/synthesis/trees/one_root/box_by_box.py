@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
+from operator import attrgetter, itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,7 +109,7 @@ class _Box:
 
 
 def pack_box_by_box(problem: Instance, budget: TreeBudget) -> BoxForest | Unsupported:
-    """A forest of the best number of trees of the one root, or why it is not made so.
+    """Return a forest of the best number of trees of the one root, or why there is none.
 
     Parameters
     ----------
@@ -124,14 +125,14 @@ def pack_box_by_box(problem: Instance, budget: TreeBudget) -> BoxForest | Unsupp
 
     Notes
     -----
-    The tightest cut around a rank or a box is taken for the optimum: what is built then proves it. Where a
+    The tightest cut around a rank or a box is assumed to be the optimum: the forest then proves it. Where a
     box has no such trees, the optimum is computed.
     """
     if np.count_nonzero(problem.weights) != 1:
         return Unsupported("there is more than one root")
     found: BoxForest | Unsupported | None = Unsupported("no boxes are joined by one layer of switches")
     for family in _families(problem):
-        tightest, found = min(cut_classes(problem, family), key=lambda one: one.rate), None
+        tightest, found = min(cut_classes(problem, family), key=attrgetter("rate")), None
         if tightest.rate:
             found = _within(problem, family, optimum_of_cut(problem, tightest), budget)
         if found is None:
@@ -145,7 +146,7 @@ def pack_box_by_box(problem: Instance, budget: TreeBudget) -> BoxForest | Unsupp
 def _within(
     problem: Instance, family: Family, best: Optimum, budget: TreeBudget
 ) -> BoxForest | Unsupported | None:
-    """The forest if that is the optimum; None if some box cannot have its trees."""
+    """Return the forest if `best` is the optimum; None if some box cannot have its trees."""
     with under(context().unlimited):
         units = first_possible(problem, _choices(problem, best, budget))
     fixed = units.fixed
@@ -157,35 +158,35 @@ def _within(
     multiplicities = problem.weights * fixed.trees
     trees = int(multiplicities.sum())
     ranks = len(multiplicities)
-    # unit trees are written one by one here; other packers write equal ones once
+    # unit trees are written one by one here; other packers store equal trees once
     if trees > MAX_TREES * ranks or trees * ranks > _MOST_CELLS:
         return Unsupported(f"{trees} trees of {ranks} ranks are too many")
     entering = sums_of(problem.n_nodes, problem.heads, units.capacities)
     if np.any(entering[problem.terminals] < trees - multiplicities):
         return None
     cutting = cut(problem, family, units.capacities, multiplicities)
-    pieces = [kind for kind in cutting.kinds if kind.has_outside]
-    largest = max((piece.n_children for piece in pieces), default=1)
+    boxes = [kind for kind in cutting.kinds if kind.has_outside]
+    largest = max((box.n_children for box in boxes), default=1)
     if largest * trees > _MOST_BOX:
         return Unsupported(f"{trees} trees of a box of {largest} ranks are too many")
-    if any(violated_cut(piece) is not None for piece in pieces):
+    if any(violated_cut(box) is not None for box in boxes):
         return None
     root = int(np.flatnonzero(multiplicities)[0])
     arranged = _arranged(problem, cutting, root, trees)
     if isinstance(arranged, Unsupported):
         return arranged
-    boxes, feeder, height = arranged
-    forest = _written(boxes, multiplicities, feeder)
+    placed, feeder, height = arranged
+    forest = _written(placed, multiplicities, feeder)
     if problem.direction is Direction.REDUCE:
         forest = reverse(forest)
-    outcome = f"{len(boxes)} boxes of {len({id(box.trees) for box in boxes})} kinds, height {height}"
+    outcome = f"{len(placed)} boxes of {len({id(box.trees) for box in placed})} kinds, height {height}"
     return BoxForest(forest, height, best, units, outcome)
 
 
 def _arranged(
     problem: Instance, cutting: Cutting, root: int, trees: int
 ) -> tuple[list[_Box], Int64Array, int] | Unsupported:
-    """Boxes, the egress units that feed their parts (see `arrange`), and the least height found."""
+    """Return boxes, the egress units that feed their parts (see `arrange`), and the least height found."""
 
     def arrangement(boxes: list[_Box]) -> tuple[list[_Box], Int64Array, int] | Unsupported:
         favourite = np.array([box.favourite for box in boxes], dtype=np.int32)
@@ -193,21 +194,22 @@ def _arranged(
         found = arrange(exits, parts, favourite, problem.n_nodes)
         return found if isinstance(found, Unsupported) else (boxes, *found)
 
-    direct: tuple[list[_Box], Int64Array, int] | Unsupported = Unsupported(
-        "boxes are not all one switch each"
-    )
+    candidates = []
     of_switches = switch_boxes(problem, cutting, root, trees)
     if of_switches is not None:
         direct = arrangement([_Box(*box) for box in of_switches])
-    if not isinstance(direct, Unsupported) and trees * len(problem.terminals) > _MOST_COMPARED:
-        return direct
+        if not isinstance(direct, Unsupported):
+            if trees * len(problem.terminals) > _MOST_COMPARED:
+                return direct
+            candidates.append(direct)
     solved = _boxes(cutting, root, trees)
-    # where boxes are one switch each, the first turn is only to be compared
-    for turn in range(_TURNS if isinstance(direct, Unsupported) else 1):
+    # where boxes are one switch each, the first turn only serves for comparison
+    for turn in range(1 if candidates else _TURNS):
         found = arrangement(_with_duties(problem, solved, trees, turn))
         if not isinstance(found, Unsupported):
-            return found if isinstance(direct, Unsupported) or found[-1] < direct[-1] else direct
-    return found if isinstance(direct, Unsupported) else direct
+            candidates.append(found)
+            break
+    return min(candidates, key=itemgetter(2)) if candidates else found
 
 
 def _choices(problem: Instance, best: Optimum, budget: TreeBudget) -> Iterator[FixedTreesOptimum]:
@@ -234,43 +236,36 @@ def _families(problem: Instance) -> Iterator[Family]:
 
 
 def _boxes(cutting: Cutting, root: int, trees: int) -> list[_Box]:
-    """All boxes, that of the root first; every kind is solved once."""
+    """Return all boxes, that of the root first; every kind is solved once."""
     outer = cutting.kinds[int(cutting.kind[0])]
-    outer_links = cutting.links[: cutting.link_offset[1]]
-    # links of the children, child by child: those of a child that is a rank
+    # links of the children, child by child: used for children that are ranks
     end = np.minimum(outer.tails, outer.heads)
     order = np.argsort(end, kind="stable")
     bounds = np.searchsorted(end[order], np.arange(outer.n_children + 1))
-    of_kind: dict[int, BoxTrees] = {}
-    of_rank: dict[tuple[bytes, bytes, bool], BoxTrees] = {}
-    inside: list[_Box] = []
-    others: list[_Box] = []
-    for child, code in enumerate(cutting.children[: outer.n_children].tolist()):
+    solved: dict[int | tuple[bytes, bytes, bool], BoxTrees] = {}
+    boxes: list[_Box] = []
+    for child, code in enumerate(cutting.children_of(0).tolist()):
+        key: int | tuple[bytes, bytes, bool]
         if code < 0:
-            piece = ~code
-            kind = int(cutting.kind[piece])
-            ranks = cutting.children[cutting.child_offset[piece] : cutting.child_offset[piece + 1]]
-            links = cutting.links[cutting.link_offset[piece] : cutting.link_offset[piece + 1]]
-            if kind not in of_kind:
-                of_kind[kind] = trees_of_box(cutting.kinds[kind])
-            made = of_kind[kind]
+            ranks, links, key = cutting.children_of(~code), cutting.links_of(~code), int(cutting.kind[~code])
+            if key not in solved:
+                solved[key] = trees_of_box(cutting.kinds[key])
         else:
             own = order[bounds[child] : bounds[child + 1]]
-            ranks, links = np.array([code], dtype=np.int32), outer_links[own]
+            ranks, links = np.array([code], dtype=np.int32), cutting.links_of(0)[own]
             leaves, units = outer.tails[own] == child, outer.capacity[own]
             key = leaves.tobytes(), units.tobytes(), code == root
-            if key not in of_rank:
-                of_rank[key] = trees_of_rank(leaves, units, trees, is_root=code == root)
-            made = of_rank[key]
-        (inside if root in ranks else others).append(_Box(made, ranks, links))
-    return inside + others
+            if key not in solved:
+                solved[key] = trees_of_rank(leaves, units, trees, is_root=code == root)
+        boxes.append(_Box(solved[key], ranks, links))
+    return sorted(boxes, key=lambda box: root not in box.ranks)
 
 
 def _with_duties(problem: Instance, boxes: list[_Box], trees: int, turn: int) -> list[_Box]:
-    """The boxes with the tree that each sends on rather than others: all trees in their turn.
+    """Return the boxes with the tree that each forwards rather than others: all trees in turn.
 
-    It is one that enters the box in as few places as can be. For the first box of a tree, it enters the box
-    from the switch by which it leaves that of the root, where such a one is known.
+    It is one that enters the box at as few ranks as possible. For the first box of a tree, it enters the box
+    from the switch by which it leaves that of the root, if such a tree exists.
     """
     root = boxes[0].trees
     kept = np.flatnonzero(root.exit_tree >= 0)

@@ -25,10 +25,10 @@ from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, sums_of
 from treadle.errors import InfeasibleError
 from treadle.math.graphs import components
 from treadle.schedules.certificate import BottleneckCut
+from treadle.synthesis.core_values.tree_values import Arcs
 from treadle.synthesis.runs import run_starts
-from treadle.synthesis.trees.instance import Instance
+from treadle.synthesis.trees.instance import Instance, graph_instance
 from treadle.synthesis.trees.optimality import Optimum, instance_optimum
-from treadle.topologies.topology import Topology
 
 _HUBS = 64
 """Nodes of the most neighbours whose common neighbours are looked at."""
@@ -69,25 +69,22 @@ def contracted_optimum(problem: Instance) -> Optimum | None:
 
 
 def _optimum(problem: Instance, best: int, inside: BoolArray) -> Optimum:
-    total, weight = int(problem.weights.sum()), int(problem.weights.max())
-    rate = Fraction(best, weight)
-    return Optimum(rate, total * rate, BottleneckCut(tuple(np.flatnonzero(inside).tolist())))
+    weight = int(problem.weights.max())  # of the only root
+    return Optimum(
+        Fraction(best, weight), Fraction(best), BottleneckCut(tuple(np.flatnonzero(inside).tolist()))
+    )
 
 
 def _by_flows(problem: Instance, graph: _Graph, root: int, best: int, cut: BoolArray) -> Optimum | None:
-    """The optimum of the contracted graph by flows, which is that of the whole; None if it is too large."""
+    """Return the optimum by flows on the contracted graph; None if it is too large."""
     if graph.n_nodes > _MOST_LEFT:
         return None
     terminals = np.flatnonzero(graph.is_terminal).astype(np.int32)
     weights = np.where(terminals == graph.label[root], problem.weights.max(), 0).astype(np.int64)
-    names = tuple(map(str, range(graph.n_nodes)))
-    ones = np.ones_like(graph.widths)  # the instance has the widths, which may be beyond those of a link
-    every = np.ones(graph.n_nodes, dtype=np.bool_)
-    small = Topology(problem.topology.name, names, every, graph.tails, graph.heads, ones)
+    arcs, every = Arcs(graph.tails, graph.heads, graph.widths), np.ones(graph.n_nodes, dtype=np.bool_)
+    name, direction = problem.topology.name, problem.direction
     try:
-        found = instance_optimum(
-            Instance(small, problem.direction, terminals, weights, graph.tails, graph.heads, graph.widths)
-        )
+        found = instance_optimum(graph_instance(name, every, terminals, weights, arcs, direction))
     except InfeasibleError:  # it names nodes of the contracted graph
         return None
     value = int(found.rate * int(problem.weights.max()))
@@ -137,21 +134,21 @@ class _Graph:
         return len(self.is_terminal)
 
     def least_cut(self, root: int) -> tuple[int | None, BoolArray]:
-        """The least cut around a node, and its side with the root; None if one node holds all terminals."""
-        inside = np.ones(self.n_nodes, dtype=np.bool_)
+        """Return the least cut around a node, and its side with the root; None if one node has all
+        terminals."""
+        nodes = np.arange(self.n_nodes)
         if self.is_terminal.sum() == 1:
-            return None, inside
+            return None, nodes >= 0
         values = sums_of(self.n_nodes, self.heads, self.widths)
         leaving = int(self.widths[self.tails == root].sum())
-        others = np.flatnonzero(self.is_terminal & (np.arange(self.n_nodes) != root))
+        others = np.flatnonzero(self.is_terminal & (nodes != root))
         least = int(others[np.argmin(values[others])])
         if leaving < values[least]:
-            return leaving, np.arange(self.n_nodes) == root
-        inside[least] = False
-        return int(values[least]), inside
+            return leaving, nodes == root
+        return int(values[least]), nodes != least
 
     def joined(self, best: int, root: int) -> tuple[Int32Array, Int32Array]:
-        """Pairs of nodes that some minimum cut does not separate."""
+        """Return pairs of nodes that some minimum cut does not separate."""
         n = self.n_nodes
         back = self._backward()
         there = self.tails < self.heads  # each pair once, though links may lead one way only
@@ -161,13 +158,14 @@ class _Graph:
         balanced = (into == out) & (np.arange(n) != root)
         free = balanced & (~self.is_terminal | (self._sent_by_terminals() >= best))
         near = np.flatnonzero(free[self.heads] & (between >= into[self.heads]))
-        # of two neighbours that share all links of a node it can move to either, but need not be with both
+        # a node whose links all lead to two neighbours can move to either, but not to both
         _, first = np.unique(self.heads[near], return_index=True)
         chosen = np.concatenate([wide, near[first]])
         return self.tails[chosen], self.heads[chosen]
 
     def joined_hubs(self, best: int) -> tuple[Int32Array, Int32Array]:
-        """Nodes of very many neighbours that send each other `best` over a link, or one node in between."""
+        """Return nodes of very many neighbours that send each other `best` over a link or one node in
+        between."""
         n = self.n_nodes
         hubs = np.argsort(-np.bincount(self.tails, minlength=n), kind="stable")[:_HUBS].astype(np.int32)
         out, into = np.zeros((2, len(hubs), n), dtype=np.int64)
@@ -182,14 +180,14 @@ class _Graph:
         return np.full(len(joined), first, dtype=np.int32), joined
 
     def _backward(self) -> Int64Array:
-        """Width of the opposite pair of each pair, 0 without one."""
+        """Return the width of the opposite of each pair, 0 without one."""
         key = self.tails.astype(np.int64) * self.n_nodes + self.heads
         opposite = self.heads.astype(np.int64) * self.n_nodes + self.tails
         place = np.minimum(np.searchsorted(key, opposite), len(key) - 1)
         return np.where(key[place] == opposite, self.widths[place], 0)
 
     def _sent_by_terminals(self) -> Int64Array:
-        """Bandwidth from other terminals to each node over a link, or over one relay each."""
+        """Return the bandwidth from other terminals to each node over a link, or over one relay each."""
         n = self.n_nodes
         from_terminal = self.is_terminal[self.tails]
         supply = sums_of(n, self.heads[from_terminal], self.widths[from_terminal])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -37,22 +38,18 @@ class SwitchBox:
     egress: Int64Array
 
     @staticmethod
-    def of(piece: LocalSubproblem, trees: int) -> SwitchBox | None:
+    def of(local: LocalSubproblem, trees: int) -> SwitchBox | None:
         """The box that a subproblem is, if it is one into each of whose ranks `trees` units lead."""
-        n = piece.n_children
-        if (
-            not piece.has_outside
-            or n < 2
-            or piece.n_relays != 1
-            or np.any((piece.tails != n) & (piece.heads != n))
-        ):
+        n, numbers = local.n_children, np.arange(local.n_children)
+        is_star = not np.any((local.tails != n) & (local.heads != n))
+        if not local.has_outside or n < 2 or local.n_relays != 1 or not is_star:
             return None
-        up, down = (np.flatnonzero(ends < n) for ends in (piece.tails, piece.heads))
-        up, down = up[np.argsort(piece.tails[up])], down[np.argsort(piece.heads[down])]
-        numbers = np.arange(n)
-        if not np.array_equal(piece.tails[up], numbers) or not np.array_equal(piece.heads[down], numbers):
+        up, down = (
+            np.flatnonzero(ends < n)[np.argsort(ends[ends < n])] for ends in (local.tails, local.heads)
+        )
+        if not np.array_equal(local.tails[up], numbers) or not np.array_equal(local.heads[down], numbers):
             return None
-        return SwitchBox(up, down, piece.capacity[up]) if piece.capacity[down].min() >= trees else None
+        return SwitchBox(up, down, local.capacity[up]) if local.capacity[down].min() >= trees else None
 
 
 class _Duty(NamedTuple):
@@ -68,7 +65,6 @@ class _Duty(NamedTuple):
 class _Placed:
     """A box, the root's place if it is there, and the widest links from and to switches outside."""
 
-    kind: int
     box: SwitchBox
     ranks: Int32Array
     links: Int32Array
@@ -86,7 +82,7 @@ class _Placed:
 def switch_boxes(
     problem: Instance, cutting: Cutting, root: int, trees: int
 ) -> list[tuple[BoxTrees, Int32Array, Int32Array]] | None:
-    """Trees, ranks and links of all boxes, that of the root first; None if some box is none or lacks units.
+    """Return trees, ranks and links of all boxes, that of the root first; None if some box lacks units.
 
     Parameters
     ----------
@@ -111,8 +107,8 @@ def switch_boxes(
     both = [each.into.keys() & each.out.keys() for each in placed]
     tops = sorted(both[0].intersection(*both))
     widest = min((each.out[top][1] for each in placed for top in tops), default=0)
-    turns = 1
-    while turns <= len(tops):
+    trees_of = cache(_trees_of)  # boxes are compared by identity: one for each kind
+    for turns in range(1, len(tops) + 1):
         most = trees * (len(placed) - 1)  # exits that are needed in all
         spare = [min(each.spare(trees), widest * turns, most) for each in placed]
         # where the root is, all trees leave as well
@@ -120,39 +116,31 @@ def switch_boxes(
         spare[0] = min(spare[0], max(0, widest - shared) * turns)
         duties = _duties(placed, spare, trees, tops, turns)
         if duties is not None:
-            made: dict[tuple[int, _Duty], BoxTrees] = {}
-            for each, duty in zip(placed, duties, strict=True):
-                if (each.kind, duty) not in made:
-                    made[each.kind, duty] = _trees_of(each.box, duty)
-            return [
-                (made[each.kind, duty], each.ranks, each.links)
-                for each, duty in zip(placed, duties, strict=True)
-            ]
-        turns += 1
+            rows = zip(placed, duties, strict=True)
+            return [(trees_of(each.box, duty), each.ranks, each.links) for each, duty in rows]
     return None
 
 
 def _placed(problem: Instance, cutting: Cutting, root: int, trees: int) -> list[_Placed] | None:
-    """All boxes, that of the root first; None if some box is not a switch with its ranks."""
-    kinds = [SwitchBox.of(piece, trees) for piece in cutting.kinds]
-    if np.any(cutting.children[: cutting.child_offset[1]] >= 0):
+    """Return all boxes, that of the root first; None if some box is not a switch with its ranks."""
+    kinds = [SwitchBox.of(local, trees) for local in cutting.kinds]
+    if np.any(cutting.children_of(0) >= 0):
         return None
     found: list[_Placed] = []
     for number, kind in enumerate(cutting.kind[1:].tolist(), 1):
-        box, piece = kinds[kind], cutting.kinds[kind]
+        box, local = kinds[kind], cutting.kinds[kind]
         if box is None:
             return None
-        ranks = cutting.children[cutting.child_offset[number] : cutting.child_offset[number + 1]]
-        links = cutting.links[cutting.link_offset[number] : cutting.link_offset[number + 1]]
+        ranks, links = cutting.children_of(number), cutting.links_of(number)
         place = np.flatnonzero(ranks == root).tolist()
         sides = []
-        for outside, ends in ((piece.tails, problem.tails), (piece.heads, problem.heads)):
-            chosen = np.flatnonzero(outside == piece.outside)
+        for outside, ends in ((local.tails, problem.tails), (local.heads, problem.heads)):
+            chosen = np.flatnonzero(outside == local.outside)
             rows = zip(
-                piece.capacity[chosen].tolist(), chosen.tolist(), ends[links[chosen]].tolist(), strict=True
+                local.capacity[chosen].tolist(), chosen.tolist(), ends[links[chosen]].tolist(), strict=True
             )
             sides.append({end: (link, units) for units, link, end in sorted(rows)})  # the widest stays
-        found.append(_Placed(kind, box, ranks, links, place[0] if place else None, *sides))
+        found.append(_Placed(box, ranks, links, place[0] if place else None, *sides))
     found.sort(key=lambda each: each.root is None)
     return found
 
@@ -160,7 +148,7 @@ def _placed(problem: Instance, cutting: Cutting, root: int, trees: int) -> list[
 def _duties(
     placed: list[_Placed], spare: list[int], trees: int, tops: list[int], turns: int
 ) -> list[_Duty] | None:
-    """Duties of boxes where a tree crosses `turns` switches in turn; None if boxes or links lack units."""
+    """Return duties of boxes where a tree crosses `turns` switches in turn; None if units are missing."""
     needed = len(placed) - 1  # once each tree leaves the root
     if min(spare) < 0 or sum(spare) < trees * needed:
         return None
@@ -179,30 +167,25 @@ def _duties(
             [len(range(low + (turn - low) % turns, high, turns)) for turn in range(turns)]
             for low, high in ranges
         ]
-        into, out = Counter[int](), Counter[int]()
-        for tree in range(trees):
-            into[top[tree][own[tree]]] += 1
-            out.update(dict(zip(top[tree], counts[tree], strict=True)))
-            if each.root is not None:
-                out[top[tree][0]] += 1
-        if any(used > each.into[one][1] for one, used in into.items()):
-            return None
-        if any(used > each.out[one][1] for one, used in out.items()):
+        into = Counter(top[tree][own[tree]] for tree in range(trees))
+        out = Counter(nodes[0] for nodes in top) if each.root is not None else Counter[int]()
+        for nodes, numbers in zip(top, counts, strict=True):
+            out.update(dict(zip(nodes, numbers, strict=True)))
+        sides = (into, each.into), (out, each.out)
+        if any(used > have[node][1] for needs, have in sides for node, used in needs.items()):
             return None
         entry = tuple(each.into[top[tree][own[tree]]][0] for tree in range(trees))
         exits = tuple(
-            tuple(
-                (each.out[one][0], count) for one, count in zip(top[tree], counts[tree], strict=True) if count
-            )
-            for tree in range(trees)
+            tuple((each.out[v][0], count) for v, count in zip(nodes, numbers, strict=True) if count)
+            for nodes, numbers in zip(top, counts, strict=True)
         )
-        from_root = () if each.root is None else tuple(each.out[top[tree][0]][0] for tree in range(trees))
+        from_root = () if each.root is None else tuple(each.out[nodes[0]][0] for nodes in top)
         duties.append(_Duty(entry, exits, from_root, each.root))
     return duties
 
 
 def _trees_of(box: SwitchBox, duty: _Duty) -> BoxTrees:
-    """K trees of a box: each enters it at the rank that has most children in it, and comes to these first."""
+    """Return K trees of a box: each enters it at the rank with most children in it."""
     n, trees = len(box.egress), len(duty.exits)
     own = [rank for rank in range(n) if rank != duty.root]
     parent, path = np.full((2, trees, n), -1, dtype=np.int32)
@@ -220,21 +203,20 @@ def _trees_of(box: SwitchBox, duty: _Duty) -> BoxTrees:
             leaving.append((duty.root, path_of(int(box.up[duty.root]), duty.first[tree]), tree, 1))
         left = [[link, count] for link, count in exits]
         wanted = len(own) - 1 + sum(count for _, count in exits)
-        units_of: dict[int, int] = {}
+        units_of = Counter[int]()
         while wanted:
             rank, units = rest.pop()
             taken = min(units, wanted)
-            if taken:
-                units_of[rank] = taken
+            units_of += Counter({rank: taken})
             if units > taken:
                 rest.append((rank, units - taken))
             wanted -= taken
-        order = sorted(own, key=lambda rank: -units_of.get(rank, 0))
+        order = sorted(own, key=lambda rank: -units_of[rank])
         path[tree, order[0]] = path_of(duty.entry[tree], int(box.down[order[0]]))
         queue, ahead = deque(order[:1]), deque(order[1:])
         while queue:
             rank = queue.popleft()
-            units = units_of.get(rank, 0)
+            units = units_of[rank]
             # what leaves the box does so early, but the tree goes on
             spare = units - (1 if ahead and not queue else 0)
             while left and spare:

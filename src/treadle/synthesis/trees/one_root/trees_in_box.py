@@ -1,6 +1,6 @@
-"""The trees of one box: it is entered from outside wherever it may be, and left by what it has to spare.
+"""The trees of one box, which is entered from outside at any rank, and left by its spare units.
 
-All that is outside is one node. Where the root is there, K trees from it span the box; how often each enters
+The outside is one node. Where the root is there, K trees from it span the box; how often each enters
 the box is left open, so the box need not be tight.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import itemgetter
 
 import numpy as np
 
@@ -51,7 +52,7 @@ class BoxTrees:
 
     @cached_property
     def entry(self) -> Int32Array:
-        """The rank without parent above each rank, which may be itself, shape (K, n)."""
+        """Ancestor without parent of each rank, which may be itself, shape (K, n)."""
         entry = np.broadcast_to(np.arange(self.parent.shape[1], dtype=np.int32), self.parent.shape).copy()
         while np.any((above := np.take_along_axis(self.parent, entry, axis=1)) >= 0):
             entry = np.where(above >= 0, above, entry)
@@ -59,7 +60,7 @@ class BoxTrees:
 
     @cached_property
     def depth(self) -> Int32Array:
-        """Hops from there to each rank, shape (K, n)."""
+        """Hops from that ancestor to each rank, shape (K, n)."""
         above, depth = self.parent.copy(), np.zeros(self.parent.shape, dtype=np.int32)
         while np.any(live := above >= 0):
             depth[live] += 1
@@ -102,35 +103,29 @@ class BoxTrees:
         return self.path_links[self.path_offset[paths]], self.path_links[self.path_offset[paths + 1] - 1]
 
 
-def trees_of_box(piece: LocalSubproblem) -> BoxTrees:
-    """K trees of a subproblem with an outside, for which the cut condition holds in the fabric.
+def trees_of_box(local: LocalSubproblem) -> BoxTrees:
+    """Return K trees of a subproblem with an outside, for which the cut condition holds in the fabric.
 
-    Parameters
-    ----------
-    piece : LocalSubproblem
-        With the root's K trees at one of its children, or none.
-
-    Notes
-    -----
-    Switches are split off with the outside as a terminal, so that units which leave the box keep what they
-    need. Where the root is outside, what leaves is left out then. Where it is inside, trees span the outside
-    too: each leaves the box at least once from a part that holds the root, and only then enters it.
+    The root's K trees are at one of its children, or outside. Switches are split off with the outside as a
+    terminal, so that units which leave the box keep what they need. Where the root is outside, what leaves is
+    left out then. Where it is inside, trees span the outside too: each leaves the box at least once from a
+    part that holds the root, and only then enters it.
     """
-    n = piece.n_children
-    problem = local_instance(piece)
-    graph = remove_switches(problem, piece.capacity, piece.multiplicities)
-    leaves = graph.heads == piece.outside
-    is_root = piece.native.any()
-    # that of the root is not entered, if that will do
-    inner = subgraph(graph, graph.tails != piece.outside if is_root else ~leaves)
+    n = local.n_children
+    problem = local_instance(local)
+    graph = remove_switches(problem, local.capacity, local.multiplicities)
+    leaves = graph.heads == local.outside
+    is_root = local.native.any()
+    # the box of the root is not entered unless it must be
+    inner = subgraph(graph, graph.tails != local.outside if is_root else ~leaves)
     if is_root:
         arcs = replace(problem, tails=inner.tails, heads=inner.heads, bandwidths=inner.capacities)
         if find_violated_cut(arcs, inner.capacities) is not None:
             inner = graph
-    packing = pack_smallest_height(problem, inner, piece.multiplicities).packing
-    # within the arcs that were split off: what leaves keeps its units
+    packing = pack_smallest_height(problem, inner, local.multiplicities).packing
+    # within the arcs of the logical graph: the egress keeps its units
     packing = rebuild_trees(problem, inner, packing).packing
-    table = table_of(to_forest(problem, inner, packing), np.zeros(len(piece.tails), dtype=np.int64))
+    table = table_of(to_forest(problem, inner, packing), np.zeros(len(local.tails), dtype=np.int64))
     rows = np.repeat(np.arange(len(table.units)), table.units)
     parent, path = table.parent[rows], table.path[rows]
     inside = parent[:, :n]
@@ -144,15 +139,9 @@ def trees_of_box(piece: LocalSubproblem) -> BoxTrees:
 
 
 def trees_of_rank(leaves: BoolArray, units: Int64Array, trees: int, *, is_root: bool) -> BoxTrees:
-    """K trees of a rank by itself: it is entered by the first of its units, and left by all.
+    """Return K trees of a single rank, which the first units of its links enter, and all units leave.
 
-    Parameters
-    ----------
-    leaves : array of bool, shape (l,)
-        Which of its links leave it.
-    units : array of int64, shape (l,)
-    trees : int
-    is_root : bool
+    `leaves` says which of its links leave it, and `units` has the units of each.
     """
     numbers = np.arange(trees)
     into, out = (np.cumsum(np.where(which, units, 0)) for which in (~leaves, leaves))
@@ -177,7 +166,7 @@ def trees_of_rank(leaves: BoolArray, units: Int64Array, trees: int, *, is_root: 
 def _exits(
     graph: LogicalGraph, arcs: Int64Array, kept: Sequence[int]
 ) -> tuple[Int32Array, Int32Array, Int32Array, Int64Array]:
-    """Rank, path, tree and units of what some arcs carry; the first units of path `kept[i]` are tree i's."""
+    """Return rank, path, tree and units of some arcs; the first units of path `kept[i]` belong to tree i."""
     counts = np.diff(graph.segment_offset)[arcs]
     segments = ragged(graph.segment_offset[arcs], counts)
     rank, path = np.repeat(graph.tails[arcs], counts), graph.segment_path[segments]
@@ -189,6 +178,6 @@ def _exits(
             left[place] -= 1
             own.append((place, tree))
     own += [(place, -1) for place in np.flatnonzero(left).tolist()]
-    own.sort(key=lambda one: one[0])  # stable: what is kept for trees comes first
+    own.sort(key=itemgetter(0))  # stable: units kept for trees come first
     places, trees = np.array(own, dtype=np.int64).reshape(-1, 2).T
     return rank[places], path[places], trees.astype(np.int32), np.where(trees < 0, left[places], 1)

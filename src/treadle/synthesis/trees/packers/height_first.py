@@ -33,10 +33,10 @@ class HeightFirst:
     Parameters
     ----------
     graph : LogicalGraph, optional
-        Of the paths in use; None if no height succeeded.
+        The paths in use; None if no height succeeded.
     packing : Packing, optional
     outcome : str
-        How the forest was made, or why there is none.
+        Height and work, or why no height succeeded.
     """
 
     graph: LogicalGraph | None
@@ -45,30 +45,11 @@ class HeightFirst:
 
 
 def pack_height_first(
-    problem: Instance, capacities: Int64Array, multiplicities: Int64Array, *, heights: range, seed: int = 0
+    problem: Instance, capacities: Int64Array, multiplicities: Int64Array, *, heights: range
 ) -> HeightFirst:
-    """Route r(v) spanning out-trees rooted at each terminal, within the first height that succeeds.
+    """Route r(v) spanning out-trees rooted at each terminal, within the first of the heights that succeeds.
 
-    Parameters
-    ----------
-    problem : Instance
-    capacities : array of int64, shape (m,)
-        Units of every link.
-    multiplicities : array of int64, shape (N,)
-        r(v).
-    heights : range
-        Hops from rank to rank, in the order of trial.
-    seed : int
-        Breaks ties. The same arguments give the same trees.
-
-    Raises
-    ------
-    TimeLimitError
-        When the deadline passed.
-
-    Notes
-    -----
-    In every tree the ranks join by their distance from the root, switch by switch; who is first below a
+    In every tree the ranks join by their distance from the root, switch by switch; the first rank below a
     switch differs from tree to tree. A rank's parent is a rank at one of its small switches, the root or
     one of a few others, by the path whose links are cheapest: (1 + 3 load / capacity) / capacity, and more
     where a link is overloaded or was so in earlier rounds. Edges over overloaded links are ripped up and
@@ -81,12 +62,11 @@ def pack_height_first(
     left = 0
     for height in heights:
         status, forest, (overload, rounds, reroutes, _) = run_core(
-            "height-first", partial(core.low_forest, fabric, multiplicities, height, ROUNDS, WORK, seed)
+            "height-first", partial(core.low_forest, fabric, multiplicities, height, ROUNDS, WORK, 0)
         )
         if status == _OK:
-            graph, packing = from_routed_forest(problem, RoutedForest.of(forest))
-            made = f"made the forest: height {height}, {reroutes} edges rerouted in {rounds} rounds"
-            return HeightFirst(graph, packing, made)
+            outcome = f"made the forest: height {height}, {reroutes} edges rerouted in {rounds} rounds"
+            return HeightFirst(*from_routed_forest(problem, RoutedForest.of(forest)), outcome)
         left = overload
     if not heights:
         return HeightFirst(None, None, "not tried: no forest is lower")

@@ -53,29 +53,13 @@ def reduce_height(
 ) -> tuple[Forest, Packer, tuple[PackingAttempt, ...]]:
     """Reduce the height of a forest: by height-first if that succeeds below its height, and by local search.
 
-    Parameters
-    ----------
-    problem : Instance
-        Of the forest's direction.
-    forest : Forest
-    capacities : array of int64, shape (m,)
-        Units of every link, not less than the forest's loads.
-    packer : Packer
-        Packer of the forest.
-    attempts : tuple of PackingAttempt
-        Outcomes of the previous packers.
-    height : int
-        Of the forest.
-
-    Returns
-    -------
-    tuple of (Forest, Packer, attempts)
-        The same forest if nothing is lower.
+    `capacities` are units of every link, not less than the forest's loads. The forest has this height, comes
+    from `packer`, and has `attempts` before it. It is returned itself if none has a smaller height.
     """
     multiplicities = forest.root_multiplicity
     if height <= smallest_height(problem, multiplicities, capacities):
         return forest, packer, attempts
-    # a forest routed low from the start beats one made lower, and takes less time
+    # routing with small height from the start gives a smaller height, and takes less time
     low = route_trees(problem, capacities, multiplicities, below=height)
     if isinstance(low, PackingAttempt):
         graph, packing = from_forest(problem, forest)
@@ -99,31 +83,17 @@ def route_trees(
     below: int | None = None,
     asked: bool = False,
 ) -> Packed | PackingAttempt:
-    """A forest by height-first on the fabric itself, or why there is none.
+    """Pack a forest by height-first on the fabric itself, or return why there is none.
 
-    Parameters
-    ----------
-    capacities : array of int64, shape (m,)
-        Units of every link.
-    multiplicities : array of int64, shape (N,)
-        r(v).
-    below : int, optional
-        Only a smaller height than this is useful.
-    asked : bool
-        Try even where it hardly succeeds.
-
-    Raises
-    ------
-    TimeLimitError
-        When the deadline passed.
+    Only a height below `below` is useful. If the packer is `asked` for, it is tried even where it rarely
+    succeeds.
     """
     entering = sums_of(problem.n_nodes, problem.heads, capacities)
-    total = int(multiplicities.sum())
     reason = ""
     if not len(problem.relays):
         reason = "the fabric has no switches"
-    # where borders of sets bind, ways chosen rank by rank overload them: height-first does not see sets
-    elif np.all(entering[problem.terminals] > total - multiplicities):
+    # where boundaries of sets are tight, paths chosen rank by rank overload them: height-first sees no sets
+    elif np.all(entering[problem.terminals] > multiplicities.sum() - multiplicities):
         reason = "some set of several ranks is tight, and no single rank"
     if reason and not asked:
         return PackingAttempt(Packer.HEIGHT_FIRST, f"not tried: {reason}")
@@ -139,7 +109,7 @@ def route_trees(
 def local_search(
     packed: Packed, problem: Instance, capacities: Int64Array, *, steps: int | None = None
 ) -> Packed:
-    """The forest after local search within the capacities: lower, and with fewer different trees.
+    """Reduce the height by local search within the capacities, then the number of different trees.
 
     Without switches trees are rebuilt first, in at most `steps`. Exchanges are not tried where they may
     take more. If no limit is given, short searches restart with other seeds.
@@ -179,7 +149,7 @@ def _regrown(packed: Packed, problem: Instance, lowest: int, steps: int | None) 
 
 
 def _swapped(packed: Packed, problem: Instance, capacities: Int64Array, lowest: int, tries: int) -> Packed:
-    """The forest of smallest height of some local searches with different seeds."""
+    """Return the forest of smallest height among those of local searches with different seeds."""
     if packing_height(packed.packing) <= lowest:
         return packed
     found = None
@@ -203,27 +173,14 @@ def _swapped(packed: Packed, problem: Instance, capacities: Int64Array, lowest: 
     return replace(packed, attempts=attempts)
 
 
-def gather_trees(
-    problem: Instance, graph: LogicalGraph, packing: Packing, *, seed: int = 0
-) -> tuple[LogicalGraph, Packing]:
-    """The forest with fewer different trees, none higher than the highest was; itself if none were found.
+def gather_trees(problem: Instance, graph: LogicalGraph, packing: Packing) -> tuple[LogicalGraph, Packing]:
+    """Return the forest with fewer different trees and no greater height, or the same graph and packing.
 
-    Parameters
-    ----------
-    problem : Instance
-    graph : LogicalGraph
-    packing : Packing
-        Trees of the graph, within its capacities.
-    seed : int
-        Breaks ties. The same arguments give the same trees.
-
-    Notes
-    -----
-    First, swaps between trees of two roots (as those of local search: no link's load changes), which
-    raise the sum over roots, nodes and parents of the squares of units: so a node has few parents
-    different parents in the trees of a root. Then the trees of each root are made equal to one tree after the
-    other: the one whose rarest edge is most frequent, breadth-first and within the height. From its root down
-    every node gets its parent from a tree that can take the parent it has.
+    First, swaps between trees of two roots (as in local search: no link's load changes) raise the sum over
+    roots, nodes and parents of the squares of units: so a node has few different parents in the trees of a
+    root. Then the trees of each root are made equal to one tree after another: the one whose rarest edge is
+    most frequent, breadth-first and within the height. From its root down every node gets its parent from a
+    tree that can take the parent it has.
     """
     n, roots = len(problem.terminals), len(np.unique(packing.root))
     if len(packing.root) == roots or len(packing.root) * n > MAX_CELLS:
@@ -232,7 +189,7 @@ def gather_trees(
         height=packing_height(packing),
         max_work=_WORK_PER_CELL * len(packing.root) * n,
         max_cells=2 * MAX_CELLS,
-        seed=seed,
+        seed=0,
     )
     fabric = ranked_fabric(problem, link_units(graph, len(problem.tails)))
     status, forest, _ = run_until(

@@ -101,24 +101,10 @@ def reduce_tree_heights(
 ) -> LocalOptimum:
     """Reduce the height of a forest, within capacities; the height never increases.
 
-    Parameters
-    ----------
-    problem : Instance
-    graph : LogicalGraph
-    packing : Packing
-        Trees of the graph, within its capacities.
-    capacities : array of int64, shape (m,), optional
-        Units of every link of the problem; default what the arcs of the graph take of it.
-    lowest : int
-        A bound of the height: the search ends when it is met.
-    max_work : int, optional
-        Steps; default 1500 per unit tree and rank (at most 16 unit trees per tree; up to four times as many
-        where these are few), at most 10**8.
-    seed : int
-        Breaks ties. The same arguments give the same trees.
+    `capacities` are units of every link, by default what the arcs of the graph take of it. The search ends at
+    the height bound `lowest`, or after `max_work` steps: by default 1500 per unit tree and rank (at most 16
+    unit trees per tree; up to four times as many where these are few), at most 10**8.
 
-    Notes
-    -----
     Every tree edge is a path of links. Two edges of different trees whose paths pass one node, a switch or
     the receiver, may swap what comes before it: no link's load changes. Where that would close a cycle,
     nodes above change sides too (w -> v -> u in one tree and x -> u -> v in the other become x -> u -> v and
@@ -152,7 +138,7 @@ def reduce_tree_heights(
 
 
 def ranked_fabric(problem: Instance, capacities: Int64Array) -> RankedFabric:
-    """A fabric as the core's searches take it, nodes numbered with terminals first."""
+    """Return a fabric as the core's searches take it, nodes numbered with terminals first."""
     number = rank_numbers(problem)
     arcs = Arcs(number[problem.tails], number[problem.heads], capacities)
     return RankedFabric(len(problem.terminals), problem.n_nodes, arcs)
@@ -164,14 +150,11 @@ def routed_forest(problem: Instance, graph: LogicalGraph, packing: Packing) -> R
 
 
 def from_routed_forest(problem: Instance, forest: RoutedForest) -> tuple[LogicalGraph, Packing]:
-    """Graph and trees from what the core returns of trees with paths."""
+    """Return the graph and the trees of a forest that the core returned."""
     arcs, trees = forest
     in_nodes = arcs._replace(tail=problem.terminals[arcs.tail], head=problem.terminals[arcs.head])
     rows = trees.parent.reshape(len(trees.root), len(problem.terminals))
-    return (
-        LogicalGraph(*in_nodes),
-        Packing(trees.root, trees.multiplicity, rows, speculative=0, exact=0),
-    )
+    return LogicalGraph(*in_nodes), Packing(trees.root, trees.multiplicity, rows)
 
 
 def packing_height(packing: Packing) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.context import context, under
+from treadle.synthesis.core_values.tree_values import TreeRows
 from treadle.synthesis.trees.instance import Instance, find_violated_cut
 from treadle.synthesis.trees.packers.improvement import local_search
 from treadle.synthesis.trees.packers.local_search import packing_height
@@ -26,16 +27,16 @@ from treadle.synthesis.trees.packers.shortest_trees import is_dense, pack_shorte
 from treadle.synthesis.trees.packers.tree_packing import Packing, pack_trees, rank_arcs
 from treadle.synthesis.trees.packers.vertex_matching import (
     Digraph,
-    Matched,
     Start,
     height_bound,
     match_vertices,
 )
 from treadle.synthesis.trees.switch_removal import LogicalGraph
 
-# Each is worth its code (test_alternatives.py). Without shortest paths hamming(2,24)
-# has height 3 and not 2, and crown(128) takes twice as long; without matching double_binary_tree(100) has 11
-# and not 10, without priced matching that of 150 ranks 16 and not 15, and that of 500 takes ten times longer.
+# Each packer improves some fabric (test_alternatives.py). Without shortest paths the height of
+# hamming(2,24) is 3 and not 2, and crown(128) takes twice as long; without matching that of
+# double_binary_tree(100) is 11 and not 10; without priced matching that of 150 ranks is 16 and not 15, and
+# 500 ranks take ten times longer.
 _BEFORE_GROWTH = (Packer.BREADTH_FIRST, Packer.SHORTEST_PATHS, Packer.MATCHING, Packer.PRICED_MATCHING)
 
 SMALL_CELLS = 2**18
@@ -62,25 +63,10 @@ def pack_smallest_height(
 ) -> Packed:
     """Pack r(v) spanning out-trees rooted at each terminal by the first packer that succeeds.
 
-    Parameters
-    ----------
-    problem : Instance
-    graph : LogicalGraph
-        The cut condition must hold.
-    multiplicities : array of int64, shape (N,)
-        r(v).
-    packer : Packer, optional
-        Try only this one, then incremental packing; default all of them.
-    capacities : array of int64, shape (m,), optional
-        Units of every link. If they are given, local search makes the trees lower, within them, unless
-        another packer was given; the result then has its own graph.
-    search_steps : int, optional
-        No local search if it may take more than this many steps.
-
-    Raises
-    ------
-    TimeLimitError
-        When the deadline passed before there was a forest.
+    The cut condition must hold in the graph. If a packer is given, only it and then incremental packing are
+    tried. If `capacities`, units of every link, are given, local search reduces the height within them,
+    unless another packer was given; the result then has a graph of its own. Local search is left out if it
+    may take more than `search_steps` steps.
     """
     packed = _pack(problem, graph, multiplicities, packer)
     if capacities is None or packer not in (None, Packer.LOCAL_SEARCH):
@@ -99,13 +85,13 @@ def _pack(
     ranks = np.arange(digraph.n_nodes, dtype=np.int32)
     lowest = max(0, height_bound(len(ranks), arcs.tail, arcs.head, ranks, ranks[multiplicities > 0]))
     pack = partial(_attempt, digraph=digraph, unit=unit, lowest=lowest)
-    left: float | None = None
+    shortest, left = Packer.SHORTEST_PATHS, 0.0
     # on dense graphs shortest paths come first
     dense = is_dense(digraph.n_nodes, len(digraph.tails))
     names = [name for name in _BEFORE_GROWTH if packer in (None, name)]
-    for name in sorted(names, key=lambda name: dense and name is not Packer.SHORTEST_PATHS):
+    for name in sorted(names, key=lambda name: dense and name is not shortest):
         reason = ""
-        if not packer and name is Packer.MATCHING and left is not None and left > NEAR:
+        if not packer and name is Packer.MATCHING and left > NEAR:
             reason = f"breadth-first left {left:.0%} of the tree edges on full arcs"
         elif not packer and name is Packer.PRICED_MATCHING and len(problem.relays):
             reason = "behind switches growth is as low, with fewer trees"
@@ -117,29 +103,27 @@ def _pack(
         left = left if found.left is None else found.left
         if found.packing is None:
             continue
-        made = Packed(graph, found.packing, name, tuple(attempts))
-        height = packing_height(found.packing)
-        shortest = Packer.SHORTEST_PATHS
-        if packer is None and name is Packer.BREADTH_FIRST and height > lowest:
-            # higher than distances: shortest paths may do better
-            if any(attempt.packer is shortest for attempt in attempts):
-                return made
+        height, trees = packing_height(found.packing), len(found.packing.root)
+        is_untried = all(attempt.packer is not shortest for attempt in attempts)
+        if packer is None and name is Packer.BREADTH_FIRST and height > lowest and is_untried:
+            # shortest paths may give a smaller height
             other = pack(shortest)
-            told = PackingAttempt(shortest, other.outcome)
-            if other.packing is None:
-                return replace(made, attempts=(told, *attempts))
-            beaten = PackingAttempt(name, f"not taken: height {height}")
-            return Packed(graph, other.packing, shortest, (*attempts[:-1], beaten, told))
+            attempt = PackingAttempt(shortest, other.outcome)
+            if other.packing is not None:
+                attempts[-1] = PackingAttempt(name, f"not taken: height {height}")
+                return Packed(graph, other.packing, shortest, (*attempts, attempt))
+            attempts.insert(0, attempt)
         if packer is None and name is Packer.PRICED_MATCHING and _cells(digraph, unit) <= SMALL_CELLS:
-            # growth's packing if it is lower, or as low with fewer trees
+            # incremental packing may give a smaller height, or the same with fewer trees
             grown = _grow(problem, graph, multiplicities, unit)
-            grown_height, trees = packing_height(grown), len(found.packing.root)
-            if (height, trees) <= (grown_height, len(grown.root)):
-                note = f"not taken: height {grown_height}, {len(grown.root)} trees"
-                return replace(made, attempts=(*attempts, PackingAttempt(Packer.GROWTH, note)))
-            attempts[-1] = PackingAttempt(name, f"not taken: height {height}, {trees} trees")
-            return _grown(graph, grown, attempts)
-        return made
+            other_height, others = packing_height(grown), len(grown.root)
+            if (height, trees) > (other_height, others):
+                attempts[-1] = PackingAttempt(name, f"not taken: height {height}, {trees} trees")
+                return _grown(graph, grown, attempts)
+            attempts.append(
+                PackingAttempt(Packer.GROWTH, f"not taken: height {other_height}, {others} trees")
+            )
+        return Packed(graph, found.packing, name, tuple(attempts))
     return _grown(graph, _grow(problem, graph, multiplicities, unit), attempts)
 
 
@@ -149,35 +133,25 @@ def _grown(graph: LogicalGraph, grown: Packing, attempts: Sequence[PackingAttemp
 
 
 def largest_unit(problem: Instance, graph: LogicalGraph, multiplicities: Int64Array) -> int:
-    """The largest divisor of all multiplicities with which the cut condition holds for floor(c / unit).
+    """Return the largest divisor of all multiplicities for which floor(c / unit) keeps the cut condition.
 
-    Divisors are those of `divisors`: all of them below 2^32.
+    Trees of multiplicity `unit` are fewest. Divisors are those of `divisors`: all of them below 2^32.
     """
-    common = int(np.gcd.reduce(multiplicities))
     total = int(multiplicities.sum())
-    # trees in bundles of a unit are fewer; of the largest unit that no floor hurts, fewest
-    for unit in divisors(common)[:-1]:
+    logical = replace(problem, tails=graph.tails, heads=graph.heads)
+    for unit in divisors(int(np.gcd.reduce(multiplicities)))[:-1]:
         capacities = graph.capacities // unit
         entering = np.bincount(graph.heads, weights=capacities, minlength=problem.n_nodes)[problem.terminals]
-        # cuts around single ranks cost next to nothing, and most units fail there
+        # cuts around single ranks are tested quickly, and most units fail there
         if np.any(entering < (total - multiplicities) // unit):
             continue
-        logical = Instance(
-            problem.topology,
-            problem.direction,
-            problem.terminals,
-            multiplicities // unit,
-            graph.tails,
-            graph.heads,
-            capacities,
-        )
-        if find_violated_cut(logical, capacities) is None:
+        if find_violated_cut(replace(logical, weights=multiplicities // unit), capacities) is None:
             return unit
     return 1
 
 
 def divisors(number: int) -> list[int]:
-    """Divisors of a positive integer, largest first; primes above 2^16 whose product it has stay together.
+    """Return the divisors of a positive integer, largest first; primes above 2^16 count as one factor.
 
     Multiplicities come from bandwidths in bytes/s and may be of any size up to 2^62.
 
@@ -194,9 +168,9 @@ def divisors(number: int) -> list[int]:
         while rest % prime == 0:
             rest //= prime
             powers.append(powers[-1] * prime)
-        found = [one * power for one in found for power in powers]
+        found = [divisor * power for divisor in found for power in powers]
     if rest > 1:
-        found += [one * rest for one in found]
+        found += [divisor * rest for divisor in found]
     return sorted(found, reverse=True)
 
 
@@ -218,27 +192,14 @@ def _attempt(name: Packer, *, digraph: Digraph, unit: int, lowest: int) -> _Atte
         trees = pack_shortest_trees(digraph, unit=unit)
         if trees is None:
             return _Attempt(None, "failed: some rank's in-links do not suffice, or the trees are too many")
-        told = f"made the forest: height {lowest}, every rank at its distance in this graph"
-        return _Attempt(Packing(*trees, speculative=0, exact=0), told)
-    found = _match(name, digraph, unit, lowest)
-    if found.failure:
-        return _Attempt(None, f"failed: {found.failure}", found.overload / max(1, _cells(digraph, unit)))
-    order = np.argsort(found.root, kind="stable")
-    rows = found.root[order], found.multiplicity[order], found.parent[order]
-    return _Attempt(
-        Packing(*rows, speculative=0, exact=0),
-        f"made the forest: height {found.height} (at least {lowest} in this graph), "
-        f"{found.rehangs} re-hangings, {found.splits} splits, {found.detours} detours",
-    )
-
-
-def _match(name: Packer, graph: Digraph, unit: int, lowest: int) -> Matched:
-    # all trees of a root begin as one, so roots count and not trees
-    cells = int(np.count_nonzero(graph.multiplicities)) * graph.n_nodes
+        outcome = f"made the forest: height {lowest}, every rank at its distance in this graph"
+        return _Attempt(Packing(*trees), outcome)
+    # all trees of a root begin as one, so roots are counted, not trees
+    cells = int(np.count_nonzero(digraph.multiplicities)) * digraph.n_nodes
     is_breadth_first, is_priced = name is Packer.BREADTH_FIRST, name is Packer.PRICED_MATCHING
     work = _BREADTH_FIRST_WORK if is_breadth_first else _PRICED_WORK if is_priced else _MATCHING_WORK
-    return match_vertices(
-        graph,
+    found = match_vertices(
+        digraph,
         start=Start.PRICED if is_priced else Start.BREADTH_FIRST,
         detours=not is_breadth_first,
         first_height=lowest,
@@ -246,10 +207,17 @@ def _match(name: Packer, graph: Digraph, unit: int, lowest: int) -> Matched:
         unit=unit,
         max_work=max(_LEAST_WORK, work * cells),
     )
+    if found.failure:
+        return _Attempt(None, f"failed: {found.failure}", found.overload / max(1, _cells(digraph, unit)))
+    return _Attempt(
+        Packing.by_root(TreeRows(found.root, found.multiplicity, found.parent), digraph.n_nodes),
+        f"made the forest: height {found.height} (at least {lowest} in this graph), "
+        f"{found.rehangs} re-hangings, {found.splits} splits, {found.detours} detours",
+    )
 
 
 def _grow(problem: Instance, graph: LogicalGraph, multiplicities: Int64Array, unit: int) -> Packing:
-    """Incremental packing of trees with multiplicity `unit`, for which the cut condition holds too."""
+    """Pack trees of multiplicity `unit` incrementally; the cut condition must hold for them."""
     coarse = replace(graph, capacities=graph.capacities // unit)
     grown = pack_trees(problem, coarse, multiplicities // unit)
     return replace(grown, multiplicity=grown.multiplicity * unit)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from treadle.engine import core, run_until
 from treadle.synthesis.core_values.tree_values import SearchLimits, TreeRows
 from treadle.synthesis.trees.instance import Instance
@@ -42,36 +40,17 @@ class RebuiltTrees:
 
 
 def rebuild_trees(
-    problem: Instance,
-    graph: LogicalGraph,
-    packing: Packing,
-    *,
-    lowest: int = 1,
-    max_work: int | None = None,
-    seed: int = 0,
+    problem: Instance, graph: LogicalGraph, packing: Packing, *, lowest: int = 1, max_work: int | None = None
 ) -> RebuiltTrees:
     """Reduce the height of a packing within the capacities of its graph; the height never increases.
 
-    Parameters
-    ----------
-    problem : Instance
-    graph : LogicalGraph
-    packing : Packing
-        Trees of the graph, within its capacities.
-    lowest : int
-        A bound of the height: the search ends when it is met.
-    max_work : int, optional
-        Steps; default as in local search, `default_steps`.
-    seed : int
-        Breaks ties. The same arguments give the same trees.
+    The search ends at the height bound `lowest`, or after `max_work` steps, by default `default_steps`.
 
-    Notes
-    -----
     A tree that is removed can be rebuilt in the free capacity that the others leave, breadth-first: its
     height is as small as it can be for these others. For a limit of the height this is done with all trees
     above it. Full arcs that would have reduced a node's depth become expensive, and trees within the limit
     are rebuilt by hops and prices as long as they stay within it. What is left takes single full arcs from
-    trees that find another way. Limits fall by a quarter of what is above the bound at a time.
+    trees that find another path. The limit falls by a quarter of what is above the bound at a time.
     """
     before = packing_height(packing)
     n, trees = len(problem.terminals), len(packing.root)
@@ -81,17 +60,12 @@ def rebuild_trees(
         height=lowest,
         max_work=default_steps(packing) if max_work is None else max_work,
         max_cells=min(MAX_CELLS, _SPLIT * trees * n),
-        seed=seed,
+        seed=0,
     )
-    rows, (first, after, regrown, swaps, splits, work) = run_until(
+    rows, (first, after, *counts) = run_until(
         "growing trees anew",
         lambda control: core.regrow_forest(n, rank_arcs(problem, graph), tree_rows(packing), limits, control),
     )
     assert first == before
-    if after == before:
-        return RebuiltTrees(packing, before, after, regrown, swaps, splits, work)
-    lower = TreeRows(*rows)
-    order = np.argsort(lower.root, kind="stable")
-    parents = lower.parent.reshape(len(order), n)[order]
-    lowered = Packing(lower.root[order], lower.multiplicity[order], parents, speculative=0, exact=0)
-    return RebuiltTrees(lowered, before, after, regrown, swaps, splits, work)
+    lower = packing if after == before else Packing.by_root(TreeRows(*rows), n)
+    return RebuiltTrees(lower, before, after, *counts)

@@ -30,32 +30,15 @@ def is_dense(n_nodes: int, n_arcs: int) -> bool:
 
 
 def pack_shortest_trees(graph: Digraph, *, unit: int = 1) -> tuple[Int32Array, Int64Array, Int32Array] | None:
-    """r(v) trees of shortest paths rooted at each node v, within the capacities; None if there are none.
+    """Return r(v) trees of shortest paths rooted at each node v, within the capacities, or None.
 
-    Parameters
-    ----------
-    graph : Digraph
-    unit : int
-        Unit of multiplicity; must divide every multiplicity.
+    Trees have multiplicities that `unit`, a divisor of every r(v), divides. They are root, multiplicity and
+    parent, shapes (T,), (T,), (T, n); parent -1 at the root. None also if tables or trees would be too large.
 
-    Returns
-    -------
-    tuple of (root, multiplicity, parent) or None
-        Arrays of shapes (T,), (T,), (T, n); parent -1 at the root. As low as spanning trees can be. None also
-        if tables or trees would become too large.
-
-    Raises
-    ------
-    TimeLimitError
-        When the deadline passed.
-
-    Notes
-    -----
-    For a root, a node may have any parent that is one hop nearer to the root: whatever the nodes choose, each
-    for itself and for each unit by itself, the result is a spanning tree. So every node is a transport
-    problem of its own, in which the units of the roots are assigned to its in-arcs. It is solved exactly,
-    roots whole where they can be. This is breadth-first-broadcast (dissertation, chapter 3) with trees for
-    loads.
+    A node may have any parent that is one hop nearer to the root: whatever the nodes choose, each for itself
+    and for each unit, the result is a spanning tree. So every node is a transport problem of its own, in
+    which the units of the roots are assigned to its in-arcs. It is solved exactly; the units of a root stay
+    together where they can. This is breadth-first broadcast (dissertation, chapter 3) with trees for loads.
     """
     units = graph.multiplicities // unit
     assert not np.any(graph.multiplicities % unit), "the unit must divide every multiplicity"
@@ -80,22 +63,10 @@ def have_shortest_trees(
     capacities: Int64Array,
     control: Int64Array | None = None,
 ) -> bool:
-    """Do r(v) trees of shortest paths rooted at each node v fit? If so, no cut of the capacities is violated.
+    """Whether r(v) trees of shortest paths rooted at each node v fit: then no cut is violated.
 
-    Parameters
-    ----------
-    multiplicities : array of int64, shape (n,)
-    tails, heads : arrays of int32, shape (a,)
-    capacities : array of int64, shape (a,)
-    control : array of int64, shape (3,), optional
-        As `run_core` gives it.
-
-    Notes
-    -----
-    False says nothing. Where it is true it is found much sooner than by flows, on dense graphs ten times.
+    False proves nothing. On dense graphs this takes a tenth of the time of flows.
     """
-    watched = np.zeros(3, dtype=np.int64) if control is None else control
-    status, _ = core.shortest_trees(
-        multiplicities, Arcs(tails, heads, capacities), False, MAX_WORDS, 0, watched
-    )
-    return status == _OK
+    control = np.zeros(3, dtype=np.int64) if control is None else control
+    arcs = Arcs(tails, heads, capacities)
+    return core.shortest_trees(multiplicities, arcs, False, MAX_WORDS, 0, control)[0] == _OK

@@ -9,7 +9,7 @@ docs/algorithms/forestcoll.md, "Tree packing".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from treadle.schedules.trees.forest import Direction, Forest
 from treadle.schedules.trees.forest_transforms import reverse
 from treadle.synthesis.core_values.tree_values import Arcs, EdgePaths, LogicalArcs, TreeRows
 from treadle.synthesis.trees.instance import Instance
-from treadle.synthesis.trees.switch_removal import LogicalGraph
+from treadle.synthesis.trees.switch_removal import LogicalGraph, logical_graph
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,15 @@ class Packing:
     root: Int32Array
     multiplicity: Int64Array
     parent: Int32Array
-    speculative: int
-    exact: int
+    speculative: int = 0
+    exact: int = 0
+
+    @staticmethod
+    def by_root(trees: TreeRows, n: int) -> Packing:
+        """Return the core's trees of n ranks, sorted by root."""
+        order = np.argsort(trees.root, kind="stable")
+        parent = trees.parent.reshape(len(order), n)[order]
+        return Packing(trees.root[order], trees.multiplicity[order], parent)
 
 
 def pack_trees(
@@ -49,35 +56,17 @@ def pack_trees(
 ) -> Packing:
     """Pack r(v) spanning out-trees rooted at each terminal v; the cut condition must hold.
 
-    Parameters
-    ----------
-    problem : Instance
-    graph : LogicalGraph
-    multiplicities : array of int64, shape (N,)
-        r(v).
-    speculate : bool
-        Try entire trees greedily first; otherwise every tree is built exactly.
-
-    Notes
-    -----
-    Algorithm 4 with mu by Theorem 32, on a residual flow whose sink moves to the head of each tested edge;
-    entire trees are first tried greedily, breadth-first, in batches that one check of the cut condition
-    accepts. Source: Theorems 29-32 (B.5.3).
+    Algorithm 4 with mu by Theorem 32, on a residual flow whose sink moves to the head of each tested edge.
+    Unless `speculate` is false, entire trees are first tried greedily, breadth-first, in batches that one
+    check of the cut condition accepts. Source: Theorems 29-32 (B.5.3).
     """
-    n, arcs = len(problem.terminals), rank_arcs(problem, graph)
+    arcs = rank_arcs(problem, graph)
     status, rows, (speculative, exact) = run_core(
         "tree packing", lambda control: core.pack(multiplicities, arcs, speculate, control)
     )
     assert status == 0, f"tree packing ended with status {status}"
-    trees = TreeRows(*rows)
-    order = np.argsort(trees.root, kind="stable")
-    return Packing(
-        root=trees.root[order],
-        multiplicity=trees.multiplicity[order],
-        parent=trees.parent.reshape(len(order), n)[order],
-        speculative=speculative,
-        exact=exact,
-    )
+    packing = Packing.by_root(TreeRows(*rows), len(problem.terminals))
+    return replace(packing, speculative=speculative, exact=exact)
 
 
 def rank_arcs(problem: Instance, graph: LogicalGraph) -> Arcs:
@@ -88,14 +77,8 @@ def rank_arcs(problem: Instance, graph: LogicalGraph) -> Arcs:
 
 def logical_arcs(problem: Instance, graph: LogicalGraph) -> LogicalArcs:
     """A logical graph in rank numbers, as the core takes it."""
-    return LogicalArcs(
-        *rank_arcs(problem, graph),
-        segment_offset=graph.segment_offset,
-        segment_path=graph.segment_path,
-        segment_units=graph.segment_units,
-        path_offset=graph.path_offset,
-        path_links=graph.path_links,
-    )
+    segments = graph.segment_offset, graph.segment_path, graph.segment_units
+    return LogicalArcs(*rank_arcs(problem, graph), *segments, graph.path_offset, graph.path_links)
 
 
 def tree_rows(packing: Packing) -> TreeRows:
@@ -110,11 +93,10 @@ def to_forest(problem: Instance, graph: LogicalGraph, packing: Packing) -> Fores
     assert status == 0, "the trees use more of a logical arc than it has"
     paths = EdgePaths(*entries)
     for array in (*paths, packing.parent):
-        array.setflags(write=False)  # theirs alone from now on: no copy
-    multiplicities = sums_of(n, packing.root, packing.multiplicity)
+        array.setflags(write=False)  # so that the forest adopts it without a copy
     forest = Forest(
         direction=Direction.BROADCAST,
-        root_multiplicity=multiplicities,
+        root_multiplicity=sums_of(n, packing.root, packing.multiplicity),
         tree_root=packing.root,
         tree_multiplicity=packing.multiplicity,
         parent=packing.parent,
@@ -128,34 +110,13 @@ def to_forest(problem: Instance, graph: LogicalGraph, packing: Packing) -> Fores
 
 
 def from_forest(problem: Instance, forest: Forest) -> tuple[LogicalGraph, Packing]:
-    """A forest of the fabric as trees of a logical graph: undoes `to_forest`, up to who takes which path.
-
-    Parameters
-    ----------
-    problem : Instance
-        Of the forest's direction.
-    forest : Forest
-    """
+    """Return a forest as trees of a logical graph: the inverse of `to_forest`, up to the choice of paths."""
     turned = forest if problem.direction is Direction.BROADCAST else reverse(forest)
     first, last = turned.path_ends()
     units = turned.path_units()
     path_offset, path_links = turned.all_paths()
     used = np.flatnonzero(units)
     # paths with the same ends are one arc of the logical graph, with their units added up
-    ends = np.stack([problem.tails[first], problem.heads[last]])[:, used]
-    order = np.lexsort(ends[::-1])
-    paths, ends = used[order], ends[:, order]
-    starts = np.flatnonzero(np.any(np.diff(ends, axis=1, prepend=-1), axis=0))
-    capacities = np.add.reduceat(units[paths], starts) if len(starts) else np.zeros(0, dtype=np.int64)
-    graph = LogicalGraph(
-        tails=ends[0, starts],
-        heads=ends[1, starts],
-        capacities=capacities,
-        segment_offset=np.append(starts, len(paths)).astype(np.int64),
-        segment_path=paths.astype(np.int32),
-        segment_units=units[paths],
-        path_offset=path_offset,
-        path_links=path_links,
-    )
-    packing = Packing(*turned.tree_table(), speculative=0, exact=0)
-    return graph, packing
+    ends = problem.tails[first[used]], problem.heads[last[used]]
+    graph = logical_graph(*ends, units[used], used, path_offset, path_links)
+    return graph, Packing(*turned.tree_table())

@@ -28,7 +28,7 @@ WORK_PER_CELL = 2000
 
 _MIN_WORK = 10**6
 
-_OK, _CANCELLED = 0, 2
+_OK = 0
 
 
 class Start(IntEnum):
@@ -121,30 +121,12 @@ def match_vertices(
 ) -> Matched:
     """Pack r(v) spanning out-trees rooted at each node v within the capacities, or fail.
 
-    Parameters
-    ----------
-    graph : Digraph
-    start : Start
-        Shortest-path trees, parents balanced; or trees extended along the arcs least loaded so far.
-    detours : bool
-        Where matching is stuck at a vertex, re-root its subtree in one tree.
-    first_height, last_height : int
-        No tree is made higher than the first; where nothing moves any more the limit rises, up to the last
-        (default: no limit). Trees start as high as they start.
-    unit : int
-        Unit of multiplicity; must divide every multiplicity.
-    max_work : int, optional
-        Steps before giving up; default 2000 per tree and node.
-    seed : int
-        Breaks ties. The same arguments give the same trees.
+    Trees start as shortest-path trees with balanced parents, or are extended along the arcs least loaded so
+    far; with `detours`, where matching is stuck at a vertex its subtree is re-rooted in one tree. No tree
+    becomes higher than `first_height`; where nothing moves any more the limit rises, up to `last_height`
+    (default: no limit). `unit` divides all multiplicities. The search ends after `max_work` steps, by default
+    2000 per tree and node. The seed breaks ties.
 
-    Raises
-    ------
-    TimeLimitError
-        When the deadline passed.
-
-    Notes
-    -----
     At a node v the trees that are not rooted there each use one in-arc. On an overloaded arc a breadth-first
     search over the arcs into v finds trees that can use another one (a tree may reparent v to u if u is not
     below v), until it meets an arc with free capacity. The moves are in different trees, and change no load
@@ -157,13 +139,14 @@ def match_vertices(
     roots = np.flatnonzero(units).astype(np.int32)
     n, total = graph.n_nodes, int(units.sum(dtype=object))
     if len(roots) * n > MAX_CELLS or n >= 2**16 - 1:
-        return _failed(f"{len(roots)} trees of {n} nodes are too many")
+        none, units = roots[:0], units[:0]
+        reason = f"{len(roots)} trees of {n} nodes are too many"
+        return Matched(none, units, none.reshape(0, 0), 0, 0, 0, 0, 0, 0, reason)
     attempts = [(roots, units[roots])]
     if len(roots) < total <= FEW_CELLS // n:
         # trees of a root in one are quicker, but may not split where they would have to
         attempts.append((np.repeat(roots, units[roots]), np.ones(total, dtype=np.int64)))
     arcs = Arcs(graph.tails, graph.heads, graph.capacities // unit)
-    found = _failed("no attempt")
     for tree_root, tree_weight in attempts:
         limit = max(_MIN_WORK, WORK_PER_CELL * len(tree_root) * n) if max_work is None else max_work
         options = MatchingOptions(
@@ -178,19 +161,15 @@ def match_vertices(
         attempt = partial(core.match_trees, n, tree_root, tree_weight, arcs, options)
         status, rows, counts = run_core("vertex matching", attempt)
         trees, (height, overload, *_, work) = TreeRows(*rows), counts
-        failure = ""
-        if status != _OK and work > limit:
+        failure = f"stuck with {overload} trees too many on their arcs at height {height}"
+        if status == _OK:
+            failure = ""
+        elif work > limit:
             failure = f"gave up after {work} steps, {overload} trees too many on their arcs"
-        elif status != _OK:
-            stuck = f"stuck with {overload} trees too many on their arcs at height {height}"
-            failure = stuck if overload else "some node is not reached"
+        elif not overload:
+            failure = "some node is not reached"
         parent = trees.parent.reshape(len(trees.root), n)
         found = Matched(trees.root, trees.multiplicity * unit, parent, *counts, failure)
         if not failure:
             break
     return found
-
-
-def _failed(reason: str) -> Matched:
-    empty = np.zeros(0, dtype=np.int32)
-    return Matched(empty, np.zeros(0, dtype=np.int64), empty.reshape(0, 0), 0, 0, 0, 0, 0, 0, reason)

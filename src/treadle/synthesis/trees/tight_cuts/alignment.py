@@ -45,7 +45,7 @@ def egress_ports(n_links: int, children: list[tuple[Subproblem, Int64Array] | No
     Parameters
     ----------
     n_links : int
-    children : list of (Piece, array of int64) or None
+    children : list of (Subproblem, array of int64) or None
         For each child set: its class, and this subproblem's local link for each local link of it (-1 where
         it has none).
     """
@@ -66,33 +66,25 @@ def egress_ports(n_links: int, children: list[tuple[Subproblem, Int64Array] | No
 
 
 def aligned_rows(
-    forest: Forest, gateways: EgressPorts, entrances: Crossings
+    forest: Forest, ports: EgressPorts, entrances: Crossings
 ) -> tuple[Int32Array, Int64Array, Int32Array, Int32Array]:
     """Reassign each pair's paths to its trees: rows of root, units, parent, path; shapes (s,), (s, n).
 
-    Parameters
-    ----------
-    forest : Forest
-        Of the subproblem, in its numbering, as BROADCAST.
-    gateways : Gateways
-    entrances : Crossings
-
-    Notes
-    -----
-    Every pair of children keeps the paths that it has, and how many unit trees take each, so no link's load
-    changes. Trees are walked from their roots; of the pair's paths that are left one is taken that starts at
-    the member of the set by which the tree came in, else at the member with most paths left.
+    The forest is of the subproblem, in its numbering, as BROADCAST. Every pair of children keeps the paths
+    that it has, and how many unit trees take each, so no link's load changes. Trees are walked from their
+    roots; of the pair's paths that are left one is taken that starts at the member of the set by which the
+    tree came in, else at the member with most paths left.
     """
     first, last = forest.path_ends()
     root, multiplicity, parent = forest.tree_table()
-    labels = [_root_labels(gateways, entrances, child) for child in range(forest.n_ranks)]
+    labels = [_root_labels(ports, entrances, child) for child in range(forest.n_ranks)]
     status, found, paths = core.assign_border_paths(
         forest.n_ranks,
         TreeRows(root, multiplicity, parent.ravel()),
         EdgePaths(*forest.edge_paths()),
         BoundaryMembers(
-            start=gateways.leaves[first],
-            end=gateways.enters[last],
+            start=ports.leaves[first],
+            end=ports.enters[last],
             label_offset=offsets_of([*map(len, labels)]),
             label_units=np.array([count for of_child in labels for count, _ in of_child], dtype=np.int64),
             label_member=np.array([member for of_child in labels for _, member in of_child], dtype=np.int32),
@@ -104,16 +96,17 @@ def aligned_rows(
     return rows.root, rows.multiplicity, rows.parent.reshape(shape), paths.reshape(shape)
 
 
-def _root_labels(gateways: EgressPorts, entrances: Crossings, child: int) -> list[tuple[int, int]]:
-    """(units, member) of a child's unit trees in order: native ones by member, then those that enter."""
-    natives = gateways.natives[child].tolist()
+def _root_labels(ports: EgressPorts, entrances: Crossings, child: int) -> list[tuple[int, int]]:
+    """Return (units, member) of a child's unit trees in order: native ones by member, then those that
+    enter."""
+    natives = ports.natives[child].tolist()
     found = [(units, member) for member, units in enumerate(natives) if units]
     rows = np.flatnonzero(entrances.child == child)
     rows = rows[np.argsort(entrances.root_unit[rows])]
-    # a rank has no members, so its native units, those below the first that enters, lead to nobody's side
+    # a rank has no members, so its native units, those below the first that enters, have no label
     if not found and len(rows):
         found = [(int(entrances.root_unit[rows[0]]), NOBODY)] if entrances.root_unit[rows[0]] else []
     for row in rows.tolist():
         link = entrances.path_links[entrances.path_offset[entrances.path[row] + 1] - 1]
-        found.append((int(entrances.units[row]), int(gateways.enters[link])))
+        found.append((int(entrances.units[row]), int(ports.enters[link])))
     return found

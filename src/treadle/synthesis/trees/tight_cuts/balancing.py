@@ -45,34 +45,21 @@ def balance_capacities(
     multiplicities: Int64Array,
     guarded: Sequence[Sequence[int]] = (),
 ) -> BalancedCapacities:
-    """Lower links that enter sets until R - r(X) units enter each set X.
+    """Reduce links that enter sets until R - r(X) units enter each set X; at least as many must at first.
 
-    Parameters
-    ----------
-    problem : Instance
-    family : Family
-    capacities : array of int64, shape (m,)
-        At least R - r(X) must enter each set.
-    multiplicities : array of int64, shape (N,)
-    guarded : sequence of sequences of int
-        Nodes of further sets Y, each of which shall keep R - r(Y) entering units.
-
-    Notes
-    -----
-    At a relay both directions of a pair of links are lowered by the same amount, which keeps it balanced.
-    Links that enter a set that is tight already are left alone, and both of a pair if one of them does. No
-    more is taken off than single ranks, sets around and within, and guarded sets can spare, nor so much that
-    ranks or sets could not send their own trees out. Whether the rest suffices is decided by the subproblems.
-    Sets are treated from the inside out; if that fails for some, and for fewer from the outside in, then that
-    way.
+    Guarded sets Y, given by their nodes, keep R - r(Y) entering units. At a relay both directions of a pair
+    of links are reduced by the same amount, which keeps it balanced. Links that enter a set that is tight
+    already are left alone, and both of a pair if one of them does. No more is taken off than single ranks,
+    sets around and within, and guarded sets can spare, nor so much that ranks or sets could not send their
+    own trees out. Whether the rest suffices is decided by the subproblems. Sets are treated from the inside
+    out; if that fails for some, and for fewer from the outside in, then that way.
     """
     depths = range(1, int(family.depth.max(initial=0)) + 1)
     cuts = _cuts(problem, family, multiplicities, guarded)
-    inward = _trimmed(problem, family, cuts, capacities, depths[::-1])
-    if not inward.failed.any() or len(depths) < 2:
-        return inward
-    outward = _trimmed(problem, family, cuts, capacities, depths)
-    return outward if outward.failed.sum() < inward.failed.sum() else inward
+    found = [_trimmed(problem, family, cuts, capacities, depths[::-1])]
+    if found[0].failed.any() and len(depths) > 1:
+        found.append(_trimmed(problem, family, cuts, capacities, depths))
+    return min(found, key=lambda each: each.failed.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,12 +78,10 @@ class _Cuts:
     """
 
     def across(self, tails: Int32Array, heads: Int32Array) -> tuple[Int32Array, Int64Array]:
-        """Sets that links enter (leave), and the places of these links."""
-        inner, outer = (
-            (self.row[tails], self.row[heads]) if self.leaving else (self.row[heads], self.row[tails])
-        )
-        place = np.flatnonzero((inner >= 0) & (inner != outer))
-        return inner[place], place
+        """Return the sets that links enter (leave), and the positions of these links."""
+        inner, outer = self.row[tails if self.leaving else heads], self.row[heads if self.leaving else tails]
+        crossing = np.flatnonzero((inner >= 0) & (inner != outer))
+        return inner[crossing], crossing
 
     depth: int
     row: Int32Array
@@ -107,7 +92,7 @@ class _Cuts:
 def _cuts(
     problem: Instance, family: Family, multiplicities: Int64Array, guarded: Sequence[Sequence[int]]
 ) -> list[_Cuts]:
-    """The family's sets by depth, single ranks, what leaves both, and guarded sets."""
+    """Return the family's sets by depth, single ranks, the egress of both, and guarded sets."""
     weight = sums_of(problem.n_nodes, problem.terminals, multiplicities)
     total, own = multiplicities.sum(), family.sums(weight)
     single = np.full(problem.n_nodes, -1, dtype=np.int32)
@@ -131,20 +116,20 @@ def _trimmed(
         tail, head = row[problem.tails], row[problem.heads]
         shared = state.paired & (tail >= 0) & (head >= 0) & (tail != head)
         sets = np.flatnonzero(family.depth == depth)
-        # of two sets that share a pair of links each would lower the other's: one at a time
+        # two sets that share a pair of links would reduce each other's: one at a time
         for group in [sets] if not shared.any() else [sets[i : i + 1] for i in range(len(sets))]:
             chosen = mask_of(family.n_sets + 1, group)
             links = np.flatnonzero(chosen[head] & (head != tail))  # head -1 is the last, never chosen
             _trim_group(state, head[links], links, depth)
             good = chosen & ~np.append(state.failed, True)
-            # a set that is tight now keeps what enters it; mates stay with it, since a relay has to balance
+            # a set that is tight now keeps its ingress; mates stay equal to it, since a relay has to balance
             state.fixed[(tail != head) & (good[head] | (state.paired & good[tail]))] = True
     return BalancedCapacities(state.capacities, state.failed)
 
 
 @dataclass(frozen=True, eq=False)
 class _State:
-    """Capacities while they are lowered, in place.
+    """Capacities while they are reduced, in place.
 
     Parameters
     ----------
@@ -174,10 +159,10 @@ class _State:
         failed = np.zeros(family.n_sets, dtype=bool)
         return _State(problem, cuts, capacities.copy(), failed, mates, paired, paired & (mates < 0))
 
-    def spared(self, links: Int64Array, lowered: Int64Array, depth: int) -> Int64Array:
-        """Reduction that links can take without violating other cuts: each gives what it can spare."""
-        lowered = lowered.copy()
-        # a mate is lowered with its link, and is a link of other cuts
+    def spared(self, links: Int64Array, reduced: Int64Array, depth: int) -> Int64Array:
+        """Return the reduction that links can take without violating other cuts."""
+        reduced = reduced.copy()
+        # a mate is reduced with its link, and crosses other cuts
         back = self.paired[links]
         heads = np.concatenate([self.problem.heads[links], self.problem.tails[links[back]]])
         tails = np.concatenate([self.problem.tails[links], self.problem.heads[links[back]]])
@@ -189,34 +174,34 @@ class _State:
             of = place[at]
             crossed, crossing = cuts.across(self.problem.tails, self.problem.heads)
             spare = sums_of(len(cuts.need), crossed, self.capacities[crossing]) - cuts.need
-            asked = sums_of(len(cuts.need), owner, lowered[of])
-            # what lacks capacity as it is has no say: it is dropped, or the rate is too high
+            asked = sums_of(len(cuts.need), owner, reduced[of])
+            # cuts that lack capacity already do not count: the set is dropped, or the rate is too high
             short = (asked[owner] > spare[owner]) & (spare[owner] >= 0)
             owner, of = owner[short], of[short]
-            np.minimum.at(lowered, of, in_proportion(lowered[of], spare[owner], asked[owner]))
-        return lowered
+            np.minimum.at(reduced, of, in_proportion(reduced[of], spare[owner], asked[owner]))
+        return reduced
 
 
 def _trim_group(state: _State, owner: Int32Array, links: Int64Array, depth: int) -> None:
-    """Balance sets that share no link with each other, in place; `owner` is the set that each link enters."""
+    """Balance sets that share no link, in place; `owner` is the set that each link enters."""
     count = len(state.failed)
     whole = state.capacities[links]
     surplus = sums_of(count, owner, whole) - next(cuts.need for cuts in state.cuts if cuts.depth == depth)
     free = ~state.fixed[links] & (surplus[owner] > 0)
-    lowered = np.zeros(len(links), dtype=np.int64)
+    reduced = np.zeros(len(links), dtype=np.int64)
     for _ in range(_ROUNDS):
-        missing = np.maximum(surplus - sums_of(count, owner, lowered), 0)
+        missing = np.maximum(surplus - sums_of(count, owner, reduced), 0)
         more = np.zeros(len(links), dtype=np.int64)
-        more[free] = _spread(owner[free], links[free], (whole - lowered)[free], missing)
-        spared = state.spared(links, lowered + more, depth)
-        free &= spared == lowered + more  # the others have come to what a cut can spare
-        lowered = spared
-        if np.all(sums_of(count, owner, lowered) >= surplus) or not free.any():
+        more[free] = _spread(owner[free], links[free], (whole - reduced)[free], missing)
+        spared = state.spared(links, reduced + more, depth)
+        free &= spared == reduced + more  # the others take all that a cut can spare
+        reduced = spared
+        if np.all(sums_of(count, owner, reduced) >= surplus) or not free.any():
             break
     sets = np.unique(owner)
-    state.failed[sets[sums_of(count, owner, lowered)[sets] != surplus[sets]]] = True
-    chosen = np.flatnonzero((lowered > 0) & ~state.failed[owner])
-    state.capacities[links[chosen]] -= lowered[chosen]
+    state.failed[sets[sums_of(count, owner, reduced)[sets] != surplus[sets]]] = True
+    chosen = np.flatnonzero((reduced > 0) & ~state.failed[owner])
+    state.capacities[links[chosen]] -= reduced[chosen]
     both = links[chosen][state.mates[links[chosen]] >= 0]
     state.capacities[state.mates[both]] = state.capacities[both]
 
@@ -231,21 +216,15 @@ def _spread(owner: Int32Array, links: Int64Array, rooms: Int64Array, missing: In
     order = np.lexsort((links, owner))
     order = order[rooms[order] > 0]
     place = sums_before(owner[order], np.ones_like(order))
-    kept[order] += place < left[owner[order]]  # fewer units are left than there are links
+    kept[order] += place < left[owner[order]]  # there are fewer units left than links
     return rooms - kept
 
 
 def _mates(problem: Instance, capacities: Int64Array) -> Int64Array:
     """The reverse link with equal capacity, -1 without one, shape (m,)."""
-    one, other = slice(0, None, 2), slice(1, None, 2)
-    if len(capacities) % 2 == 0 and all(
-        np.array_equal(left[one], right[other])
-        for left, right in (
-            (problem.tails, problem.heads),
-            (problem.heads, problem.tails),
-            (capacities, capacities),
-        )
-    ):  # most fabrics list both directions of a cable in turn, where sorting would find the same
+    sides = (problem.tails, problem.heads), (problem.heads, problem.tails), (capacities, capacities)
+    if len(capacities) % 2 == 0 and all(np.array_equal(a[::2], b[1::2]) for a, b in sides):
+        # most fabrics list both directions of a cable in turn, where sorting would find the same
         mates = np.arange(len(capacities)) ^ 1
         mates[problem.tails == problem.heads] = -1
         return mates

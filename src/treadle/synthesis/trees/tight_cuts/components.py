@@ -14,7 +14,7 @@ from math import gcd, lcm
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array, mask_of, sums_of
+from treadle.arrays import BoolArray, Int64Array, mask_of, positions_of, sums_of
 from treadle.schedules.factored import Layer, Subproblem, TableTrees, no_crossings
 from treadle.synthesis.runs import sums_before
 from treadle.synthesis.trees.fixed_trees import floor_capacities
@@ -68,11 +68,10 @@ class Split:
 
 
 def single_rate(problem: Instance) -> Fraction:
-    """The least bandwidth into one rank per unit of weight elsewhere; 0 if some rank has no link."""
+    """Return the least bandwidth into one rank per unit of weight elsewhere; 0 if some rank has no link."""
     carries = problem.tails != problem.heads
-    ingress = np.bincount(
-        problem.heads[carries], weights=problem.bandwidths[carries].astype(float), minlength=problem.n_nodes
-    )
+    bandwidths = problem.bandwidths[carries].astype(float)
+    ingress = np.bincount(problem.heads[carries], weights=bandwidths, minlength=problem.n_nodes)
     # floats only choose the rank: its bandwidth is added up exactly
     node = problem.terminals[int(np.argmin(ingress[problem.terminals]))]
     total = int(problem.bandwidths[carries & (problem.heads == node)].sum())
@@ -98,18 +97,13 @@ class _Boxes:
     across: int
 
     @property
-    def ranks(self) -> int:
-        """N."""
-        return len(self.box_of)
-
-    @property
     def kinds(self) -> list[int]:
         """Different sizes, falling."""
         sizes: list[int] = np.unique(self.sizes)[::-1].tolist()
         return sizes
 
     def children(self, tight: int) -> int:
-        """Children of the outermost subproblem where boxes of at most `tight` ranks are tight."""
+        """Return the children of the outermost subproblem if boxes of at most `tight` ranks are tight."""
         return int(np.where(self.sizes <= tight, 1, self.sizes).sum())
 
 
@@ -144,14 +138,12 @@ def split_layers(problem: Instance, family: Family) -> Split | Unsupported:
     boxes = _Boxes(box_of, sizes, int(sides[0][0]), int(sides[2][0]))
     if not boxes.within or sizes.min() < 2:
         return Unsupported("some rank is alone in its box")
-    trees = Fraction(boxes.within + boxes.across, boxes.ranks - 1)
-    if Fraction(int(sizes.min()) * boxes.within, int(sizes.min()) - 1) > trees * boxes.ranks:
+    trees = Fraction(boxes.within + boxes.across, len(boxes.box_of) - 1)
+    if Fraction(int(sizes.min()) * boxes.within, int(sizes.min()) - 1) > trees * len(boxes.box_of):
         return Unsupported("the egress of boxes binds, not that of ranks")
     widths = [np.unique(problem.bandwidths[chosen]).tolist() for chosen in (~crosses & carries, crosses)]
-    even, least = (
-        _even_scale(boxes, *widths),
-        _least_integers([trees, Fraction(boxes.within), Fraction(boxes.across)]),
-    )
+    even = _even_scale(boxes, *widths)
+    least = _least_integers([trees, Fraction(boxes.within), Fraction(boxes.across)])
     # a rank's units divide among several links only where they are even
     is_single = widths == [[boxes.within], [boxes.across]]
     scales = [least * 2**times for times in range(_MOST_DOUBLINGS if is_single else 0)]
@@ -167,23 +159,19 @@ def split_layers(problem: Instance, family: Family) -> Split | Unsupported:
 
 
 def _even_scale(boxes: _Boxes, inside: list[int], outside: list[int]) -> Fraction:
-    """The least scale with integers where all ranks have equally many trees in each layer.
+    """Return the least scale with integers where all ranks have equally many trees in each layer.
 
     `inside` and `outside` are bandwidths of links.
     """
-    n, c, beta = boxes.ranks, Fraction(boxes.within), Fraction(boxes.across)
+    n, c, beta = len(boxes.box_of), Fraction(boxes.within), Fraction(boxes.across)
     trees = (c + beta) / (n - 1)
     units, before = [trees], Fraction(0)
     for size in (*boxes.kinds, 0):
         after = size * c / (size - 1) if size else n * trees
         count, before = after - before, after
         tight = [other for other in boxes.kinds if other <= size]
-        across = {
-            (boxes.children(size) - 1) * count / n,
-            *(count / other - count / n for other in tight),
-        }
-        if len(tight) < len(boxes.kinds):
-            across.add(count - count / n)
+        across = [(boxes.children(size) - 1) * count / n, *(count / other - count / n for other in tight)]
+        across += [count - count / n] if len(tight) < len(boxes.kinds) else []
         units += [count / n, *(count / other for other in tight)]
         units += [per * b / beta for per in across for b in outside]
         units += [count * (other - 1) / other * b / c for other in tight for b in inside]
@@ -191,7 +179,7 @@ def _even_scale(boxes: _Boxes, inside: list[int], outside: list[int]) -> Fractio
 
 
 def _least_integers(units: list[Fraction]) -> Fraction:
-    """The least factor that makes these integers."""
+    """Return the least factor that makes these integers."""
     common = lcm(*(unit.denominator for unit in units))
     return Fraction(common, gcd(*(int(unit * common) for unit in units)))
 
@@ -199,16 +187,13 @@ def _least_integers(units: list[Fraction]) -> Fraction:
 def _split_at(
     problem: Instance, family: Family, boxes: _Boxes, crosses: BoolArray, scale: Fraction, *, is_lumped: bool
 ) -> Split | Unsupported:
-    """The layers at this scale: how many trees each rank has in them, and what enters and leaves it.
-
-    `is_lumped` is as of `_dealt`.
-    """
-    n, box_of = boxes.ranks, boxes.box_of
+    """Return the layers at this scale: each rank's trees, ingress and egress; `is_lumped` is as in
+    `_dealt`."""
+    n, box_of = len(boxes.box_of), boxes.box_of
     size = boxes.sizes[box_of]
     order = np.argsort(box_of, kind="stable")
     start = np.cumsum(boxes.sizes) - boxes.sizes
-    place = np.empty(n, dtype=np.int64)
-    place[order] = np.arange(n) - start[box_of[order]]
+    place = positions_of(n, order) - start[box_of]
     trees = int(scale * (boxes.within + boxes.across) / (n - 1))
     within = int(scale * boxes.within)
     # all trees of all ranks, layer by layer: up to where boxes of each size are tight
@@ -243,7 +228,7 @@ def _split_at(
                 roots * (boxes.children(kind) - 1),
             ]
         rows.append([roots, *row])
-    # what ranks lack within their boxes others do for them in the first layer, across borders in the last one
+    # capacity that ranks lack within their boxes comes from others in the first layer, across in the last
     inside = sum(row[2] for row in rows) - within
     beyond = sum(row[4] for row in rows) - int(scale * boxes.across)
     entered = rows[0][2] // (size - 1)
@@ -251,7 +236,7 @@ def _split_at(
         return Unsupported("too few unit trees to divide evenly")
     rows[0][2] = rows[0][2] - inside
     roots, is_flat = rows[-1][0], not largest[-1] and parents[-1] is None
-    # where each rank roots a tree, relays get the data from the root, and trees are 2 high (Theorem 13)
+    # where each rank roots a tree, relays get the data from the root, and the height is 2 (Theorem 13)
     if np.any(beyond) and not (is_flat and roots.min() and np.all(rows[-1][4] - beyond >= roots)):
         return Unsupported("too few unit trees without tight boxes to divide evenly")
     rows[-1][4] = rows[-1][4] - beyond
@@ -273,7 +258,8 @@ def _split_at(
 def _dealt(
     spans: list[tuple[int, int, int]], last: int, place: Int64Array, size: Int64Array, *, is_lumped: bool
 ) -> list[tuple[Int64Array, Int64Array]]:
-    """Unit trees that ranks root in each layer, and those that they root or that enter tight boxes at them.
+    """Return the unit trees that ranks root in each layer, and those that they root or that enter boxes
+    there.
 
     Trees go to ranks in turn, so that rank 0 is the root of number `last`, and enter boxes at their ranks in
     turn. If `is_lumped`, those of layers in which some boxes are tight and others not have their roots in the
@@ -306,7 +292,7 @@ def _dealt(
 def _single_tree(
     spare: Int64Array, place: Int64Array, size: Int64Array, first: Int64Array
 ) -> tuple[list[Int64Array], Int64Array]:
-    """Units of ranks' links that a unit tree of rank 0 takes, as in `_split_at`, and the ranks' parents.
+    """Return the units of links that a unit tree of rank 0 takes, as in `_split_at`, and the parents.
 
     In each box the first rank sends to the `spare` last ones, which take in one tree less than others in
     layers with tight boxes.
@@ -331,7 +317,8 @@ def _capacities(
     *,
     first: bool,
 ) -> Int64Array | None:
-    """Units of each link, in proportion to a rank's: into it and out of it within its box and across (N,).
+    """Return units of links, in proportion to those into and out of ranks, within boxes and across, shape
+    (N,).
 
     A box's other links take their part of what its ranks do; all other links are the first layer's.
     """
@@ -367,34 +354,31 @@ def _capacities(
 
 
 def single_tree_layer(problem: Instance, part: Part) -> tuple[Layer, tuple[ClassReport, ...]]:
-    """The layer of one unit tree: each of its edges goes by the only link that enters the rank."""
+    """Return the layer of one unit tree: each of its edges takes the only link that enters the rank."""
     assert part.parent is not None
     cutting = cut(problem, part.family, part.capacities, part.multiplicities)
     (local,) = cutting.kinds
     child = np.flatnonzero(part.parent >= 0)
-    into = np.empty(local.n_nodes, dtype=np.int64)
-    into[local.heads] = np.arange(len(local.heads))
+    into = positions_of(local.n_nodes, local.heads)
     # the rank's link to where that one begins
     pair = local.tails.astype(np.int64) * local.n_nodes + local.heads
     order = np.argsort(pair)
     wanted = part.parent[child] * local.n_nodes + local.tails[into[child]]
     out = order[np.searchsorted(pair[order], wanted)]
     child, out = child[np.argsort(out, kind="stable")], np.sort(out)
-    columns = np.full((4, 1, len(part.parent)), -1, dtype=np.int64)
-    columns[0, 0, child], columns[1, 0, child] = part.parent[child], np.arange(len(child))
-    columns[2, 0, child], columns[3, 0, child] = sums_before(out, np.ones_like(out)), 0
-    parent, path, first, last = columns
-    paths = np.stack([out, into[child]], axis=1).astype(np.int32).ravel()
-    root, one = np.flatnonzero(part.parent < 0).astype(np.int32), np.ones(1, dtype=np.int64)
+    parent, path, first, last = columns = np.full((4, 1, len(part.parent)), -1, dtype=np.int64)
+    numbers = np.arange(len(child))
+    columns[:3, 0, child] = part.parent[child], numbers, sums_before(out, np.ones_like(out))
+    last[0, child] = 0
     trees = TableTrees(
-        root,
-        one,
-        parent.astype(np.int32),
-        path.astype(np.int32),
-        first,
-        last,
-        2 * np.arange(len(child) + 1),
-        paths,
+        root=np.flatnonzero(part.parent < 0).astype(np.int32),
+        units=np.ones(1, dtype=np.int64),
+        parent=parent.astype(np.int32),
+        path=path.astype(np.int32),
+        first=first,
+        last=last,
+        path_offset=2 * np.arange(len(child) + 1),
+        path_table=np.stack([out, into[child]], axis=1).astype(np.int32).ravel(),
     )
-    piece = Subproblem(local.capacity, local.native, trees, no_crossings(), no_crossings())
-    return layer_of(cutting, [piece]), (ClassReport(1, len(part.parent), local.n_relays, "a single tree"),)
+    solution = Subproblem(local.capacity, local.native, trees, no_crossings(), no_crossings())
+    return layer_of(cutting, [solution]), (ClassReport(1, len(part.parent), local.n_relays, "a single tree"),)

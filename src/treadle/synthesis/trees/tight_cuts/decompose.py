@@ -91,7 +91,7 @@ class FactoredSynthesis:
 def decompose(
     topology: Topology, collective: Collective, *, budget: TreeBudget | None = None, lower: bool = True
 ) -> FactoredSynthesis | Unsupported:
-    """A throughput-optimal forest schedule in factored form, or why tight cuts give none.
+    """Return a throughput-optimal forest schedule in factored form, or why tight cuts give none.
 
     Parameters
     ----------
@@ -123,13 +123,9 @@ def decompose(
         return found
     found = _of_more_trees(problem, found, budget)
     if lower:
-        found = _lowered(problem, found)
-    reduces = collective.kind.reduces
-    schedule = FactoredSchedule(
-        collective.kind,
-        reduce=found.forest if reduces else None,
-        broadcast=None if reduces else found.forest,
-    )
+        found = _reduce_height(problem, found)
+    side = "reduce" if collective.kind.reduces else "broadcast"
+    schedule = FactoredSchedule(collective.kind, **{side: found.forest})
     return FactoredSynthesis(schedule, found.algbw, found.optimum, found.trees, found.exact_trees, (found,))
 
 
@@ -157,7 +153,7 @@ class UnequalShards:
 def decompose_allreduce(
     topology: Topology, collective: Collective, *, budget: TreeBudget | None = None, lower: bool = True
 ) -> UnequalShards | Unsupported:
-    """An allreduce as reduce-scatter and allgather of the shards that suit the fabric, with a bound.
+    """Return an allreduce as reduce-scatter and allgather of the shards that suit the fabric, with a bound.
 
     Parameters, errors: see `decompose`; `budget.max_trees` is per rank, and a fixed number of trees is for
     equal shards.
@@ -199,7 +195,7 @@ def decompose_allreduce(
 def _of_shares(
     topology: Topology, collective: Collective, weights: tuple[int, ...], budget: TreeBudget, lower: bool
 ) -> FactoredSynthesis | Unsupported:
-    """Reduce-scatter and allgather of these shards; a number of trees per rank is one in all."""
+    """Return reduce-scatter and allgather of these shards; `max_trees` per rank limits their average."""
     if max(weights) == 1 == min(weights):
         return _two_phases(topology, collective, None, budget, lower)
     if max(weights) > MAX_WEIGHT:
@@ -226,20 +222,17 @@ def _two_phases(
     gather = _within_budget(one, budget)
     if isinstance(gather, Unsupported):
         return gather
-    alone = _within_budget(other, budget)
-    scatter = alone
+    scatter = alone = _within_budget(other, budget)
     if isinstance(alone, Unsupported) or alone.trees != gather.trees:
         # the trees of both halves meet at their roots, so the second takes as many as the first
         scatter = _within_budget(other, TreeBudget(trees=gather.trees))
     if isinstance(scatter, Unsupported):
         return scatter
-    if scatter.algbw != scatter.optimum.algbw and (
-        isinstance(alone, Unsupported) or alone.algbw > scatter.algbw
-    ):
+    is_faster_alone = isinstance(alone, Unsupported) or alone.algbw > scatter.algbw
+    if scatter.algbw != scatter.optimum.algbw and is_faster_alone:
         return Unsupported("the two directions need different numbers of trees")
     if lower:
-        gather = _lowered(one, gather)
-        scatter = _lowered(other, scatter)
+        gather, scatter = _reduce_height(one, gather), _reduce_height(other, scatter)
     schedule = FactoredSchedule(CollectiveKind.ALLREDUCE, reduce=scatter.forest, broadcast=gather.forest)
     # one half runs after the other, so their times per byte add up
     algbw = 1 / (1 / scatter.algbw + 1 / gather.algbw)
@@ -248,21 +241,21 @@ def _two_phases(
 
 
 def _of_more_trees(problem: Instance, found: Decomposition, budget: TreeBudget) -> Decomposition:
-    """More trees of a single root, if they are lower, and as fast."""
+    """Return more trees of a single root if their height is smaller at the same rate."""
     number = lower_number(budget, problem.weights, found.trees)
     if number is None or not len(problem.relays):
         return found
     try:
         more = decompose_with(problem, [number])
-    except TimeLimitError:  # what there is stays
+    except TimeLimitError:  # then the forest remains
         return found
     if isinstance(more, Unsupported) or more.algbw < found.algbw:
         return found
-    heights = (forest_height(one.forest.layers).hops for one in (found, more))
-    return replace(more, exact_trees=found.exact_trees) if next(heights) > next(heights) else found
+    before, after = (forest_height(each.forest.layers).hops for each in (found, more))
+    return replace(more, exact_trees=found.exact_trees) if before > after else found
 
 
-def _lowered(problem: Instance, found: Decomposition) -> Decomposition:
+def _reduce_height(problem: Instance, found: Decomposition) -> Decomposition:
     forest, kinds = rebuild_undivided(problem, found.forest, found.kinds, found.scale)
     return replace(found, forest=forest, kinds=kinds)
 
@@ -301,7 +294,8 @@ def _dyadic(
     search: Callable[..., Decomposition | Unsupported],
     exact: Decomposition | Unsupported,
 ) -> Decomposition | None:
-    """Number of trees that makes a power of two of chunks: without loss, else the fewest that lose little."""
+    """Return a number of trees with a power of two of chunks: without loss, else the fewest that lose
+    little."""
     weights: list[int] = problem.weights.tolist()
     numbers = budget.dyadic_numbers(weights, MAX_TREES)
     few = budget.lossy_numbers(weights)
@@ -327,27 +321,12 @@ def rebuild_undivided(
     *,
     times: int = 2,
 ) -> tuple[FactoredForest, tuple[ClassReport, ...]]:
-    """A factored forest of one subproblem, the entire fabric, if that of several has a large height.
+    """Return a factored forest of one subproblem, the entire fabric, if that of several has a large height.
 
-    Parameters
-    ----------
-    problem : Instance
-        Of the forest's direction.
-    forest : FactoredForest
-    kinds : tuple of ClassReport
-        Solvers of the subproblems.
-    scale : Fraction
-        Capacity units per byte/s.
-    times : int
-        Forests of at most this multiple of the bound stay as they are.
+    `kinds` report the solvers of the subproblems, and `scale` is in capacity units per byte/s. The same
+    forest is returned if its height is at most `times` the bound, if no height is smaller, or if the fabric
+    has relays or too many ranks.
 
-    Returns
-    -------
-    tuple of (FactoredForest, tuple of ClassReport)
-        What was given if it is low enough, nothing is lower, the fabric has relays or too many ranks.
-
-    Notes
-    -----
     The constraint of every subproblem, that its boundary be tight, does not apply here: trees
     are rebuilt in all of the fabric's capacity.
     """
@@ -367,8 +346,8 @@ def rebuild_undivided(
     if found.after >= found.before:
         return forest, kinds
     table = table_of(to_forest(fabric, graph, found.packing), np.zeros(len(local.tails), dtype=np.int64))
-    piece = Subproblem(local.capacity, local.native, table, no_crossings(), no_crossings())
+    solution = Subproblem(local.capacity, local.native, table, no_crossings(), no_crossings())
     packers = " and ".join(dict.fromkeys(kind.packer for kind in kinds))
-    layers = (layer_of(cutting, [piece]),)
+    layers = (layer_of(cutting, [solution]),)
     report = ClassReport(1, n, 0, f"{packers}, grown anew")
     return FactoredForest(forest.direction, forest.root_multiplicity, layers), (report,)

@@ -15,6 +15,7 @@ from treadle.schedules.factored import Layer, Subproblem, SubproblemTrees, no_cr
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.tight_cuts.alignment import EgressPorts, egress_ports
 from treadle.synthesis.trees.tight_cuts.balancing import balance_capacities
+from treadle.synthesis.trees.tight_cuts.closed_forms.boundary_runs import Outermost
 from treadle.synthesis.trees.tight_cuts.closed_forms.child_classes import class_trees, spread_on_planes
 from treadle.synthesis.trees.tight_cuts.closed_forms.class_allocation import ClassAllocation
 from treadle.synthesis.trees.tight_cuts.closed_forms.equal_children import circulant_trees
@@ -25,7 +26,7 @@ from treadle.synthesis.trees.tight_cuts.closed_forms.star import star_trees
 from treadle.synthesis.trees.tight_cuts.closed_forms.unequal_planes import plane_trees
 from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.subproblem_tables import solve_table, violated_cut
-from treadle.synthesis.trees.tight_cuts.subproblems import Cutting, LocalSubproblem, cut
+from treadle.synthesis.trees.tight_cuts.subproblems import Cutting, cut
 from treadle.unsupported import Unsupported
 
 _MOST_CELLS = 2**24
@@ -56,8 +57,7 @@ class ClassReport:
 
 @dataclass(frozen=True)
 class InfeasibleSubproblem:
-    """A subproblem that violates the cut condition: nodes of the fabric S with d+(S) < r(S), and the sets to
-    blame.
+    """A subproblem that violates the cut condition: fabric nodes S with d+(S) < r(S), and the sets at fault.
 
     Parameters
     ----------
@@ -86,20 +86,20 @@ def fitted_layer(
     multiplicities: Int64Array,
     guarded: Sequence[Sequence[int]],
 ) -> tuple[Layer, tuple[ClassReport, ...]] | InfeasibleSubproblem | Unsupported:
-    """The subproblems of a family, its sets made tight: by what classes of children send each other, else by
-    balancing that spares the guarded cuts.
+    """Solve the subproblems of a family after making its sets tight: by what classes of children send each
+    other, else by balancing that spares the guarded cuts.
     """
     # punctured(dgx_a100(64), links=1, seed=1): height 3, without 5
     spread = spread_on_planes(problem, family, capacities, multiplicities)
     if not isinstance(spread, Unsupported):
-        built = solve_layer(problem, family, spread.capacities, multiplicities, spread.shares)
+        shares, lowered = spread
+        built = solve_layer(problem, family, lowered, multiplicities, shares)
         if isinstance(built, tuple):
             return built
     trimmed = balance_capacities(problem, family, capacities, multiplicities, guarded)
     if trimmed.failed.any():
-        return InfeasibleSubproblem(
-            np.zeros(0, dtype=np.int32), np.flatnonzero(trimmed.failed), "no way to trim"
-        )
+        none = np.zeros(0, dtype=np.int32)
+        return InfeasibleSubproblem(none, np.flatnonzero(trimmed.failed), "no way to trim")
     return solve_layer(problem, family, trimmed.capacities, multiplicities)
 
 
@@ -110,8 +110,8 @@ def solve_layer(
     multiplicities: Int64Array,
     shares: ClassAllocation | None = None,
 ) -> tuple[Layer, tuple[ClassReport, ...]] | InfeasibleSubproblem | Unsupported:
-    """The solved subproblems of a family whose sets are tight; `shares` are those of the outermost children,
-    if the capacities were made for them.
+    """Solve the subproblems of a family whose sets are tight; `shares` are those of the outermost children,
+    if the capacities come from them.
     """
     cutting = cut(problem, family, capacities, multiplicities)
     block = int(np.gcd.reduce(multiplicities))
@@ -126,32 +126,25 @@ def solve_layer(
     return layer_of(cutting, [piece for piece, _ in solved]), reports
 
 
-def layer_of(cutting: Cutting, pieces: list[Subproblem]) -> Layer:
-    """The component of a family with the trees of each class of its subproblems."""
-    return Layer(
-        tuple(pieces),
-        cutting.kind,
-        cutting.outer,
-        cutting.child_offset,
-        cutting.children,
-        cutting.link_offset,
-        cutting.links,
-    )
+def layer_of(cutting: Cutting, solved: list[Subproblem]) -> Layer:
+    """Return the component of a family with the trees of each class of its subproblems."""
+    children, links = (cutting.child_offset, cutting.children), (cutting.link_offset, cutting.links)
+    return Layer(tuple(solved), cutting.kind, cutting.outer, *children, *links)
 
 
 def _solve_kinds(
     problem: Instance, family: Family, cutting: Cutting, block: int, shares: ClassAllocation | None
 ) -> list[tuple[Subproblem, str]] | InfeasibleSubproblem | Unsupported:
-    """Every kind's trees and packer, from the inside out."""
+    """Solve every class from the inside out; return its trees and packer."""
     depth = family.depth
-    # the innermost piece of each kind, so that the kinds of its children are solved before it
+    # the innermost subproblem of each class, so that the classes of its children are solved before it
     order = np.lexsort((-np.arange(family.n_sets), depth)).tolist()
     example = {int(cutting.kind[number]): number for number in order}
     inner = sorted((number for number in example.values() if number), key=lambda number: -int(depth[number]))
     kind = int(cutting.kind[0])
     local = cutting.kinds[kind]
-    is_direct = not local.n_relays  # then no closed form applies
-    # condition C is tested in every piece before any is solved: a violated cut changes the family
+    is_direct = not local.n_relays  # then no direct construction applies
+    # the cut condition is tested in every subproblem before any is solved: a violated cut changes the family
     with under(context().unlimited):
         refused = _refused(problem, family, cutting, [*inner, 0] if is_direct else inner)
     if refused is not None:
@@ -161,26 +154,21 @@ def _solve_kinds(
     steps = _SEARCH // len(example)
     for number in inner:
         own = int(cutting.kind[number])
-        gateways = _gateways(cutting, number, solved)
-        table = solve_table(cutting.kinds[own], gateways, steps)
-        solved[own], packers[own] = table.piece, table.packer
+        solved[own], packers[own] = solve_table(cutting.kinds[own], _ports(cutting, number, solved), steps)
     formula: tuple[SubproblemTrees, str] | Unsupported
     if shares is None:
-        formula = _closed_form(local, cutting, solved, block)
+        formula = _closed_form(cutting, solved, block)
     else:
-        formula = class_trees(local, cutting, solved, shares), "class trees"
+        formula = class_trees(Outermost.of(cutting, solved, block), shares), "class trees"
     if isinstance(formula, Unsupported):
         with under(context().unlimited):
             refused = None if is_direct else _refused(problem, family, cutting, [0])
+        if isinstance(refused, Unsupported):
+            children = f"the outermost subproblem of {local.n_children} children"
+            return Unsupported(f"{children} has no direct construction ({formula})")
         if refused is not None:
-            if isinstance(refused, InfeasibleSubproblem):
-                return refused
-            return Unsupported(
-                f"the outermost subproblem of {local.n_children} children has no direct construction "
-                f"({formula})"
-            )
-        table = solve_table(local, _gateways(cutting, 0, solved), steps)
-        solved[kind], packers[kind] = table.piece, table.packer
+            return refused
+        solved[kind], packers[kind] = solve_table(local, _ports(cutting, 0, solved), steps)
     else:
         solved[kind] = Subproblem(local.capacity, local.native, formula[0], no_crossings(), no_crossings())
         packers[kind] = formula[1]
@@ -190,8 +178,7 @@ def _solve_kinds(
 def _refused(
     problem: Instance, family: Family, cutting: Cutting, numbers: list[int]
 ) -> InfeasibleSubproblem | Unsupported | None:
-    """Return why one of these subproblems cannot become a table: it is too large, or some violate the cut
-    condition."""
+    """Return why some of these subproblems cannot become tables: a size, or violated cuts."""
     violated = []
     for number in numbers:
         local = cutting.kinds[int(cutting.kind[number])]
@@ -205,18 +192,17 @@ def _refused(
     return replace(violated[0], others=tuple(violated[1:])) if violated else None
 
 
-def _gateways(cutting: Cutting, number: int, solved: dict[int, Subproblem]) -> EgressPorts | None:
-    """Members of a subproblem's children that are sets; None if all are ranks."""
-    codes = cutting.children[cutting.child_offset[number] : cutting.child_offset[number + 1]]
+def _ports(cutting: Cutting, number: int, solved: dict[int, Subproblem]) -> EgressPorts | None:
+    """Return the members of a subproblem's children that are sets; None if all are ranks."""
+    codes, links = cutting.children_of(number), cutting.links_of(number)
     if np.all(codes >= 0):
         return None
-    links = cutting.links[cutting.link_offset[number] : cutting.link_offset[number + 1]]
     children: list[tuple[Subproblem, Int64Array] | None] = []
     for code in codes.tolist():
         if code >= 0:
             children.append(None)
             continue
-        theirs = cutting.links[cutting.link_offset[~code] : cutting.link_offset[~code + 1]]
+        theirs = cutting.links_of(~code)
         place = np.minimum(np.searchsorted(links, theirs), len(links) - 1)
         known = np.where(links[place] == theirs, place, -1).astype(np.int64)
         children.append((solved[int(cutting.kind[~code])], known))
@@ -224,10 +210,15 @@ def _gateways(cutting: Cutting, number: int, solved: dict[int, Subproblem]) -> E
 
 
 def _closed_form(
-    local: LocalSubproblem, cutting: Cutting, solved: dict[int, Subproblem], block: int
+    cutting: Cutting, solved: dict[int, Subproblem], block: int
 ) -> tuple[SubproblemTrees, str] | Unsupported:
-    """The outermost subproblem's trees and the name of their form, or why no form applies."""
-    reasons = []
+    """Return the outermost subproblem's trees and the name of their construction, or why none applies."""
+    local = cutting.kinds[int(cutting.kind[0])]
+    if local.n_children < 2:
+        return Unsupported("it has one child")
+    if np.any((local.tails < local.n_children) & (local.heads < local.n_children)):
+        return Unsupported("some links join two children")
+    outer, reasons = Outermost.of(cutting, solved, block), []
     # what each is worth is in tests/synthesis/trees/test_alternatives.py
     forms = (
         ("circulant trees", circulant_trees),
@@ -237,7 +228,7 @@ def _closed_form(
         ("relayed stars", relayed_stars),  # 100 boxes of 2 to 8 GPUs on two planes: height 5, without 7
     )
     for name, form in forms:
-        trees = form(local, cutting, solved, block)
+        trees = form(outer)
         if not isinstance(trees, Unsupported):
             return trees, name
         reasons.append(trees.reason)
@@ -247,21 +238,20 @@ def _closed_form(
 def _infeasible(
     problem: Instance, family: Family, cutting: Cutting, number: int, violated: Int32Array
 ) -> InfeasibleSubproblem:
-    """The violated cut of a subproblem as nodes of the fabric, and the sets whose balancing may be at
+    """Return the violated cut of a subproblem as fabric nodes, and the sets whose balancing may be at
     fault."""
     local = cutting.kinds[int(cutting.kind[number])]
     inside = mask_of(local.n_nodes, violated)
-    # what was contracted lies on one side as a whole, so the same links cross this cut in the fabric
+    # a contracted set lies entirely on one side, so the same links cross this cut in the fabric
     nodes: list[NDArray[np.signedinteger]] = []
     if local.has_outside and inside[local.outside]:
         nodes.append(np.flatnonzero(family.ancestors[family.depth[number]] != number))
-    codes = cutting.children[cutting.child_offset[number] : cutting.child_offset[number + 1]]
-    codes = codes[inside[: local.n_children]]
+    codes = cutting.children_of(number)[inside[: local.n_children]]
     nodes.append(problem.terminals[codes[codes >= 0]])
     nodes.extend(family.members(int(~code)) for code in codes[codes < 0])
     relays = cutting.relays[cutting.relay_offset[number] : cutting.relay_offset[number + 1]]
     nodes.append(relays[inside[local.n_children : local.n_children + local.n_relays]])
-    # pieces of a kind were trimmed alike; of the outermost one it is the borders of its children that were
+    # subproblems of a class were balanced equally; in the outermost one the boundaries of its children were
     blamed = cutting.kind == cutting.kind[number] if number else family.outer == 0
     return InfeasibleSubproblem(
         np.concatenate(nodes).astype(np.int32),

@@ -19,7 +19,7 @@ _MOST_CHILDREN = 256  # beyond, units are used in the order of their suppliers
 
 
 def near_egress(piece: Subproblem, deliveries: int) -> tuple[Int64Array, int] | None:
-    """A subproblem's egress in the order in which its native trees use it.
+    """Return a subproblem's egress in the order in which its native trees use it.
 
     Parameters
     ----------
@@ -68,14 +68,8 @@ def near_egress(piece: Subproblem, deliveries: int) -> tuple[Int64Array, int] | 
 
 
 def assigned(need: list[int], have: list[int], depth: Int64Array) -> list[dict[int, int]]:
-    """Units of each supplier that each taker gets, so that the greatest depth is least.
-
-    Parameters
-    ----------
-    need, have : lists of int
-        Units that each taker needs, and that each supplier has.
-    depth : array of int64, shape (takers, suppliers)
-    """
+    """Return the units of suppliers for each taker that minimize the greatest depth, shape (takers,
+    suppliers)."""
     need, have = need.copy(), have.copy()
     flow: list[dict[int, int]] = [{} for _ in need]
     users: list[set[int]] = [set() for _ in have]
@@ -102,7 +96,7 @@ def assigned(need: list[int], have: list[int], depth: Int64Array) -> list[dict[i
 
 
 def _path(taker: int, near: list[list[int]], have: list[int], users: list[set[int]]) -> list[tuple[int, int]]:
-    """Takers and the suppliers they turn to: each taker but the first one leaves the supplier before."""
+    """Return takers and their new suppliers: each taker but the first leaves the supplier before."""
     came: dict[int, tuple[int, int]] = {}  # supplier -> taker, and the supplier that this one leaves
     # breadth first: the shortest path makes the fewest takers change their suppliers
     queue = deque([(taker, -1)])
@@ -127,7 +121,7 @@ def _path(taker: int, near: list[list[int]], have: list[int], users: list[set[in
 
 
 def _parts(flow: list[dict[int, int]], depth: Int64Array, order: Int64Array, rows: Crossings) -> Int64Array:
-    """Supply of each taker, nearest suppliers first, as parts of rows."""
+    """Return the supply of each taker, nearest suppliers first, as parts of rows."""
     at = np.searchsorted(rows.child[order], np.arange(depth.shape[1])).tolist()
     skip, size, parts = [0] * len(at), rows.units[order].tolist(), []
     for taker, taken in enumerate(flow):

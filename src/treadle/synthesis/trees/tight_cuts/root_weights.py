@@ -19,11 +19,12 @@ from math import gcd, lcm
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, sums_of
 from treadle.math.columns import RestrictedMaster
 from treadle.schedules.group_certificate import GroupDualCertificate
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.tight_cuts.family import Family
+from treadle.synthesis.trees.tree_parts import in_largest_unit
 
 _MOST_CUTS = 1000
 """Different sets beyond which the program would take long; fabrics so irregular have no subproblems
@@ -73,31 +74,31 @@ class _Cut:
 
 
 def root_weights(problem: Instance, family: Family) -> tuple[RootWeights, ...]:
-    """The weights with which reduce-scatter and allgather take minimum total time by the cuts of a family.
+    """Return the weights for which reduce-scatter and allgather take minimum total time by a family's cuts.
 
     Parameters
     ----------
     problem : Instance
-        Of the allgather. Its weights do not count.
+        The allgather; its weights do not matter.
     family : Family
 
     Returns
     -------
     tuple of RootWeights
-        The best first; then those where ranks of the same sets have the same, if that is less. None if sets
-        are too many that are not equivalent, or nothing can be reached.
+        The best first; then weights that are equal for ranks of the same sets, if these are worse. Empty if
+        too many sets are not equivalent, or nothing can be reached.
     """
     coarse, fine = _classes(problem, family)
     found = _shares(problem, family, coarse)
     if found is None:
         return ()
-    # ranks of one box share alike unless it pays that they do not: their piece is the simpler
+    # ranks of one box have equal shares unless others are faster: their subproblem is simpler then
     finer = None if np.array_equal(coarse, fine) else _shares(problem, family, fine)
     return (found,) if finer is None or finer.rate <= found.rate else (finer, found)
 
 
 def _shares(problem: Instance, family: Family, classes: Int64Array) -> RootWeights | None:
-    """The best shares that are equal within classes."""
+    """Return the best shares that are equal within classes."""
     cuts = _cuts(problem, family, classes)
     if len(cuts) > _MOST_CUTS or any(not cut.entering or not cut.leaving for cut in cuts):
         return None
@@ -126,26 +127,19 @@ def _shares(problem: Instance, family: Family, classes: Int64Array) -> RootWeigh
     even = _even_shares(cuts, sizes, times)
     if even is None:
         return None
-    shares = [even[number] for number in classes.tolist()]
-    scale = lcm(*(value.denominator for value in set(shares)))
-    whole = [int(value * scale) for value in shares]
-    divisor = gcd(*whole)
+    weights = tuple(in_largest_unit([even[number] for number in classes.tolist()]))
     lengths = _lengths(problem, family, _prices(rows, vertex.dual))
-    return RootWeights(
-        tuple(value // divisor for value in whole),
-        1 / sum(times, Fraction(0)),
-        GroupDualCertificate(lengths),
-    )
+    return RootWeights(weights, 1 / sum(times, Fraction(0)), GroupDualCertificate(lengths))
 
 
 def _ends(problem: Instance) -> list[tuple[int, int]]:
-    """Bandwidth into and out of each rank."""
-    into, out = _degrees(problem, np.arange(problem.n_nodes))
-    return list(zip(into[problem.terminals].tolist(), out[problem.terminals].tolist(), strict=True))
+    """Return the bandwidth into and out of each rank."""
+    sides = _degrees(problem, np.arange(problem.n_nodes))
+    return list(zip(*(side[problem.terminals].tolist() for side in sides), strict=True))
 
 
 def _widths(problem: Instance, family: Family) -> list[tuple[int, int]]:
-    """Bandwidth into and out of each set."""
+    """Return the bandwidth into and out of each set."""
     width = [(0, 0)] * family.n_sets
     for row in family.ancestors[1:]:
         entering, leaving = _degrees(problem, row)
@@ -155,15 +149,15 @@ def _widths(problem: Instance, family: Family) -> list[tuple[int, int]]:
 
 
 def _classes(problem: Instance, family: Family) -> tuple[Int64Array, Int64Array]:
-    """Class of each rank by the sets that hold it, and by its own links too."""
+    """Return the class of each rank by the sets that hold it, and by its own links too."""
     numbers: defaultdict[Hashable, int] = defaultdict()
-    numbers.default_factory = numbers.__len__  # numbers what it meets in turn
+    numbers.default_factory = numbers.__len__  # number keys in order of appearance
     ends, width = _ends(problem), _widths(problem, family)
     of_set = family.innermost[problem.terminals]
     own: list[Counter[Hashable]] = [Counter() for _ in range(family.n_sets)]
     for place, end in zip(of_set.tolist(), ends, strict=True):
         own[place][end] += 1
-    # from the inside out what a set is, then from the outside in where it is
+    # from the inside out a label for the contents of a set, then from the outside in for its position
     inner: list[Counter[Hashable]] = [Counter() for _ in range(family.n_sets)]
     label = [0] * family.n_sets
     for place in range(family.n_sets - 1, -1, -1):
@@ -181,7 +175,7 @@ def _classes(problem: Instance, family: Family) -> tuple[Int64Array, Int64Array]
 
 
 def _cuts(problem: Instance, family: Family, classes: Int64Array) -> list[_Cut]:
-    """The cuts around sets and ranks, equivalent ones as one."""
+    """Return the cuts around sets and ranks, equivalent ones once."""
     width = _widths(problem, family)
     alike: dict[Hashable, list[int]] = defaultdict(list)
     held: dict[int, frozenset[tuple[int, int]]] = {}
@@ -212,13 +206,14 @@ def _cuts(problem: Instance, family: Family, classes: Int64Array) -> list[_Cut]:
 
 
 def _degrees(problem: Instance, row: np.ndarray) -> tuple[Int64Array, Int64Array]:
-    """Bandwidth into and out of each of the sets that nodes are in (-1: in none)."""
+    """Return the bandwidth into and out of the sets that nodes are in (-1: in none)."""
     tails, heads = row[problem.tails], row[problem.heads]
     size = int(row.max(initial=-1)) + 1
-    into, out = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
-    enters, leaves = (heads != tails) & (heads >= 0), (heads != tails) & (tails >= 0)
-    np.add.at(into, heads[enters], problem.bandwidths[enters])
-    np.add.at(out, tails[leaves], problem.bandwidths[leaves])
+    into, out = (
+        sums_of(size, ends[crosses], problem.bandwidths[crosses])
+        for ends in (heads, tails)
+        for crosses in [(heads != tails) & (ends >= 0)]
+    )
     return into, out
 
 
@@ -259,7 +254,7 @@ def _prices(
     cuts = {id(cut): cut for _, cut, _ in rows}
     for row, cut, is_in in rows:
         sums[id(cut), is_in] += abs(dual[row])
-    # where all cuts are as wide in as out, both phases are alike, and so may the prices be
+    # where all cuts have equal ingress and egress, both phases are equal, and prices may be
     if all(cut.entering == cut.leaving for cut in cuts.values()):
         sums = {key: (sums[key] + sums[key[0], not key[1]]) / 2 for key in list(sums)}
     return [(cuts[number], is_in, price) for (number, is_in), price in sums.items()]

@@ -4,59 +4,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, distinct, distinct_rows, mask_of, sums_of
-from treadle.synthesis.trees.fixed_trees import least_scale
+from treadle.synthesis.trees.fixed_trees import Cut
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.tight_cuts.family import Family
 
 
-@dataclass(frozen=True)
-class CutClass:
-    """Equivalent cuts: bandwidths of the links into X, and the weight outside of it.
-
-    Parameters
-    ----------
-    entering : Counter of int
-        How many links of each bandwidth enter X.
-    demand : int
-        W - w(X) > 0.
-    nodes : tuple of int
-        X itself for one cut of the class.
-    """
-
-    entering: Counter[int]
-    demand: int
-    nodes: tuple[int, ...]
-
-    @property
-    def rate(self) -> Fraction:
-        """Bandwidth per unit of shard weight, bytes/s."""
-        return Fraction(sum(b * count for b, count in self.entering.items()), self.demand)
-
-    def units(self, scale: Fraction) -> int:
-        """Sum of floor(U b) over the links that enter."""
-        return sum(count * (b * scale.numerator // scale.denominator) for b, count in self.entering.items())
-
-
-def cut_against(problem: Instance, nodes: Int32Array) -> CutClass | None:
-    """The cut out of a set S of nodes as a class: its X is all the rest; None if it says nothing."""
+def cut_against(problem: Instance, nodes: Int32Array) -> Cut | None:
+    """Return the cut out of a set of nodes; None if no shard must cross it."""
     inside = mask_of(problem.n_nodes, nodes)
     demand = int(problem.weights[inside[problem.terminals]].sum())
     if not demand or inside[problem.terminals].all():
         return None
     crossing = problem.bandwidths[inside[problem.tails] & ~inside[problem.heads]]
-    return CutClass(Counter(crossing.tolist()), demand, tuple(np.flatnonzero(~inside).tolist()))
+    return Cut(Counter(crossing.tolist()), demand, tuple(np.flatnonzero(~inside).tolist()))
 
 
-def cut_classes(problem: Instance, family: Family) -> list[CutClass]:
-    """The cuts around the sets of a family and around single ranks, equal ones once."""
+def cut_classes(problem: Instance, family: Family) -> list[Cut]:
+    """Return the cuts around the sets of a family and around single ranks, equal cuts once."""
     weight = sums_of(problem.n_nodes, problem.terminals, problem.weights)
-    found: list[CutClass] = []
+    found: list[Cut] = []
     single = np.full(problem.n_nodes, -1, dtype=np.int32)
     single[problem.terminals] = problem.terminals
     for row in [single, *family.ancestors[1:]]:
@@ -65,12 +35,12 @@ def cut_classes(problem: Instance, family: Family) -> list[CutClass]:
         for number, entering in _classes(problem, row, inside):
             demand = int(weight.sum() - inside[number])
             if demand:
-                found.append(CutClass(entering, demand, tuple(np.flatnonzero(row == number).tolist())))
+                found.append(Cut(entering, demand, tuple(np.flatnonzero(row == number).tolist())))
     return found
 
 
 def _classes(problem: Instance, row: Int32Array, inside: Int64Array) -> Iterator[tuple[int, Counter[int]]]:
-    """One set of each class, by weight inside and bandwidths entering."""
+    """Yield one set of each class, by weight inside and bandwidths of its ingress."""
     links = np.flatnonzero((row[problem.heads] >= 0) & (row[problem.heads] != row[problem.tails]))
     owner, bandwidth = row[problem.heads[links]], problem.bandwidths[links]
     values = distinct(bandwidth)
@@ -89,14 +59,3 @@ def _classes(problem: Instance, row: Int32Array, inside: Int64Array) -> Iterator
             of = columns[position]
             entering = Counter(dict(zip(values[place[of]].tolist(), counts[of].tolist(), strict=True)))
             yield int(numbers[chosen[position]]), entering
-
-
-def scale_for(classes: list[CutClass], trees: int, rate: Fraction) -> Fraction:
-    """The least U >= trees / rate with which floor(U b) holds `trees` per unit of weight in these cuts."""
-    scale = trees / rate
-    while True:
-        # each cut's own least U is a lower bound, so U never rises past the least that serves all cuts
-        higher = max(least_scale(one.entering, trees * one.demand, scale) for one in classes)
-        if higher == scale:
-            return scale
-        scale = higher

@@ -7,7 +7,7 @@ docs/algorithms/decomposition.md).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,17 +15,16 @@ from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, offsets_o
 from treadle.engine import core
 from treadle.schedules.factored import Crossings, Subproblem, TableTrees
 from treadle.schedules.factored.subproblem_trees import ragged
-from treadle.schedules.trees.forest import Direction, Forest
-from treadle.synthesis.core_values.tree_values import PathRows, Segments
+from treadle.schedules.trees.forest import Forest
+from treadle.synthesis.core_values.tree_values import Arcs, PathRows, Segments
 from treadle.synthesis.runs import run_starts, sums_before
-from treadle.synthesis.trees.instance import Instance, find_violated_cut
+from treadle.synthesis.trees.instance import Instance, find_violated_cut, graph_instance
 from treadle.synthesis.trees.packers.packers import pack_smallest_height
 from treadle.synthesis.trees.packers.tree_packing import to_forest
 from treadle.synthesis.trees.switch_removal import LogicalGraph, remove_switches
 from treadle.synthesis.trees.tight_cuts.alignment import EgressPorts, aligned_rows
 from treadle.synthesis.trees.tight_cuts.closed_forms.star import star_trees
 from treadle.synthesis.trees.tight_cuts.subproblems import LocalSubproblem
-from treadle.topologies.topology import Topology
 
 _MOST_SEGMENTS = 2**15
 _MOST_CELLS = 2**18
@@ -34,91 +33,49 @@ _MOST_ALIGNED = 2**18
 """Trees times children up to which paths are reassigned, in Python."""
 
 
-@dataclass(frozen=True)
-class SolvedSubproblem:
-    """A subproblem class with its trees, and their packer.
-
-    Parameters
-    ----------
-    piece : Subproblem
-    packer : str
-    """
-
-    piece: Subproblem
-    packer: str
+def local_instance(local: LocalSubproblem) -> Instance:
+    """Return a subproblem as a separate flow problem; the outside is its last terminal."""
+    # a relay without links is a terminal here, as the constructor of fabrics rejects such switches
+    linked = np.concatenate([local.tails, local.heads])
+    is_terminal = ~mask_of(local.n_nodes, linked) | mask_of(local.n_nodes, local.terminals)
+    arcs = Arcs(local.tails, local.heads, local.capacity)
+    return graph_instance("piece", is_terminal, local.terminals, local.multiplicities, arcs)
 
 
-def local_instance(piece: LocalSubproblem) -> Instance:
-    """A subproblem as a separate flow problem; the outside is its last terminal."""
-    n = piece.n_nodes
-    linked = mask_of(n, piece.tails)
-    linked[piece.heads] = True
-    is_terminal = ~linked  # a relay without links is none; the fabric's constructor refuses such switches
-    is_terminal[piece.terminals] = True
-    names = (
-        *(f"child{i}" for i in range(piece.n_children)),
-        *(f"relay{i}" for i in range(piece.n_relays)),
-        *(("outside",) if piece.has_outside else ()),
-    )
-    ones = np.ones(len(piece.tails), dtype=np.int64)  # capacities may be beyond any bandwidth
-    topology = Topology("piece", names, is_terminal, piece.tails, piece.heads, ones)
-    return Instance(
-        topology,
-        Direction.BROADCAST,
-        piece.terminals,
-        piece.multiplicities,
-        piece.tails,
-        piece.heads,
-        piece.capacity,
-    )
-
-
-def violated_cut(piece: LocalSubproblem) -> Int32Array | None:
-    """Local nodes S with d+(S) < r(S), or None: the cut condition holds."""
-    found = find_violated_cut(local_instance(piece), piece.capacity)
+def violated_cut(local: LocalSubproblem) -> Int32Array | None:
+    """Return local nodes S with d+(S) < r(S); None if the cut condition holds."""
+    found = find_violated_cut(local_instance(local), local.capacity)
     return None if found is None else found[1]
 
 
 def solve_table(
-    piece: LocalSubproblem, gateways: EgressPorts | None = None, steps: int | None = None
-) -> SolvedSubproblem:
-    """The trees of a subproblem, for which the cut condition must hold.
+    local: LocalSubproblem, ports: EgressPorts | None = None, steps: int | None = None
+) -> tuple[Subproblem, str]:
+    """Return the trees of a subproblem, for which the cut condition must hold, and their packer.
 
-    Parameters
-    ----------
-    piece : LocalSubproblem
-    gateways : EgressPorts, optional
-        Members of the children that are sets; default: all are ranks.
-    steps : int, optional
-        No local search if it may take more than this many.
+    `ports` are the members of children that are sets; None: all children are ranks. Local search
+    is left out if it may take more than `steps` steps.
 
-    Raises
-    ------
-    TimeLimitError
-        When the deadline passed.
-
-    Notes
-    -----
     Relays are split off with the outside as a terminal; then the outside is deleted, and the units that enter
     at a child become unit trees rooted there.
     """
-    problem = local_instance(piece)
-    star = star_trees(piece)
-    graph = star[0] if star else remove_switches(problem, piece.capacity, piece.multiplicities)
-    if gateways is not None:
-        graph = balanced_over_links(graph, piece.tails, piece.heads)
-    used = np.zeros(len(piece.tails), dtype=np.int64)
+    problem = local_instance(local)
+    star = star_trees(local)
+    graph = star[0] if star else remove_switches(problem, local.capacity, local.multiplicities)
+    if ports is not None:
+        graph = balanced_over_links(graph, local.tails, local.heads)
+    used = np.zeros(len(local.tails), dtype=np.int64)
     is_exit, is_entrance = (
-        (ends == piece.outside) & piece.has_outside for ends in (graph.heads, graph.tails)
+        (ends == local.outside) & local.has_outside for ends in (graph.heads, graph.tails)
     )
     # units of links go to what leaves, then to what enters, and only then to the trees inside
-    exits = _crossings(graph, np.flatnonzero(is_exit), used, entering=False, native=piece.native)
-    entrances = _crossings(graph, np.flatnonzero(is_entrance), used, entering=True, native=piece.native)
-    multiplicities = piece.native + sums_of(piece.n_children, entrances.child, entrances.units)
-    inner = replace(problem, terminals=problem.terminals[: piece.n_children], weights=multiplicities)
+    exits = _crossings(graph, np.flatnonzero(is_exit), used, entering=False, native=local.native)
+    entrances = _crossings(graph, np.flatnonzero(is_entrance), used, entering=True, native=local.native)
+    multiplicities = local.native + sums_of(local.n_children, entrances.child, entrances.units)
+    inner = replace(problem, terminals=problem.terminals[: local.n_children], weights=multiplicities)
     rest = subgraph(graph, ~(is_exit | is_entrance))
     if star is None:
-        free = piece.capacity.copy()  # without what enters and leaves
+        free = local.capacity.copy()  # without what enters and leaves
         for rows in (entrances, exits):
             lengths = np.diff(rows.path_offset)[rows.path]
             links = rows.path_links[ragged(rows.path_offset[rows.path], lengths)]
@@ -127,20 +84,20 @@ def solve_table(
         forest, packer = to_forest(inner, packed.graph, packed.packing), str(packed.packer)
     else:
         forest, packer = to_forest(inner, rest, star[1]), "star"
-    if gateways is None or forest.n_trees * forest.n_ranks > _MOST_ALIGNED:
+    if ports is None or forest.n_trees * forest.n_ranks > _MOST_ALIGNED:
         table = table_of(forest, used)
     else:
-        root, units, parent, path = aligned_rows(forest, gateways, entrances)
+        root, units, parent, path = aligned_rows(forest, ports, entrances)
         at = path >= 0
         each = np.broadcast_to(units[:, None], path.shape)[at]
         first, last = np.full((2, *path.shape), -1, dtype=np.int64)
         first[at], last[at] = _first_and_last_units(forest, path[at], each, used)
         table = TableTrees(root, units, parent, path, first, last, *forest.all_paths())
-    return SolvedSubproblem(Subproblem(piece.capacity, piece.native, table, entrances, exits), packer)
+    return Subproblem(local.capacity, local.native, table, entrances, exits), packer
 
 
 def subgraph(graph: LogicalGraph, keep: BoolArray) -> LogicalGraph:
-    """Some arcs of a logical graph; paths stay as they are."""
+    """Return the logical graph of some arcs; paths stay as they are."""
     counts = np.diff(graph.segment_offset)
     segments = np.repeat(keep, counts)
     return replace(
@@ -157,7 +114,7 @@ def subgraph(graph: LogicalGraph, keep: BoolArray) -> LogicalGraph:
 def _crossings(
     graph: LogicalGraph, arcs: Int64Array, used: Int64Array, *, entering: bool, native: Int64Array
 ) -> Crossings:
-    """Arcs to or from the outside as runs of capacity units; counts what they take of each link in `used`."""
+    """Return arcs to or from the outside as runs of capacity units; `used` counts the units of each link."""
     counts = np.diff(graph.segment_offset)[arcs]
     segments = ragged(graph.segment_offset[arcs], counts)
     child = np.repeat((graph.heads if entering else graph.tails)[arcs], counts)
@@ -188,7 +145,7 @@ def _crossings(
 
 
 def take_units(links: Int32Array, units: Int64Array, used: Int64Array) -> Int64Array:
-    """Give each row the next `units` capacity units of its link: the first of them; `used` counts on."""
+    """Return the first of the next `units` capacity units of each row's link; `used` counts them."""
     order = np.argsort(links, kind="stable")
     first = np.empty(len(links), dtype=np.int64)
     first[order] = used[links[order]] + sums_before(links[order], units[order])
@@ -197,7 +154,7 @@ def take_units(links: Int32Array, units: Int64Array, used: Int64Array) -> Int64A
 
 
 def table_of(forest: Forest, used: Int64Array) -> TableTrees:
-    """A forest as rows of unit trees with one path an edge, each with capacity units of its own."""
+    """Return a forest as rows of unit trees with one path for each edge, with capacity units of its own."""
     n = forest.n_ranks
     root, _, parent = forest.tree_table()
     entry_offset, path, units = forest.edge_paths()
@@ -207,7 +164,7 @@ def table_of(forest: Forest, used: Int64Array) -> TableTrees:
     before = np.cumsum(units) - units
     start = before - before[entry_offset[edge]] if len(units) else before
     tree, begin, count = _rows(forest, edge // n, start)
-    # entry of each (row, child): the last one of that edge that starts no later than the row
+    # entry of each (row, child): the last entry of that edge that starts no later than the row
     values = np.unique(start)
     keys = edge * len(values) + np.searchsorted(values, start)
     row_edge = tree[:, None] * n + np.arange(n)
@@ -215,7 +172,7 @@ def table_of(forest: Forest, used: Int64Array) -> TableTrees:
     entry = np.searchsorted(keys, wanted, side="right") - 1
     is_root = np.arange(n) == root[tree][:, None]
     entry = np.where(is_root, 0, entry)
-    if not len(start):  # a child alone, of whose trees no edge is in this piece
+    if not len(start):  # a single child, whose trees have no edge in this subproblem
         path, (first, last, start) = np.zeros(1, dtype=np.int32), np.zeros((3, 1), dtype=np.int64)
     shift = begin[:, None] - start[entry]
     return TableTrees(
@@ -233,7 +190,8 @@ def table_of(forest: Forest, used: Int64Array) -> TableTrees:
 def _first_and_last_units(
     forest: Forest, path: Int32Array, units: Int64Array, used: Int64Array
 ) -> tuple[Int64Array, Int64Array]:
-    """The first of the capacity units that each row takes of its path's first link, and of its last one."""
+    """Return the first of the capacity units that each row takes of its path's first link, and of its
+    last."""
     first_link, last_link = (ends[path] for ends in forest.path_ends())
     first = take_units(first_link, units, used)
     last = first.copy()
@@ -244,7 +202,7 @@ def _first_and_last_units(
 
 
 def _rows(forest: Forest, tree: Int64Array, start: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Rows of a table: tree, first unit in it, units; a tree is cut wherever an edge changes path."""
+    """Return the rows of a table: tree, first unit in it, units; a tree is cut where an edge changes path."""
     trees = np.arange(forest.n_trees)
     pairs = np.stack([np.concatenate([trees, tree]), np.concatenate([np.zeros_like(trees), start])])
     ordered = pairs[:, np.lexsort(pairs[::-1])]
@@ -255,16 +213,8 @@ def _rows(forest: Forest, tree: Int64Array, start: Int64Array) -> tuple[Int64Arr
 
 
 def balanced_over_links(graph: LogicalGraph, tails: Int32Array, heads: Int32Array) -> LogicalGraph:
-    """The same arcs over paths whose first and last links are spread evenly.
+    """Return the same arcs over paths whose first and last links, with these ends, are spread evenly.
 
-    Parameters
-    ----------
-    graph : LogicalGraph
-    tails, heads : arrays of int32, shape (l,)
-        Ends of each link.
-
-    Notes
-    -----
     Paths that leave a node for the same relay may swap their first links, and paths that come to a node
     from the same relay their last ones: no link's load and no arc's capacity changes. What an arc has there
     is spread over the links in proportion to what they carry.

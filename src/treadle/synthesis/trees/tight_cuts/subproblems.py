@@ -91,6 +91,14 @@ class Cutting:
     relay_offset: Int64Array
     relays: Int32Array
 
+    def children_of(self, number: int) -> Int32Array:
+        """Codes of a subproblem's children."""
+        return self.children[self.child_offset[number] : self.child_offset[number + 1]]
+
+    def links_of(self, number: int) -> Int32Array:
+        """Fabric links of a subproblem, rising."""
+        return self.links[self.link_offset[number] : self.link_offset[number + 1]]
+
 
 def cut(problem: Instance, family: Family, capacities: Int64Array, multiplicities: Int64Array) -> Cutting:
     """Cut a problem into the subproblems of a family whose sets are tight.
@@ -123,47 +131,37 @@ def cut(problem: Instance, family: Family, capacities: Int64Array, multiplicitie
     for end in (tail, head):
         np.copyto(end, outside, where=end < 0)
     columns = tail, head, link, capacities
-    kind, examples = _alike(child_offset, link_offset, relay_offset, native, columns)
-    kinds = []
-    for number in examples.tolist():
+    kind, examples = _classify(child_offset, link_offset, relay_offset, native, columns)
+
+    def local(number: int) -> LocalSubproblem:
         own = slice(link_offset[number], link_offset[number + 1])
-        kinds.append(
-            LocalSubproblem(
-                n_children=int(counts[number]),
-                n_relays=int(relay_offset[number + 1] - relay_offset[number]),
-                has_outside=number > 0,
-                tails=tail[own].copy(),
-                heads=head[own].copy(),
-                capacity=capacities[link[own]],
-                native=native[child_offset[number] : child_offset[number + 1]].copy(),
-                total=int(multiplicities.sum()),
-            )
+        return LocalSubproblem(
+            n_children=int(counts[number]),
+            n_relays=int(relay_offset[number + 1] - relay_offset[number]),
+            has_outside=number > 0,
+            tails=tail[own].copy(),
+            heads=head[own].copy(),
+            capacity=capacities[link[own]],
+            native=native[child_offset[number] : child_offset[number + 1]].copy(),
+            total=int(multiplicities.sum()),
         )
-    return Cutting(
-        tuple(kinds),
-        kind,
-        family.outer,
-        child_offset,
-        children,
-        link_offset,
-        link,
-        relay_offset,
-        relays,
-    )
+
+    kinds = tuple(map(local, examples.tolist()))
+    return Cutting(kinds, kind, family.outer, child_offset, children, link_offset, link, relay_offset, relays)
 
 
 _CELLS = 2**20
 """Cells of the tables of subproblems that are compared at a time."""
 
 
-def _alike(
+def _classify(
     child_offset: Int64Array,
     link_offset: Int64Array,
     relay_offset: Int64Array,
     native: Int64Array,
     columns: tuple[Int32Array, Int32Array, Int32Array, Int64Array],
 ) -> tuple[Int32Array, Int64Array]:
-    """Kind of each subproblem, numbered as they appear, and the first subproblem of each kind.
+    """Return the class of each subproblem, numbered as they appear, and the first subproblem of each class.
 
     `columns` has the tail, head and number of each link of each subproblem, and the capacities by number.
     """
@@ -176,8 +174,8 @@ def _alike(
     for group in groups:  # as many children, links and relays each
         known: dict[bytes, int] = {}
         width = int(children[group[0]] + 3 * links[group[0]])
-        for begin in range(0, len(group), max(1, _CELLS // width)):
-            some = group[begin : begin + max(1, _CELLS // width)]
+        rows = max(1, _CELLS // width)
+        for some in (group[begin : begin + rows] for begin in range(0, len(group), rows)):
             of_children = child_offset[some][:, None] + np.arange(children[group[0]])
             of_links = link_offset[some][:, None] + np.arange(links[group[0]])
             ends = tail[of_links], head[of_links], capacities[link[of_links]]

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import islice
 from math import lcm
+from operator import attrgetter
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from treadle.context import TimeLimitError, context
 from treadle.math.graphs import components
 from treadle.schedules.certificate import BottleneckCut
 from treadle.schedules.factored import FactoredForest, Layer
-from treadle.synthesis.trees.fixed_trees import floor_capacities
+from treadle.synthesis.trees.fixed_trees import Cut, floor_capacities, scale_bound
 from treadle.synthesis.trees.instance import UNIT_LIMIT, Instance
 from treadle.synthesis.trees.optimality import Optimum
 from treadle.synthesis.trees.switch_removal import unbalanced_relay
@@ -36,7 +37,7 @@ from treadle.synthesis.trees.tight_cuts.layer_solution import (
     fitted_layer,
     solve_layer,
 )
-from treadle.synthesis.trees.tight_cuts.scales import CutClass, cut_against, cut_classes, scale_for
+from treadle.synthesis.trees.tight_cuts.scales import cut_against, cut_classes
 from treadle.synthesis.trees.tight_cuts.sets.detection import detect
 from treadle.unsupported import Unsupported
 
@@ -89,7 +90,7 @@ class Decomposition:
 def decompose_with(
     problem: Instance, trees: Sequence[int], *, share: Fraction | None = None, detected: Family | None = None
 ) -> Decomposition | Unsupported:
-    """A factored forest by tight-cut decomposition, or why there is none.
+    """Return a factored forest by tight-cut decomposition, or why there is none.
 
     Parameters
     ----------
@@ -97,10 +98,10 @@ def decompose_with(
     trees : sequence of int
         Numbers of trees per unit of shard weight to choose from, rising.
     share : Fraction, optional
-        The fewest trees that reach this share of the optimum, or nothing; 1: only the optimum, for which
+        Choose the fewest trees that reach this share of the optimum; 1: only the optimum, for which
         layers of any number of trees are tried too. Default: the best.
     detected : Family, optional
-        What `detect` finds.
+        Result of `detect`.
 
     Notes
     -----
@@ -120,7 +121,7 @@ def decompose_with(
         if context().is_late:
             raise TimeLimitError("tight cuts")
         classes = [*cut_classes(problem, known.family), *known.cuts]
-        tightest = min(classes, key=lambda one: one.rate)
+        tightest = min(classes, key=attrgetter("rate"))
         if not tightest.rate:
             return Unsupported("some rank cannot be reached")
         found = _attempts(problem, known, classes, tightest, trees, share)
@@ -144,26 +145,26 @@ class _Known:
     Parameters
     ----------
     family : Family
-    cuts : tuple of CutClass
+    cuts : tuple of Cut
         Cuts that subproblems violated, which bound the rate or the capacities' floors.
-    guarded : tuple of CutClass
+    guarded : tuple of Cut
         Cuts that only balancing made too small, which it has to spare.
     """
 
     family: Family
-    cuts: tuple[CutClass, ...] = ()
-    guarded: tuple[CutClass, ...] = ()
+    cuts: tuple[Cut, ...] = ()
+    guarded: tuple[Cut, ...] = ()
 
 
 def _attempts(
     problem: Instance,
     known: _Known,
-    classes: list[CutClass],
-    tightest: CutClass,
+    classes: list[Cut],
+    tightest: Cut,
     trees: Sequence[int],
     share: Fraction | None,
 ) -> Decomposition | Unsupported | _Known:
-    """The first number of trees that can be built; or a better family, or more cuts."""
+    """Build the first number of trees that can be built; or return a better family, or more cuts."""
     best = optimum_of_cut(problem, tightest)
     family = with_hosts(problem, known.family)
     hosted = known if family is known.family else replace(known, family=family)
@@ -174,20 +175,20 @@ def _attempts(
         if not isinstance(built, InfeasibleSubproblem):
             return built
         cuts = [cut for each in built.all if (cut := cut_against(problem, each.nodes)) is not None]
-        # a cut below the rate believed in bounds the fabric itself: all scales were too high
+        # a cut below the assumed rate bounds the fabric itself: all scales were too high
         worse = [cut for cut in cuts if cut.rate < tightest.rate]
         if worse:
             return replace(known, cuts=(*known.cuts, *worse))
         floored = [cut for cut in cuts if cut.units(scale) < number * cut.demand]
         if floored and share == 1:
-            continue  # the floors are at fault: more trees make them finer
+            continue  # rounding is at fault: with more trees it matters less
         if floored:
             return replace(known, cuts=(*known.cuts, *floored))
-        # the fabric has enough capacity in this cut, so it was trimming that broke it
+        # the fabric has enough capacity in this cut, so balancing violated it
         guarded = [cut for cut in cuts if cut not in known.guarded]
         if guarded:
             return replace(known, guarded=(*known.guarded, *guarded))
-        # guarded and violated again: the sets of that piece cannot all be tight
+        # guarded and violated again: the sets of that subproblem cannot all be tight
         dropped = mask_of(known.family.n_sets, np.concatenate([each.blamed for each in built.all]))
         dropped[0] = False
         if not dropped.any():
@@ -197,17 +198,17 @@ def _attempts(
 
 
 def _choices(
-    classes: list[CutClass], tightest: CutClass, trees: Sequence[int], share: Fraction | None
+    classes: list[Cut], tightest: Cut, trees: Sequence[int], share: Fraction | None
 ) -> Iterator[tuple[int, Fraction]]:
-    """Numbers of trees and their scales: those that reach the share by number, else the best first."""
+    """Yield numbers of trees and their scales: those that reach the share by number, else the best first."""
     rate = tightest.rate
     # at the optimum all units into the tightest cut are needed, so none of its floors may cut anything off
-    step = lcm(*((b / rate).denominator for b in tightest.entering)) if share == 1 else 1
+    step = lcm(*((b / rate).denominator for b in tightest.links)) if share == 1 else 1
 
     def scaled(number: int) -> tuple[int, Fraction]:
         if context().is_late:
             raise TimeLimitError("tight cuts")
-        return number, scale_for(classes, number, rate)
+        return number, scale_bound(rate, number, classes)
 
     is_counted = isinstance(trees, range) and trees.start == trees.step == 1
     multiples = trees[step - 1 :: step] if is_counted else (each for each in trees if each % step == 0)
@@ -218,8 +219,8 @@ def _choices(
         yield from sorted(found, key=lambda pair: (-pair[0] / pair[1], pair[0]))
 
 
-def optimum_of_cut(problem: Instance, tightest: CutClass) -> Optimum:
-    """The bound of a cut, as an optimum: to be proved by the construction."""
+def optimum_of_cut(problem: Instance, tightest: Cut) -> Optimum:
+    """Return the bound of a cut as an optimum, which the construction has to prove."""
     outside = ~mask_of(problem.n_nodes, list(tightest.nodes))
     witness = BottleneckCut(tuple(np.flatnonzero(outside).tolist()))
     return Optimum(tightest.rate, int(problem.weights.sum()) * tightest.rate, witness)
@@ -236,8 +237,8 @@ def _build(
         return Unsupported("rounded capacities leave a switch unbalanced")
     guarded = [cut.nodes for cut in known.guarded]
     lean = without_partial_relays(problem, known.family, capacities, multiplicities)
-    for room in (capacities,) if lean is None else (lean, capacities):
-        built = fitted_layer(problem, known.family, room, multiplicities, guarded)
+    for units in (capacities,) if lean is None else (lean, capacities):
+        built = fitted_layer(problem, known.family, units, multiplicities, guarded)
         if isinstance(built, tuple):
             break
     if not isinstance(built, tuple):
@@ -249,22 +250,20 @@ def _build(
 
 
 def _superposed(problem: Instance, family: Family, best: Optimum) -> Decomposition | Unsupported:
-    """The optimum of boxes limited by ranks, not boundaries: components with tight boxes, and a flat one."""
+    """Attain the optimum of boxes limited by ranks: components with tight boxes, and a flat one."""
     split = split_layers(problem, family)
     if isinstance(split, Unsupported):
         return split
     layers: list[Layer] = []
     reports: tuple[ClassReport, ...] = ()
     for part in split.parts:
-        if part.parent is not None:
-            built: tuple[Layer, tuple[ClassReport, ...]] | InfeasibleSubproblem | Unsupported
-            built = single_tree_layer(problem, part)
-        else:
-            built = solve_layer(problem, part.family, part.capacities, part.multiplicities)
+        built = (
+            solve_layer(problem, part.family, part.capacities, part.multiplicities)
+            if part.parent is None
+            else single_tree_layer(problem, part)
+        )
         if not isinstance(built, tuple):
-            return Unsupported(
-                f"a layer has no forest: {built if isinstance(built, Unsupported) else built.reason}"
-            )
+            return Unsupported(f"a layer has no forest: {built.reason}")
         layers.append(built[0])
         reports += built[1]
     forest = FactoredForest(problem.direction, problem.weights * split.trees, tuple(layers))
@@ -274,26 +273,16 @@ def _superposed(problem: Instance, family: Family, best: Optimum) -> Decompositi
 def without_partial_relays(
     problem: Instance, family: Family, capacities: Int64Array, multiplicities: Int64Array
 ) -> Int64Array | None:
-    """Capacities without those of outermost relays that some outermost child lacks; None if none is to spare.
+    """Return capacities without outermost relays that some outermost child lacks; None if all are needed.
 
-    Parameters
-    ----------
-    problem : Instance
-    family : Family
-    capacities : array of int64, shape (links,)
-    multiplicities : array of int64, shape (ranks,)
-        Unit trees of each rank.
-
-    Notes
-    -----
-    Source: docs/algorithms/decomposition.md, section 4. Only where relays are more than children. Those that
-    are left join all children, and children that have lost links to different ones become equivalent. Whether
-    that is feasible is decided by the checks of subproblems.
+    This applies only if there are more relays than children. The remaining relays join all children, and
+    children that have lost links to different relays become equivalent. The checks of subproblems decide
+    whether that is feasible. Source: docs/algorithms/decomposition.md, section 4.
     """
     if family.n_sets == 1:
         return None
     n, tails, heads = len(family.innermost), problem.tails, problem.heads
-    child = family.ancestors[1].astype(np.int64)  # of the outermost piece; -1 for its relays
+    child = family.ancestors[1].astype(np.int64)  # of the outermost subproblem; -1 for its relays
     alone = problem.terminals[child[problem.terminals] < 0]
     child[alone] = family.n_sets + np.arange(len(alone))
     children, place = np.unique(child, return_inverse=True)
@@ -312,7 +301,7 @@ def without_partial_relays(
         partial |= met < len(children) - 1
     partial &= joined
     if not partial.any() or np.count_nonzero(joined) < len(children):
-        return None  # closed forms serve few relays as they are
+        return None  # direct constructions support few relays as they are
     left = np.where(partial[tails] | partial[heads], 0, capacities)
     native = sums_of(len(children) - 1, child[problem.terminals], multiplicities)
     for end, needed in ((tails, native), (heads, native.sum() - native)):
@@ -323,20 +312,10 @@ def without_partial_relays(
 
 
 def with_hosts(problem: Instance, family: Family) -> Family:
-    """The family and a set for each rank outside of all sets that has relays of its own.
+    """Return the family with a set for each rank outside of all sets that has relays of its own.
 
-    Parameters
-    ----------
-    problem : Instance
-    family : Family
+    New sets come last; the same family is returned if there are none.
 
-    Returns
-    -------
-    Family
-        New sets come last; the same family if there are none.
-
-    Notes
-    -----
     A relay is a rank's own if it is in no set, and joined to that rank, to other relays outside of all sets,
     and to nothing else. A relay that joins a rank to several planes is then inside, and the children of the
     outermost subproblem are joined by planes alone.
@@ -360,8 +339,7 @@ def with_hosts(problem: Instance, family: Family) -> Family:
         return family
     hosts, place = np.unique(own[:, 1], return_inverse=True)
     innermost = family.innermost.copy()
-    numbers = (family.n_sets + np.arange(len(hosts))).astype(np.int32)
-    innermost[hosts] = numbers
-    innermost[own[:, 0]] = numbers[place.ravel()]
+    innermost[hosts] = family.n_sets + np.arange(len(hosts))
+    innermost[own[:, 0]] = family.n_sets + place.ravel()
     outer: Int32Array = np.concatenate([family.outer, np.zeros(len(hosts), dtype=np.int32)])
     return Family(outer, innermost)

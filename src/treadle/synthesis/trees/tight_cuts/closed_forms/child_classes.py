@@ -6,61 +6,35 @@ children send each other comes first, the same for all equivalent ones, and capa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, mask_of, sums_of
-from treadle.schedules.factored import PlaneTrees, Subproblem
+from treadle.schedules.factored import PlaneTrees
 from treadle.schedules.factored.subproblem_trees import ragged
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.tight_cuts.closed_forms.boundary_runs import (
     BoundaryRuns,
+    Outermost,
     boundary_columns,
-    boundary_runs,
     side_tables,
 )
 from treadle.synthesis.trees.tight_cuts.closed_forms.class_allocation import ClassAllocation, class_allocation
-from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import positions_in_turn, tree_groups
+from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import positions_in_turn
 from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.proportion import quotas
-from treadle.synthesis.trees.tight_cuts.subproblems import Cutting, LocalSubproblem, children_of
+from treadle.synthesis.trees.tight_cuts.subproblems import children_of
 from treadle.unsupported import Unsupported
 
 _MOST_CLASSES = 2**6
 
 
-@dataclass(frozen=True, eq=False)
-class Spread:
-    """Shares of the outermost children, and the capacities that they need.
-
-    Parameters
-    ----------
-    shares : ClassAllocation
-    capacities : array of int64, shape (m,)
-        Every set of the family is tight for these.
-    """
-
-    shares: ClassAllocation
-    capacities: Int64Array
-
-
 def spread_on_planes(
     problem: Instance, family: Family, capacities: Int64Array, multiplicities: Int64Array
-) -> Spread | Unsupported:
-    """Lower the links between children and planes to what children of classes send each other, or why not.
+) -> tuple[ClassAllocation, Int64Array] | Unsupported:
+    """Reduce the links between children and planes to what classes of children send each other, or why not.
 
-    Parameters
-    ----------
-    problem : Instance
-    family : Family
-        Of disjoint sets.
-    capacities : array of int64, shape (m,)
-    multiplicities : array of int64, shape (N,)
-
-    Notes
-    -----
-    Source: docs/algorithms/decomposition.md, proposition 17. Links between planes are not used.
+    Returns shares of the outermost children, and capacities, shape (m,), for which every set of the family is
+    tight. Links between planes are not used. Source: docs/algorithms/decomposition.md, proposition 17.
     """
     if int(family.depth.max()) != 1:
         return Unsupported("its sets are nested")
@@ -77,38 +51,38 @@ def spread_on_planes(
     planes = np.unique(np.concatenate([problem.heads[leaving], problem.tails[entering]]))
     if len(planes) < 2 or len(planes) * len(units) > len(leaving) + len(entering):
         return Unsupported("there is one plane, or many planes for few children")
-    sides, sums = [], []
-    for links, near, far in ((leaving, tail, problem.heads), (entering, head, problem.tails)):
-        plane = np.searchsorted(planes, far[links])
-        total = sums_of((len(units), len(planes)), (near[links], plane), capacities[links])
-        sides.append((links, near[links], plane))
-        sums.append(total)
+    shape = len(units), len(planes)
+    sides = [
+        (links, near[links], np.searchsorted(planes, far[links]))
+        for links, near, far in ((leaving, tail, problem.heads), (entering, head, problem.tails))
+    ]
+    sums = [sums_of(shape, (owner, plane), capacities[links]) for links, owner, plane in sides]
     block, most = int(np.gcd.reduce(multiplicities)), min(_MOST_CLASSES, len(units) // 2)
     shares = class_allocation(units, sums[0], sums[1], block, most)
     if isinstance(shares, Unsupported):
         return shares
     if len(shares.class_units) == 1:
-        return Unsupported("its children are all equivalent")  # circulant trees need no room to spare
-    lowered = capacities.copy()
-    lowered[(tail < 0) & (head < 0)] = 0
+        return Unsupported("its children are all equivalent")  # circulant trees need no free capacity
+    reduced = capacities.copy()
+    reduced[(tail < 0) & (head < 0)] = 0
     for (links, owner, plane), total, used in zip(sides, sums, shares.sums(), strict=True):
         wanted = np.zeros_like(total)
         wanted[:, shares.planes] = used[shares.class_of]
-        lowered[links] = quotas(capacities[links], owner * len(planes) + plane, wanted.ravel())
-    refused = _balance(problem, child, lowered, capacities)
-    return refused or Spread(shares, lowered)
+        reduced[links] = quotas(capacities[links], owner * len(planes) + plane, wanted.ravel())
+    refused = _balance(problem, child, reduced, capacities)
+    return refused or (shares, reduced)
 
 
 def _balance(
-    problem: Instance, child: Int32Array, lowered: Int64Array, whole: Int64Array
+    problem: Instance, child: Int32Array, reduced: Int64Array, whole: Int64Array
 ) -> Unsupported | None:
-    """Reduce the inner links of relays at the boundary in place, or return why not: network cards that
-    join one rank to one plane each way pass on just what crosses.
+    """Reduce the inner links of relays at the boundary in place, or return why not: a network card between
+    one rank and one plane forwards exactly what crosses.
     """
     tails, heads = problem.tails, problem.heads
     out, into = child[tails] >= 0, child[heads] >= 0
     is_rank = mask_of(problem.n_nodes, problem.terminals)
-    given = lowered != whole
+    given = reduced != whole
     leaving = np.flatnonzero(out & ~into & ~is_rank[tails] & given)
     entering = np.flatnonzero(into & ~out & ~is_rank[heads] & given)
     cards = np.union1d(tails[leaving], heads[entering])
@@ -117,12 +91,8 @@ def _balance(
     at_tail, at_head = (np.isin(ends, cards) for ends in (tails, heads))
     inner = out & into & (tails != heads)
     columns = []
-    for mask, node in (
-        (at_tail & out & ~into, tails),
-        (at_head & into & ~out, heads),
-        (at_head & inner, heads),
-        (at_tail & inner, tails),
-    ):
+    crossing = (at_tail & out & ~into, tails), (at_head & into & ~out, heads)
+    for mask, node in (*crossing, (at_head & inner, heads), (at_tail & inner, tails)):
         links = np.flatnonzero(mask)
         links = links[np.argsort(node[links], kind="stable")]
         if not np.array_equal(node[links], cards):
@@ -130,30 +100,19 @@ def _balance(
         columns.append(links)
     exits, entries, up, down = columns
     for inside, across in ((up, exits), (down, entries)):
-        if np.any(lowered[across] > whole[inside]):
+        if np.any(reduced[across] > whole[inside]):
             return Unsupported("a relay at the boundary of a child has less capacity within")
-        lowered[inside] = lowered[across]
+        reduced[inside] = reduced[across]
     behind = ~(is_rank[tails[up]] & is_rank[heads[down]])
-    if np.any(behind & (lowered[up] != lowered[down])):
+    if np.any(behind & (reduced[up] != reduced[down])):
         return Unsupported("a relay at the boundary of a child has another relay behind it")
     return None
 
 
-def class_trees(
-    piece: LocalSubproblem, cutting: Cutting, solved: dict[int, Subproblem], shares: ClassAllocation
-) -> PlaneTrees:
-    """The trees of the outermost subproblem whose capacities are those of `spread_on_planes`.
-
-    Parameters
-    ----------
-    piece, cutting, solved
-        As of `treadle.synthesis.trees.tight_cuts.closed_forms.equal_children.circulant_trees`.
-    shares : ClassAllocation
-    """
-    n = piece.n_children
-    sides = [boundary_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False)]
-    out, into = (boundary_columns(side, n, plane_first=True)[:3] for side in sides)
-    groups = tree_groups(cutting, solved, piece.native, 1)
+def class_trees(outer: Outermost, shares: ClassAllocation) -> PlaneTrees:
+    """Return the trees of the outermost subproblem whose capacities are those of `spread_on_planes`."""
+    n, native = outer.local.n_children, outer.local.native
+    out, into = (boundary_columns(side, n, plane_first=True)[:3] for side in (outer.out, outer.into))
     counts = np.bincount(shares.class_of)
     usual = int(np.argmax(np.where(shares.class_units > 0, counts, 0)))
     child = int(np.argmax(shares.class_of == usual))
@@ -164,12 +123,12 @@ def class_trees(
     pair_child = np.concatenate([target, served])
     order = np.lexsort((pair_child, pair_root))
     pair_root, pair_child = pair_root[order], pair_child[order]
-    blocks = piece.native[root] // shares.block
+    blocks = native[root] // shares.block
     return PlaneTrees(
         **side_tables(out, into),
-        native_units=piece.native,
+        native_units=native,
         block=shares.block,
-        place=_places(sides[0], child, groups[child]),
+        place=_places(outer.out, child, outer.groups(1)[child]),
         group=shares.class_of,
         group_units=shares.group_units(),
         pair_root=pair_root.astype(np.int32),
@@ -183,7 +142,7 @@ def class_trees(
 
 
 def _places(out: BoundaryRuns, child: int, sizes: Int64Array) -> Int64Array:
-    """Places of a child's trees: those of ranks that mostly send by the first plane come first, and so on."""
+    """Return the places of a child's trees: first those of ranks that mostly send by the first plane."""
     mine = np.flatnonzero(out.owner == child)
     planes, plane = np.unique(out.plane[mine], return_inverse=True)
     sent = sums_of((len(sizes), max(1, len(planes))), (out.supplier[mine], plane.ravel()), out.units[mine])

@@ -43,16 +43,11 @@ class ClassAllocation:
 
     def sums(self) -> tuple[Int64Array, Int64Array]:
         """Units that leave and that enter a child of each class, shape (t, used planes)."""
-        others = _others(np.bincount(self.class_of))
-        return (
-            np.einsum("ab,abs->as", others, self.shares),
-            np.einsum("ba,abs->bs", others, self.shares),
-        )
+        return _sums(_others(np.bincount(self.class_of)), self.shares)
 
     def relayed(self) -> tuple[Int64Array, Int64Array]:
         """Children of which one does not send to the other itself: roots and targets."""
-        roots = np.flatnonzero(np.any(self.via >= 0, axis=1)[self.class_of])
-        targets = np.flatnonzero(np.any(self.via >= 0, axis=0)[self.class_of])
+        roots, targets = (np.flatnonzero(np.any(self.via >= 0, axis=axis)[self.class_of]) for axis in (1, 0))
         apart = self.via[self.class_of[roots][:, None], self.class_of[targets]] >= 0
         root, target = np.nonzero(apart & (self.class_units[self.class_of[roots]] > 0)[:, None])
         return roots[root], targets[target]
@@ -74,23 +69,13 @@ class ClassAllocation:
 def class_allocation(
     units: Int64Array, out: Int64Array, into: Int64Array, block: int, most: int
 ) -> ClassAllocation | Unsupported:
-    """Shares of planes in what children send each other, within what planes can carry, or why there are none.
+    """Divide what children of at most `most` classes send each other among planes, or return why not.
 
-    Parameters
-    ----------
-    units : array of int64, shape (n,)
-        Unit trees of each child.
-    out, into : array of int64, shape (n, planes)
-        Units that may leave and enter each child by each plane.
-    block : int
-        Divides the unit trees of every rank.
-    most : int
-        Classes.
+    `units` are the unit trees of each child; `out` and `into`, shape (n, planes), the units that may leave
+    and enter each child by each plane; `block` divides the unit trees of every rank.
 
-    Notes
-    -----
-    Source: docs/algorithms/decomposition.md, proposition 17. Pairs of classes with few planes in common come
-    first. The trees of a pair are divided in parts, each to the plane that is filled least then.
+    Pairs of classes with few planes in common come first. The trees of a pair are divided in parts, each to
+    the plane with the least load then. Source: docs/algorithms/decomposition.md, proposition 17.
     """
     n, planes = out.shape
     first, class_of = distinct_rows(np.concatenate([units[:, None], out, into], axis=1))
@@ -128,7 +113,7 @@ def class_allocation(
 
 
 def _served(out: Int64Array, into: Int64Array) -> BoolArray:
-    """Planes that lead from a child of the row's class to one of the column's, shape (t, t, planes)."""
+    """Return the planes that lead from a child of the row's class to one of the column's, (t, t, planes)."""
     served: BoolArray = (out > 0)[:, None] & (into > 0)
     return served
 
@@ -140,25 +125,30 @@ def _meet(out: Int64Array, into: Int64Array, counts: Int64Array) -> BoolArray:
 
 
 def _others(counts: Int64Array) -> Int64Array:
-    """Children of the column's class other than one of the row's class."""
+    """Return the number of children of the column's class other than one of the row's class."""
     others: Int64Array = counts - np.eye(len(counts), dtype=np.int64)
     return others
 
 
+def _sums(others: Int64Array, shares: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Return the units that leave and that enter a child of each class, shape (t, planes)."""
+    return np.einsum("ab,abs->as", others, shares), np.einsum("ba,abs->bs", others, shares)
+
+
 def _hub(units: Int64Array, counts: Int64Array, out: Int64Array, into: Int64Array) -> int | None:
-    """The class, one child of which is to deliver what others cannot: it meets all, and can send most."""
+    """Return the class of the child that delivers for others: it meets all, and has most free capacity."""
     meet = _meet(out, into, counts)
     fit = np.flatnonzero(meet.all(axis=0) & meet.all(axis=1))
     if not len(fit):
         return None
-    room = out[fit].sum(axis=1) - units[fit] * counts.sum()
-    return int(fit[np.argmax(room)])
+    free = out[fit].sum(axis=1) - units[fit] * counts.sum()
+    return int(fit[np.argmax(free)])
 
 
 def _divided(
     sent: Int64Array, counts: Int64Array, out: Int64Array, into: Int64Array, block: int
 ) -> Int64Array | None:
-    """Divide the classes' amounts among planes; None if these cannot carry it."""
+    """Divide the amounts of classes among planes; None if the planes cannot carry them."""
     t, planes = out.shape
     others, served = _others(counts), _served(out, into)
     shares = np.zeros((t, t, planes), dtype=np.int64)
@@ -186,5 +176,5 @@ def _divided(
         shares[x, y, on] = given * block
         left[x, on] += others[x, y] * given * block
         entered[y, on] += others[y, x] * given * block
-    exits, entries = np.einsum("ab,abs->as", others, shares), np.einsum("ba,abs->bs", others, shares)
+    exits, entries = _sums(others, shares)
     return None if np.any(exits > out) or np.any(entries > into) else shares

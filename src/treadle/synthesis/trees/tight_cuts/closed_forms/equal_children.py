@@ -3,88 +3,63 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from treadle.arrays import Int64Array, sums_of
 from treadle.context import context
-from treadle.schedules.factored import CirculantTrees, Subproblem
+from treadle.schedules.factored import CirculantTrees
 from treadle.synthesis.trees.tight_cuts.closed_forms.boundary_runs import (
     BoundaryRuns,
+    Outermost,
     boundary_columns,
-    boundary_runs,
     side_tables,
 )
 from treadle.synthesis.trees.tight_cuts.near_egress import near_egress
-from treadle.synthesis.trees.tight_cuts.subproblems import Cutting, LocalSubproblem
 from treadle.unsupported import Unsupported
 
 
-def circulant_trees(
-    piece: LocalSubproblem, cutting: Cutting, solved: dict[int, Subproblem], block: int
-) -> CirculantTrees | Unsupported:
-    """The trees of the outermost subproblem if its children are equal and joined by relays alone, or why not.
+def circulant_trees(outer: Outermost) -> CirculantTrees | Unsupported:
+    """Return the trees of the outermost subproblem if its children are equal, or why there are none.
 
-    Parameters
-    ----------
-    piece : LocalSubproblem
-        Class of subproblem 0.
-    cutting : Cutting
-    solved : mapping of kind to Subproblem
-        Of the children that are sets.
-    block : int
-        Divides the native unit trees of every rank.
-
-    Raises
-    ------
-    TimeLimitError
-        When the deadline passed.
-
-    Notes
-    -----
-    Units are ordered by the child's child that supplies them, so that a unit tree leaves a box, where it can,
-    by the rank that is its root, else by ranks near to it. If the planes (relays) do not agree in that order,
-    they come first.
+    Units are ordered by the child's child that supplies them, so that a unit tree leaves a box by the rank
+    that is its root where possible, else by ranks near to it. If the planes (relays) do not agree in that
+    order, they come first.
     """
-    n = piece.n_children
-    if piece.has_outside or n < 2 or len(np.unique(piece.native)) != 1:
+    n, natives = outer.local.n_children, outer.local.native
+    if len(np.unique(natives)) != 1:
         return Unsupported("its children have unequal numbers of trees")
-    native = int(piece.native[0])
-    if np.any((piece.tails < n) & (piece.heads < n)):  # links between relays are not needed
-        return Unsupported("some links join two children")
-    out, into = (boundary_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False))
-    for runs in (out, into):
+    native = int(natives[0])
+    for runs in (outer.out, outer.into):
         totals = np.bincount(runs.owner, weights=runs.units, minlength=n)
         if np.any(totals != native * (n - 1)):
             return Unsupported("its children do not need just what enters and leaves them")
-        planes, place = np.unique(runs.plane, return_inverse=True)
+        planes, plane = np.unique(runs.plane, return_inverse=True)
         # some child has no unit on some plane, or not as many as the others
         if (
             n * len(planes) > len(runs.owner)
-            or np.ptp(sums_of((n, len(planes)), (runs.owner, place.ravel()), runs.units), axis=0).any()
+            or np.ptp(sums_of((n, len(planes)), (runs.owner, plane.ravel()), runs.units), axis=0).any()
         ):
             return Unsupported("its planes carry unequal bandwidth to the children")
-    out, block = _near_first(out, cutting, solved, n - 1, block)
+    out, block = _near_first(outer, n - 1)
     for plane_first in (False, True):
         context().report("units of equal children", int(plane_first), 2)
-        tables = [boundary_columns(runs, n, plane_first=plane_first) for runs in (out, into)]
-        steps = {step for table in tables for step in table[3]}
-        if len(steps) == 1:
+        tables = [boundary_columns(runs, n, plane_first=plane_first) for runs in (out, outer.into)]
+        if len({step for table in tables for step in table[3]}) == 1:
             columns = side_tables(*(table[:3] for table in tables))
             return CirculantTrees(n_children=n, native_units=native, block=block, **columns)
     return Unsupported("its planes carry unequal bandwidth to the children")
 
 
-def _near_first(
-    runs: BoundaryRuns, cutting: Cutting, solved: dict[int, Subproblem], deliveries: int, block: int
-) -> tuple[BoundaryRuns, int]:
-    """Egress of sets whose ranks do not all supply their own trees, in the order of `near_egress`.
+def _near_first(outer: Outermost, deliveries: int) -> tuple[BoundaryRuns, int]:
+    """Return the egress of sets whose ranks do not all supply their own trees, in the order of `near_egress`.
 
-    `supplier` is the place in that order then, and blocks are as small as different trees require. The runs
-    are those of `boundary_runs`, in its order.
+    `supplier` is then the position in that order, and blocks are as small as different trees require.
     """
-    codes = cutting.children[: int(cutting.child_offset[1])]
-    kinds = cutting.kind[~codes[codes < 0].astype(np.int64)]
+    runs, solved, block, codes = outer.out, outer.solved, outer.block, outer.cutting.children_of(0)
+    kinds = outer.cutting.kind[~codes[codes < 0].astype(np.int64)]
+    # the runs of ranks come first, then those of sets by kind
     begin = len(runs.owner) - sum(len(solved[kind].exits.link) for kind in kinds.tolist())
 
     def unchanged(row: Int64Array) -> Int64Array:
@@ -100,12 +75,11 @@ def _near_first(
             row, skip, units = order[0].T
             block = math.gcd(block, order[1])
             rows = (begin + size * np.arange(count))[:, None] + row
-            place = np.tile(np.arange(len(row)), count)
-            parts.append(np.stack([rows.ravel(), *np.tile([skip, units], count), place]))
+            position = np.tile(np.arange(len(row)), count)
+            parts.append(np.stack([rows.ravel(), *np.tile([skip, units], count), position]))
         begin += size * count
-    row, skip, units, place = np.concatenate(parts, axis=1)
-    if len(row) == len(runs.owner) and not skip.any() and np.array_equal(place, runs.supplier):
+    row, skip, units, position = np.concatenate(parts, axis=1)
+    if len(row) == len(runs.owner) and not skip.any() and np.array_equal(position, runs.supplier):
         return runs, block
-    offset = runs.offset[row] + skip
-    owner, inner, link, plane = (some[row] for some in (runs.owner, runs.inner_link, runs.link, runs.plane))
-    return BoundaryRuns(owner, place, inner, link, offset, units, plane), block
+    chosen = BoundaryRuns(*(column[row] for column in vars(runs).values()))
+    return replace(chosen, supplier=position, offset=chosen.offset + skip, units=units), block

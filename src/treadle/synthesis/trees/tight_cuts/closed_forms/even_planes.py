@@ -9,76 +9,56 @@ import numpy as np
 
 from treadle.arrays import Int64Array, sums_of
 from treadle.context import context
-from treadle.schedules.factored import RelayPlanes, RelayTrees, Subproblem
+from treadle.schedules.factored import RelayPlanes, RelayTrees
 from treadle.synthesis.runs import sums_before
-from treadle.synthesis.trees.tight_cuts.closed_forms.boundary_runs import BoundaryRuns, boundary_runs
+from treadle.synthesis.trees.tight_cuts.closed_forms.boundary_runs import Outermost
 from treadle.synthesis.trees.tight_cuts.closed_forms.one_relay import trees_on_one_relay
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_assignment import UnitPool
-from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import MOST_PLACES, Side, tree_groups
-from treadle.synthesis.trees.tight_cuts.subproblems import Cutting, LocalSubproblem
+from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import MOST_PLACES, Side
 from treadle.unsupported import Unsupported
 
 
-def relay_planes(
-    piece: LocalSubproblem, cutting: Cutting, solved: dict[int, Subproblem], block: int
-) -> RelayPlanes | Unsupported:
-    """The trees of the outermost subproblem, each on one plane, or why not.
+def relay_planes(outer: Outermost) -> RelayPlanes | Unsupported:
+    """Return the trees of the outermost subproblem, each on one plane, or why there are none.
 
-    Parameters
-    ----------
-    piece, cutting, solved, block, watch
-        As of `treadle.synthesis.trees.tight_cuts.closed_forms.equal_children.circulant_trees`.
-
-    Notes
-    -----
-    Source: docs/algorithms/decomposition.md, theorems 8 and 13. C units of a plane enter n children in all:
-    C / (n - 1) trees are on it, and what does not enter a child are its own ones.
+    C units of a plane enter n children in all: C / (n - 1) trees are on it, and what does not enter a child
+    are its own ones. Source: docs/algorithms/decomposition.md, theorems 8 and 13.
     """
-    n = piece.n_children
-    if piece.has_outside or n < 2:
-        return Unsupported("it is not the outermost subproblem")
-    if np.any((piece.tails < n) & (piece.heads < n)):
-        return Unsupported("some links join two children")
-    runs = [boundary_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False)]
-    planes = np.unique(np.concatenate([side.plane for side in runs]))
-    out, into = (
-        sums_of((n, len(planes)), (side.owner, np.searchsorted(planes, side.plane)), side.units)
-        for side in runs
-    )
+    local, n, (out, into) = outer.local, outer.local.n_children, outer.sums
+    total = int(local.native.sum())
     trees = into.sum(axis=0) // (n - 1) - into
     if (
         np.any(into.sum(axis=0) % (n - 1))
-        or np.any(into.sum(axis=1) != piece.native.sum() - piece.native)
+        or np.any(into.sum(axis=1) != total - local.native)
         or np.any(trees < 0)
         or np.any(out < trees)
     ):
         return Unsupported("its planes do not give all children the same proportions")
-    if int(piece.native.sum()) > MOST_PLACES:
-        return Unsupported(f"{int(piece.native.sum())} trees are too many to list the plane of each")
-    block = int(np.gcd.reduce(np.concatenate([[block], trees.ravel()])))
-    on_plane, groups = _placed(tree_groups(cutting, solved, piece.native, 1), runs[0], trees, planes)
+    if total > MOST_PLACES:
+        return Unsupported(f"{total} trees are too many to list the plane of each")
+    block = int(np.gcd.reduce(trees, axis=None, initial=outer.block))
+    on_plane, groups = _placed(outer, trees)
     parts = []
-    for number, plane in enumerate(planes.tolist()):
-        context().report("planes", number, len(planes))
-        leaving, entering = (Side.of(side, n, side.plane == plane) for side in runs)
-        part = replace(piece, native=trees[:, number])
+    for number, plane in enumerate(outer.planes.tolist()):
+        context().report("planes", number, len(outer.planes))
+        leaving, entering = (Side.of(runs, n, runs.plane == plane) for runs in (outer.out, outer.into))
+        part = replace(local, native=trees[:, number])
         found = trees_on_one_relay(part, block, leaving, entering, [g // block for g in groups[number]])
         if isinstance(found, Unsupported):
             return found
         parts.append(found)
-    owner = np.repeat(np.arange(n), piece.native)
+    owner = np.repeat(np.arange(n), local.native)
     place = np.empty(len(owner), dtype=np.int64)
     place[np.lexsort((on_plane, owner))] = sums_before(owner, np.ones_like(owner))
     return _joined(parts, place)
 
 
-def _placed(
-    groups: list[Int64Array], out: BoundaryRuns, trees: Int64Array, planes: Int64Array
-) -> tuple[Int64Array, list[list[Int64Array]]]:
-    """The plane of each unit tree, its own rank's where it can be; trees of each rank by plane and child."""
+def _placed(outer: Outermost, trees: Int64Array) -> tuple[Int64Array, list[list[Int64Array]]]:
+    """Return the plane of each unit tree, that of its rank if possible; trees of ranks by plane and child."""
+    out, planes, groups = outer.out, outer.planes, outer.groups(1)
     n, width = len(groups), max(len(group) for group in groups)
-    places = out.owner * width + out.supplier, np.searchsorted(planes, out.plane)
-    sent = sums_of((n * width, len(planes)), places, out.units)
+    cells = out.owner * width + out.supplier, np.searchsorted(planes, out.plane)
+    sent = sums_of((n * width, len(planes)), cells, out.units)
     owner = np.repeat(np.arange(n), [int(group.sum()) for group in groups])
     rank = np.concatenate([np.repeat(np.arange(len(group)), group) for group in groups])
     cells = np.repeat(np.arange(n), len(planes)), np.tile(np.arange(len(planes)), n)
@@ -89,7 +69,7 @@ def _placed(
 
 
 def _joined(parts: list[RelayTrees], place: Int64Array) -> RelayPlanes:
-    """Exchanges of the same children, one for each plane."""
+    """Join the trees of the same children on each plane."""
     tables: dict[str, Any] = {}
     for side in ("out_first", "in_first"):
         columns = [np.zeros((len(parts[0].native_units), 1), dtype=np.int64)]

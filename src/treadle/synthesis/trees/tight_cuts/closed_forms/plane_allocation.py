@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array, sums_of
+from treadle.arrays import Int32Array, Int64Array, sums_of
 from treadle.context import context
 from treadle.engine import core, run_core
 from treadle.schedules.factored import MOST_SHARES, EvenAllocation
@@ -56,35 +56,22 @@ class Changes:
 def plane_allocation(
     out: Int64Array, into: Int64Array, native: Int64Array, changes: Changes | None = None
 ) -> PlaneAllocation | Unsupported:
-    """Units that each child sends to each other by each plane, or why there are none.
+    """Return the units that each child sends to each other by each plane, or why there are none.
 
-    Parameters
-    ----------
-    out, into : arrays of int64, shape (n, planes)
-        Units that leave and enter each child by each plane; in all what it sends and is sent.
-    native : array of int64, shape (n,)
-        Trees of each child.
-    changes : Changes, optional
-        Pairs that do not have exactly the trees of their root; these are listed.
+    `out` and `into`, shape (n, planes), are all units that leave and enter each child by each plane, and
+    `native` the trees of each child. Pairs with `changes` do not have exactly the trees of their root.
 
-    Raises
-    ------
-    TimeLimitError
-        When the deadline passed.
-
-    Notes
-    -----
-    Source: docs/algorithms/decomposition.md, after proposition 14. Shares of pairs of groups are fitted to
-    all sums, rounded, and spread evenly; the core moves the units that are off then. Where that fails, and
-    the children are few, planes are peeled off one by one; with two planes a failure proves that what
-    children send each other cannot be divided.
+    Shares of pairs of groups are fitted to all sums, rounded, and spread evenly; the core then moves the
+    units that are wrong. Where that fails, and children are few, planes are removed one by one; with two
+    planes a failure proves that what children send each other cannot be divided. Source:
+    docs/algorithms/decomposition.md, after proposition 14.
     """
     n, planes = out.shape
     none = np.zeros(0, dtype=np.int64)
     changes = changes or Changes(none, none, none)
     keys = np.concatenate([native[:, None], out, into], axis=1)
     _, group = np.unique(keys, axis=0, return_inverse=True)
-    parts = _AlikeChildren(group.ravel().astype(np.int32), out, into, native, changes)
+    parts = _EqualChildren(group.ravel().astype(np.int32), out, into, native, changes)
     if n * parts.n * planes > MOST_SHARES:
         return Unsupported("too many of its children get unequal bandwidth from the planes")
     context().report("planes shared by children", 0, planes)
@@ -98,7 +85,7 @@ def plane_allocation(
     )
 
 
-class _AlikeChildren:
+class _EqualChildren:
     """Children by equivalence class."""
 
     def __init__(
@@ -111,27 +98,25 @@ class _AlikeChildren:
         self.out_by_group, self.into_by_group = out[first], into[first]
         self.sizes = np.bincount(group, minlength=self.n)
         same = np.eye(self.n, dtype=np.int64)
-        self.receivers = self.sizes - same
-        """Children of each group to which one of each group sends, (sender, receiver)."""
-        self.senders = self.sizes[:, None] - same
+        # children of each group to which one of each group sends, (sender, receiver)
+        self.receivers, self.senders = self.sizes - same, self.sizes[:, None] - same
+        # members of the larger group with which one of the smaller group shares units, see `EvenAllocation`
         self.others = np.maximum(self.sizes, self.sizes[:, None]) - same
-        """Members of the wide group with which one of the narrow group shares units, see `EvenAllocation`."""
         more = sums_of((self.n, self.n), (group[changes.root], group[changes.child]), changes.units)
         pairs = np.maximum(self.sizes[:, None] * self.receivers, 1)
+        # average amount that one child sends to another
         self.sent = np.maximum(self.native[:, None] + more / pairs, 0) * (self.receivers > 0)
-        """Average amount that one child sends to another."""
 
 
-def _fitted(parts: _AlikeChildren) -> Floats:
-    """Allocations n_s of pairs of groups with the given sums, as far as they converge, shape (n, n, planes).
+def _fitted(parts: _EqualChildren) -> Floats:
+    """Return allocations n_s of pairs of groups with the given sums as far as they converge, (n, n, planes).
 
     Iterative proportional fitting in three directions: of all shares with these sums they are the most even.
     """
     sums = np.concatenate([parts.out_by_group, parts.into_by_group])
-    _, first, place, counts = np.unique(
-        sums, axis=1, return_index=True, return_inverse=True, return_counts=True
-    )
-    out, into = parts.out_by_group[:, first].astype(float), parts.into_by_group[:, first].astype(float)
+    # equal planes are fitted once
+    distinct, plane, counts = np.unique(sums, axis=1, return_inverse=True, return_counts=True)
+    out, into = np.split(distinct.astype(float), 2)
     shares = out[:, None] * into[None] * (parts.sent > 0)[:, :, None]
     rounds = min(_ROUNDS, max(8, _FITTING // max(shares.size, 1)))
     for turn in range(rounds):
@@ -143,7 +128,7 @@ def _fitted(parts: _AlikeChildren) -> Floats:
         if np.all(np.abs(leaving - out) <= _NEAR * out) and turn:
             break
     shares *= _ratio(parts.sent, shares @ counts)[:, :, None]
-    fitted: Floats = shares[:, :, place.ravel()]
+    fitted: Floats = shares[:, :, plane.ravel()]
     return fitted
 
 
@@ -152,10 +137,10 @@ def _ratio(wanted: Floats, found: Floats) -> Floats:
     return ratio
 
 
-def _rounded(parts: _AlikeChildren, fitted: Floats) -> Int64Array:
-    """`group_units` of a `PlaneTrees`: what one of the narrow group has with the whole wide one.
+def _rounded(parts: _EqualChildren, fitted: Floats) -> Int64Array:
+    """Return `group_units` of `PlaneTrees`: what a child of the smaller group has with the entire larger one.
 
-    What rounding adds to a child's sums is taken off where it next meets a group, smaller ones first.
+    What rounding adds to a child's sums is removed with the next group, smaller groups first.
     """
     n, planes = parts.n, fitted.shape[2]
     shares = fitted * (parts.native[:, None] * _ratio(np.ones((n, n)), parts.sent))[:, :, None]
@@ -170,38 +155,38 @@ def _rounded(parts: _AlikeChildren, fitted: Floats) -> Int64Array:
         less = order[:step]
         part = (parts.sizes[less] / parts.sizes[w])[:, None]
         for side, at in ((0, (less, w)), (1, (w, less))):
-            aim = np.where(wanted[at] > 0, wanted[at] + over[side, less], 0)
-            units[at] = _whole_rows(aim, wanted[at] > 0, total[at])
+            units[at] = _round_rows(wanted[at], over[side, less], total[at])
             lack = wanted[at] - units[at]
             over[side, less] += lack
             over[1 - side, w] += (lack * part).sum(axis=0)
-        aim = np.where(wanted[w, w] > 0, wanted[w, w] + over[0, w], 0)
-        units[w, w] = _whole_rows(aim[None], wanted[w, w][None] > 0, total[w, w, None])[0]
+        units[w, w] = _round_rows(wanted[w, w][None], over[:1, w], total[w, w, None])[0]
         over[:, w] += wanted[w, w] - units[w, w]
     return units
 
 
-def _whole_rows(wanted: Floats, may: BoolArray, total: Int64Array) -> Int64Array:
-    """Rows rounded to numbers >= 0 of these sums, 0 where they may not be positive."""
+def _round_rows(shares: Floats, over: Floats, total: Int64Array) -> Int64Array:
+    """Round shares plus what rows lack to integers >= 0 of these sums, 0 where a share is 0."""
+    may = shares > 0
+    wanted = np.where(may, shares + over, 0)
     whole = np.floor(np.maximum(wanted, 0) + _NEAR).astype(np.int64)
     lack = np.minimum(total - whole.sum(axis=1), may.sum(axis=1))
     order = np.argsort(np.where(may, whole - wanted, np.inf), axis=1, kind="stable")
     rank = np.empty_like(order)
     np.put_along_axis(rank, order, np.broadcast_to(np.arange(wanted.shape[1]), order.shape), axis=1)
     whole += rank < lack[:, None]
-    # rows with numbers that had fallen below 0 are too great, and may be so by several units
+    # rows with numbers that were below 0 are too large, perhaps by several units
     order = np.argsort(-whole, axis=1, kind="stable")
     sorted_units = np.take_along_axis(whole, order, axis=1)
     before = np.cumsum(sorted_units, axis=1) - sorted_units
     over = (whole.sum(axis=1) - total)[:, None]
-    least = np.where(np.arange(whole.shape[1]) == 0, over, 0)  # what is missing still goes to the greatest
+    least = np.where(np.arange(whole.shape[1]) == 0, over, 0)  # what is still missing goes to the largest
     taken = np.clip(over - before, np.minimum(least, 0), sorted_units)
     np.put_along_axis(whole, order, sorted_units - taken, axis=1)
     return whole
 
 
-def _changed(parts: _AlikeChildren, fitted: Floats, even: EvenAllocation) -> Int64Array:
-    """Units of the pairs that are changed, by planes, shape (pairs, planes)."""
+def _changed(parts: _EqualChildren, fitted: Floats, even: EvenAllocation) -> Int64Array:
+    """Return the units of changed pairs by planes, shape (pairs, planes)."""
     changes = parts.changes
     units = even.allocation(changes.root, changes.child).T.copy()
     shares = fitted[parts.group[changes.root], parts.group[changes.child]]
@@ -217,8 +202,8 @@ def _changed(parts: _AlikeChildren, fitted: Floats, even: EvenAllocation) -> Int
     return units
 
 
-def _settled(parts: _AlikeChildren, even: EvenAllocation, units: Int64Array) -> PlaneAllocation | None:
-    """Allocations with the given sums, near to these; None if none are found."""
+def _settled(parts: _EqualChildren, even: EvenAllocation, units: Int64Array) -> PlaneAllocation | None:
+    """Return allocations with the given sums, near to these; None if none are found."""
     changes, planes = parts.changes, units.shape[1]
     more = units - even.allocation(changes.root, changes.child).T
     out, into = parts.out - even.left, parts.into - even.entered[-1]
@@ -239,8 +224,8 @@ def _settled(parts: _AlikeChildren, even: EvenAllocation, units: Int64Array) -> 
     )
 
 
-def _in_full(parts: _AlikeChildren, even: EvenAllocation) -> PlaneAllocation | Unsupported:
-    """Shares found pair by pair."""
+def _in_full(parts: _EqualChildren, even: EvenAllocation) -> PlaneAllocation | Unsupported:
+    """Return shares found pair by pair."""
     changes = parts.changes
     every = np.arange(len(parts.group))
     usual = even.allocation(every[:, None], every)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of
 from treadle.schedules.factored.subproblem_trees import ragged
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_assignment import UnitPool
 from treadle.unsupported import Unsupported
@@ -33,21 +33,12 @@ class Deliveries:
 def deliveries(blocks: Int64Array, exits: Int64Array, meets: Meetings) -> Deliveries | Unsupported:
     """Assign the deliveries that roots cannot make, so that every child makes as many as its egress.
 
-    Parameters
-    ----------
-    blocks : array of int64, shape (n,)
-        Blocks of trees of each child.
-    exits : array of int64, shape (n,)
-        ``blocks.sum() * (n - 1)`` in all.
-    meets : Meetings
-        Which children may send to which.
+    A child has `blocks` blocks of trees and egress for `exits` deliveries, ``blocks.sum() * (n - 1)`` in all.
 
-    Notes
-    -----
-    Source: docs/algorithms/decomposition.md, section 6. Where no plane leads from a root to a child, another
-    one that meets both delivers. Then a child that lacks egress gives away deliveries of all its blocks in
-    turn, to children in turn that do not help; helpers take turns at each of these, by what each has to
-    spare. So everyone is sent to by every helper about equally much.
+    Where no plane leads from a root to a child, another one that meets both delivers. Then a child that lacks
+    egress gives away deliveries of all its blocks in turn, to children in turn that do not help; helpers take
+    turns at each of these, by their spare egress. So every helper sends about equally much to every child.
+    Source: docs/algorithms/decomposition.md, section 6.
     """
     n, most = len(blocks), int(blocks.max()) + 1
     apart = meets.apart(blocks)
@@ -77,7 +68,7 @@ class Meetings:
     into: BoolArray
 
     def apart(self, blocks: Int64Array) -> Int64Array | Unsupported:
-        """Root, block, child and relay of all blocks whose root no plane joins to the child, shape (4, m)."""
+        """Return root, block, child and helper where no plane joins root and child, shape (4, m)."""
         partial = np.flatnonzero(~(self.out & self.into).all(axis=1))
         if len(partial) > _MOST_PARTIAL:
             return Unsupported("too many children lack planes")
@@ -89,12 +80,12 @@ class Meetings:
         others = np.delete(np.arange(len(blocks)), partial)
         if len(root) and not len(others):
             return Unsupported("no child is on all planes")
-        by = others[np.arange(len(root)) % max(1, len(others))] if len(root) else root
+        by = others[np.arange(len(root)) % len(others)] if len(root) else root
         return np.stack([root, block, child, by]).astype(np.int64)
 
 
 def _spread(blocks: Int64Array, lack: Int64Array) -> Int64Array | Unsupported:
-    """Root, block, child and relay of deliveries, as many as roots lack, shape (4, m)."""
+    """Return root, block, child and helper of as many deliveries as roots lack, shape (4, m)."""
     n = len(blocks)
     given = int(lack[lack > 0].sum())
     if not given:
@@ -110,23 +101,13 @@ def _spread(blocks: Int64Array, lack: Int64Array) -> Int64Array | Unsupported:
     # helpers take turns at one target after the other
     helpers = UnitPool.of(np.zeros(n, dtype=np.int64), np.arange(n), np.maximum(-lack, 0), mixed=True).run
     by = helpers[number * cycle[-1] + np.minimum(number, given % len(targets) or len(targets)) + cycle]
-    for shift in range(1, _TRIES):
-        wrong = np.flatnonzero(_wrong(root, child, n))
-        for one in wrong.tolist():  # change targets with a delivery of another root
+    for shift in range(1, _TRIES + 1):
+        # deliveries to the root itself, and second ones to a child
+        first = np.unique(root * n + child, return_index=True)[1]
+        wrong = np.flatnonzero(~mask_of(len(root), first) | (root == child)).tolist()
+        if not wrong:
+            return np.stack([root, within % blocks[root], child, by])
+        for one in wrong if shift < _TRIES else ():  # change targets with a delivery of another root
             other = (one + shift * int(lack.max())) % given
             child[one], child[other] = child[other], child[one]
-        if not len(wrong):
-            break
-    if _wrong(root, child, n).any():
-        return Unsupported("no children are found for deliveries by others")
-    return np.stack([root, within % blocks[root], child, by])
-
-
-def _wrong(root: Int64Array, child: Int64Array, n: int) -> BoolArray:
-    """Deliveries to the root itself, or a second one to a child."""
-    pair = root * n + child
-    order = np.argsort(pair, kind="stable")
-    again = np.zeros(len(pair), dtype=bool)
-    again[order[1:]] = pair[order[1:]] == pair[order[:-1]]
-    wrong: BoolArray = again | (root == child)
-    return wrong
+    return Unsupported("no children are found for deliveries by others")

@@ -21,7 +21,7 @@ Table = NDArray[np.signedinteger]
 def plane_tables(
     out: Int64Array, into: Int64Array, sent: Int64Array, near: Int64Array
 ) -> Int64Array | Unsupported:
-    """Units that each child sends to each other by each plane, shape (planes, n, n), or why there are none.
+    """Return the units that children send each other by each plane, shape (planes, n, n), or why not.
 
     Parameters
     ----------
@@ -61,11 +61,11 @@ def plane_tables(
 
 
 def _without_later_plane(out: BoolArray, into: BoolArray) -> tuple[Int64Array, Int64Array]:
-    """Pairs of children that no later plane joins."""
-    n = len(out)
-    some = np.flatnonzero(~(out & into).all(axis=1))
-    tall = np.argwhere(out.astype(np.float32) @ into[some].T.astype(np.float32) == 0)
-    wide = np.argwhere(out[some].astype(np.float32) @ into.T.astype(np.float32) == 0)
+    """Return pairs of children that no later plane joins."""
+    n, some = len(out), np.flatnonzero(~(out & into).all(axis=1))
+    ways_out, ways_in = out.astype(np.float32), into.T.astype(np.float32)
+    tall = np.argwhere(ways_out @ ways_in[:, some] == 0)
+    wide = np.argwhere(ways_out[some] @ ways_in == 0)
     pairs = np.concatenate([tall[:, 0] * n + some[tall[:, 1]], some[wide[:, 0]] * n + wide[:, 1]])
     row, column = np.divmod(np.unique(pairs), n)
     return row[row != column], column[row != column]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,13 +10,11 @@ from numpy.typing import NDArray
 from treadle.arrays import Int32Array, Int64Array, sums_of
 from treadle.context import context
 from treadle.engine import core, run_core
-from treadle.schedules.factored import Subproblem, TableTrees
+from treadle.schedules.factored import TableTrees
 from treadle.synthesis.core_values.tree_values import TreeRows
-from treadle.synthesis.trees.tight_cuts.closed_forms.boundary_runs import BoundaryRuns, boundary_runs
+from treadle.synthesis.trees.tight_cuts.closed_forms.boundary_runs import BoundaryRuns, Outermost
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_tables import mend
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_assignment import UnitPool
-from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import tree_groups
-from treadle.synthesis.trees.tight_cuts.subproblems import Cutting, LocalSubproblem
 from treadle.unsupported import Unsupported
 
 _ROUNDS = 200
@@ -32,55 +30,29 @@ _WORK_PER_CELL = 500
 _LEAST_WORK = 10**7
 
 
-@dataclass(frozen=True)
-class _Border:
-    """Runs of units that leave or enter children, all sizes in multiples, with the relays numbered from 0."""
+def relayed_stars(outer: Outermost) -> TableTrees | Unsupported:
+    """Return the trees of the outermost subproblem, at most two hops each, or why there are none.
 
-    runs: BoundaryRuns
-    sums: Int64Array  # by child and relay
-
-
-def relayed_stars(
-    piece: LocalSubproblem, cutting: Cutting, solved: dict[int, Subproblem], block: int
-) -> TableTrees | Unsupported:
-    """The trees of the outermost subproblem, at most two hops each, or why not.
-
-    Parameters
-    ----------
-    piece, cutting, solved, block
-        As of `treadle.synthesis.trees.tight_cuts.closed_forms.equal_children.circulant_trees`.
-
-    Raises
-    ------
-    TimeLimitError
-        When the deadline passed.
-
-    Notes
-    -----
-    Source: docs/algorithms/decomposition.md, section 6. What children send each other by a relay is in
-    proportion to what both have there (`fitted_table`); then every child's suppliers are matched to trees.
-    A failure says nothing about whether there is such a forest.
+    What children send each other by a relay is in proportion to what both have there (`fitted_table`); then
+    every child's suppliers are matched to trees. A failure does not prove that there is no such forest.
+    Source: docs/algorithms/decomposition.md, section 6.
     """
-    n = piece.n_children
-    if piece.has_outside or n < 3:
+    n, runs = outer.local.n_children, (outer.out, outer.into)
+    if n < 3:
         return Unsupported("it is not the outermost subproblem with several children")
-    if np.any((piece.tails < n) & (piece.heads < n)):
-        return Unsupported("some links join two children")
-    groups = tree_groups(cutting, solved, piece.native, 1)
-    sides = [boundary_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False)]
-    bundle = int(np.gcd.reduce(np.concatenate([[block], *(side.units for side in sides)])))
-    trees = piece.native // bundle
+    bundle = int(np.gcd.reduce(np.concatenate([[outer.block], *(side.units for side in runs)])))
+    trees = outer.local.native // bundle
     most = MOST_CELLS if trees.min() == trees.max() else MOST_UNEVEN_CELLS
     if int(trees.sum()) * n > most:
         return Unsupported(f"{n} children with {int(trees.sum())} trees are too many for a table")
-    out, into = (_border(side, piece, bundle) for side in sides)
-    if np.any(out.sums.sum(axis=0) != into.sums.sum(axis=0)):
+    leaving, entering = (sums // bundle for sums in outer.sums)
+    if np.any(leaving.sum(axis=0) != entering.sum(axis=0)):
         return Unsupported("a relay has unequal capacity in and out")
-    if np.any(into.sums.sum(axis=1) < trees.sum() - trees):
+    if np.any(entering.sum(axis=1) < trees.sum() - trees):
         return Unsupported("some child cannot be entered by all trees of others")
     tables = []
-    for leaving, entering in zip(out.sums.T, into.sums.T, strict=True):
-        table = fitted_table(leaving, entering)
+    for sides in zip(leaving.T, entering.T, strict=True):
+        table = fitted_table(*sides)
         if table is None:
             return Unsupported("a relay has too much capacity to one child")
         tables.append(table)
@@ -91,19 +63,17 @@ def relayed_stars(
     if isinstance(found, Unsupported):
         return found
     context().report("paths of trees", 0, 1)
-    return _table(*found, shares, out, into, [group // bundle for group in groups], bundle)
-
-
-def _border(runs: BoundaryRuns, piece: LocalSubproblem, bundle: int) -> _Border:
-    relays = np.unique(np.maximum(piece.tails, piece.heads))
-    plane = np.searchsorted(relays, runs.plane)
-    sums = sums_of((piece.n_children, len(relays)), (runs.owner, plane), runs.units // bundle)
-    columns = {**vars(runs), "plane": plane, "units": runs.units // bundle}
-    return _Border(BoundaryRuns(**columns), sums)
+    # sizes in bundles, and planes numbered from 0
+    numbers = (np.searchsorted(outer.planes, side.plane) for side in runs)
+    out, into = (
+        replace(side, plane=plane, units=side.units // bundle)
+        for side, plane in zip(runs, numbers, strict=True)
+    )
+    return _table(*found, shares, out, into, outer.groups(bundle), bundle)
 
 
 def _packed(trees: Int64Array, capacity: Int64Array) -> tuple[Int32Array, Int32Array] | Unsupported:
-    """Root and parents of each tree, by roots, within the capacities of pairs."""
+    """Return root and parents of each tree, by roots, within the capacities of pairs."""
     n, cells = len(trees), int(trees.sum()) * len(trees)
     status, rows, _ = run_core(
         "trees of two hops",
@@ -128,12 +98,12 @@ def _table(
     root: Int32Array,
     parent: Int32Array,
     shares: Int64Array,
-    out: _Border,
-    into: _Border,
+    out: BoundaryRuns,
+    into: BoundaryRuns,
     groups: list[Int64Array],
     bundle: int,
 ) -> TableTrees:
-    """Trees with the links of all edges: by the own rank of a tree where that is possible."""
+    """Return the trees with the links of all edges: a tree leaves by its own rank where possible."""
     n, relays = parent.shape[1], len(shares)
     tree, child = np.nonzero(parent >= 0)
     above = parent[tree, child].astype(np.int64)
@@ -145,25 +115,23 @@ def _table(
     cells = np.tile(np.arange(n * n), relays)
     by_relay = UnitPool.of(cells, np.repeat(np.arange(relays), n * n), shares.ravel())
     # not every rank that has trees need supply or be entered
-    width = max(*(1 + int(side.runs.supplier.max(initial=0)) for side in (out, into)), *map(len, groups))
+    width = max(*(1 + int(side.supplier.max(initial=0)) for side in (out, into)), *map(len, groups))
     # the relay by which each rank of each child mostly sends, by child times width plus rank
-    places = out.runs.owner * width + out.runs.supplier, out.runs.plane
-    usual = np.argmax(sums_of((n * width, relays), places, out.runs.units), axis=1)
+    places = out.owner * width + out.supplier, out.plane
+    usual = np.argmax(sums_of((n * width, relays), places, out.units), axis=1)
     passed, entry, leaving = np.empty((3, len(tree)), dtype=np.int64)
-    entries = UnitPool.of(
-        into.runs.owner * relays + into.runs.plane, into.runs.supplier, into.runs.units, mixed=True
-    )
+    entries = UnitPool.of(into.owner * relays + into.plane, into.supplier, into.units, mixed=True)
     leaving[direct] = home[tree[direct]]
     for some in (direct, relayed):
         if some is relayed and len(some):
             # the rank of the supplier by which the tree came
             place = np.full(parent.shape, -1, dtype=np.int64)
-            place[tree[direct], child[direct]] = into.runs.supplier[entries.run[entry[direct]]]
+            place[tree[direct], child[direct]] = into.supplier[entries.run[entry[direct]]]
             leaving[some] = place[tree[some], above[some]]
         wanted = usual[above[some] * width + leaving[some]]
         passed[some] = by_relay.kind[by_relay.assign(pair[some], wanted)]
         entry[some] = entries.assign(child[some] * relays + passed[some], np.full(len(some), width))
-    exits = UnitPool.of(out.runs.owner * relays + out.runs.plane, out.runs.supplier, out.runs.units)
+    exits = UnitPool.of(out.owner * relays + out.plane, out.supplier, out.units)
     exit_ = exits.assign(above * relays + passed, leaving)
     return _rows(root, parent, (tree, child), (out, exits, exit_), (into, entries, entry), bundle)
 
@@ -172,16 +140,16 @@ def _rows(
     root: Int32Array,
     parent: Int32Array,
     cells: tuple[Int64Array, Int64Array],
-    leaves: tuple[_Border, UnitPool, Int64Array],
-    enters: tuple[_Border, UnitPool, Int64Array],
+    leaves: tuple[BoundaryRuns, UnitPool, Int64Array],
+    enters: tuple[BoundaryRuns, UnitPool, Int64Array],
     bundle: int,
 ) -> TableTrees:
-    """A row for each tree; paths are pairs of links."""
+    """Return a row for each tree; paths are pairs of links."""
     links, units = [], []
-    for border, assigned, of in (leaves, enters):
+    for runs, assigned, of in (leaves, enters):
         run = assigned.run[of]
-        links.append(border.runs.link[run])
-        units.append(border.runs.offset[run] + assigned.place[of] * bundle)
+        links.append(runs.link[run])
+        units.append(runs.offset[run] + assigned.place[of] * bundle)
     code = links[0] * (int(links[1].max(initial=0)) + 1) + links[1]
     names, first, path = np.unique(code, return_index=True, return_inverse=True)
     tables = np.full((3, *parent.shape), -1, dtype=np.int64)

@@ -6,54 +6,41 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of, sums_of
-from treadle.synthesis.runs import run_starts
+from treadle.synthesis.core_values.tree_values import TreeRows
 from treadle.synthesis.trees.packers.tree_packing import Packing
-from treadle.synthesis.trees.switch_removal import LogicalGraph
+from treadle.synthesis.trees.switch_removal import LogicalGraph, logical_graph
 from treadle.synthesis.trees.tight_cuts.proportion import in_proportion, quotas
 from treadle.synthesis.trees.tight_cuts.subproblems import LocalSubproblem
 
 
-def star_trees(piece: LocalSubproblem) -> tuple[LogicalGraph, Packing] | None:
-    """Arcs and trees of a subproblem in which children may send their unit trees directly to others; else
-    None.
+def star_trees(local: LocalSubproblem) -> tuple[LogicalGraph, Packing] | None:
+    """Return arcs and trees of a subproblem whose children can send their unit trees directly; else None.
 
-    Parameters
-    ----------
-    piece : LocalSubproblem
-        The cut condition must hold.
-
-    Notes
-    -----
-    With r'(y) = native and entering units at child y, n children and R' = sum of r', the links of y to and
-    from the relay need r'(y) (n - 1) and R' - r'(y) units. Nothing has to be split then: an arc y -> x
-    through the relay has r'(y) units, and what crosses the boundary does so on the children's own links, or
-    on those of the relay (`_shared_border`). A child that lacks units leaves a delivery of some trees to
-    children that have units to spare (`_helpers`).
+    The cut condition must hold. With r'(y) = native and entering units at child y, n children and R' = sum of
+    r', the links of y to and from the relay need r'(y) (n - 1) and R' - r'(y) units. Nothing has to be split
+    then: an arc y -> x through the relay has r'(y) units, and what crosses the boundary does so on the
+    children's own links, or on those of the relay (`_shared_border`). A child that lacks units leaves a
+    delivery of some trees to children that have units to spare (`_helpers`).
     """
-    n = piece.n_children
-    relays = np.unique(np.concatenate([piece.tails, piece.heads]))
-    relays = relays[(relays >= n) & (relays < n + piece.n_relays)]
+    n = local.n_children
+    relays = np.unique(np.concatenate([local.tails, local.heads]))
+    relays = relays[(relays >= n) & (relays < n + local.n_relays)]
     if len(relays) != 1 or n < 2:
         return None
     relay = int(relays[0])
-    out, into = (
-        _sums(piece, piece.tails, piece.heads == relay),
-        _sums(piece, piece.heads, piece.tails == relay),
-    )
-    crossing = np.flatnonzero((piece.tails != relay) & (piece.heads != relay))
-    if len(crossing) and (
-        not piece.has_outside
-        or np.any(np.maximum(piece.tails[crossing], piece.heads[crossing]) != piece.outside)
-    ):
+    out = _sums(local, local.tails, local.heads == relay)
+    into = _sums(local, local.heads, local.tails == relay)
+    crossing = np.flatnonzero((local.tails != relay) & (local.heads != relay))
+    ends = np.maximum(local.tails[crossing], local.heads[crossing])
+    if len(crossing) and (not local.has_outside or np.any(ends != local.outside)):
         return None  # links between children
-    inwards = crossing[piece.tails[crossing] == piece.outside]
-    units = piece.native.copy()
-    np.add.at(units, piece.heads[inwards], piece.capacity[inwards])
+    inwards = crossing[local.tails[crossing] == local.outside]
+    units = local.native + sums_of(n, local.heads[inwards], local.capacity[inwards])
     entering, leaving = (int(side[n:].sum()) for side in (out, into))
     room = out[:n] - units * (n - 1)
     helpers = np.zeros((4, 0), dtype=np.int64)
     if entering or leaving:
-        shared = _shared_border(piece.native, units, room, entering, leaving)
+        shared = _shared_border(local.native, units, room, entering, leaving)
         if shared is None:
             return None
         left, entered = shared
@@ -62,10 +49,10 @@ def star_trees(piece: LocalSubproblem) -> tuple[LogicalGraph, Packing] | None:
     else:
         left = entered = np.zeros(n, dtype=np.int64)
         helpers = _helpers(room)
-    if np.any(into[:n] < piece.total - units):
+    if np.any(into[:n] < local.total - units):
         return None
     tail, head = np.nonzero(~np.eye(n, dtype=bool))
-    away = np.full(n, piece.outside)
+    away = np.full(n, local.outside)
     tail, head = np.concatenate([tail, np.arange(n), away]), np.concatenate([head, away, np.arange(n)])
     between = np.repeat((units + entered)[:, None], n, axis=1)
     owner, helper, child, count = helpers
@@ -73,19 +60,21 @@ def star_trees(piece: LocalSubproblem) -> tuple[LogicalGraph, Packing] | None:
     np.add.at(between, (helper, child), count)
     sizes = np.concatenate([between[~np.eye(n, dtype=bool)], left, entered])
     some = np.flatnonzero(sizes)
-    arc, first, last, size = _assigned(piece, relay, tail[some], head[some], sizes[some])
-    graph = _graph(
-        np.concatenate([tail[some][arc], piece.tails[crossing]]),
-        np.concatenate([head[some][arc], piece.heads[crossing]]),
-        np.concatenate([size, piece.capacity[crossing]]),
-        np.concatenate([np.full(len(arc), 2), np.ones(len(crossing), dtype=np.int64)]),
-        np.concatenate([np.stack([first, last], axis=1).ravel(), crossing]),
+    arc, first, last, size = _assigned(local, relay, tail[some], head[some], sizes[some])
+    lengths = np.concatenate([np.full(len(arc), 2), np.ones(len(crossing), dtype=np.int64)])
+    graph = logical_graph(
+        np.concatenate([tail[some][arc], local.tails[crossing]]),
+        np.concatenate([head[some][arc], local.heads[crossing]]),
+        np.concatenate([size, local.capacity[crossing]]),
+        np.arange(len(lengths)),
+        offsets_of(lengths),
+        np.concatenate([np.stack([first, last], axis=1).ravel(), crossing]).astype(np.int32),
     )
     return graph, star_packing(units + entered, helpers)
 
 
 def _helpers(room: Int64Array) -> Int64Array:
-    """Deliveries that children leave to others, rows: child that roots trees, helper, receiving child, trees.
+    """Return deliveries that children leave to others, rows: root child, helper, receiving child, trees.
 
     `room` is what each child can send beyond its own trees' deliveries, less than 0 where it lacks units.
     """
@@ -99,16 +88,16 @@ def _helpers(room: Int64Array) -> Int64Array:
     return np.stack([owner, helper, child, np.diff(stop, prepend=0)])
 
 
-def _sums(piece: LocalSubproblem, ends: Int32Array, chosen: BoolArray) -> Int64Array:
-    """Capacity of the chosen links by their ends: children, then the outside if there is one."""
-    sums = sums_of(piece.n_nodes, ends[chosen], piece.capacity[chosen])
-    return np.concatenate([sums[: piece.n_children], sums[piece.n_children + piece.n_relays :]])
+def _sums(local: LocalSubproblem, ends: Int32Array, chosen: BoolArray) -> Int64Array:
+    """Return the capacity of the chosen links by their ends: children, then the outside if there is one."""
+    sums = sums_of(local.n_nodes, ends[chosen], local.capacity[chosen])
+    return np.concatenate([sums[: local.n_children], sums[local.n_children + local.n_relays :]])
 
 
 def _shared_border(
     native: Int64Array, units: Int64Array, room: Int64Array, entering: int, leaving: int
 ) -> tuple[Int64Array, Int64Array] | None:
-    """Units of the relay's links to and from the outside that each child supplies, and takes in; or None.
+    """Return units of the relay's outside links that each child supplies, and takes in; or None.
 
     A child with d entered and x leaving units sends (units + d) (n - 1) + x. It supplies what its native
     trees take of what leaves, as far as it can, and takes in what it can pass on then.
@@ -134,19 +123,19 @@ def _shared_border(
 
 
 def _assigned(
-    piece: LocalSubproblem, relay: int, tail: Int64Array, head: Int64Array, units: Int64Array
+    local: LocalSubproblem, relay: int, tail: Int64Array, head: Int64Array, units: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
-    """Arcs through the relay cut into parts of one link there and one back: arc, both links, units."""
+    """Cut arcs through the relay into parts of one link each way: arc, both links, units."""
     cuts = [np.stack([np.arange(len(tail)), np.zeros(len(tail), dtype=np.int64)])]
     sides = []
     for node, ends, chosen in (
-        (tail, piece.tails, piece.heads == relay),
-        (head, piece.heads, piece.tails == relay),
+        (tail, local.tails, local.heads == relay),
+        (head, local.heads, local.tails == relay),
     ):
-        used = sums_of(piece.n_nodes, node, units)
+        used = sums_of(local.n_nodes, node, units)
         links = np.flatnonzero(chosen)
         links = links[np.argsort(ends[links], kind="stable")]
-        stop = np.cumsum(quotas(piece.capacity[links], ends[links], used))
+        stop = np.cumsum(quotas(local.capacity[links], ends[links], used))
         order = np.argsort(node, kind="stable")
         start = np.empty_like(units)
         start[order] = np.cumsum(units[order]) - units[order]
@@ -164,26 +153,8 @@ def _assigned(
     return arc, first, last, ends_at - skip
 
 
-def _graph(
-    tails: Int64Array, heads: Int64Array, capacities: Int64Array, lengths: Int64Array, links: Int64Array
-) -> LogicalGraph:
-    """One arc per pair of ends, with a path for each row given."""
-    order = np.lexsort((heads, tails))
-    arcs = np.flatnonzero(run_starts(tails[order], heads[order]))
-    return LogicalGraph(
-        tails=tails[order][arcs].astype(np.int32),
-        heads=heads[order][arcs].astype(np.int32),
-        capacities=np.add.reduceat(capacities[order], arcs),
-        segment_offset=np.append(arcs, len(order)).astype(np.int64),
-        segment_path=order.astype(np.int32),
-        segment_units=capacities[order],
-        path_offset=offsets_of(lengths),
-        path_links=links.astype(np.int32),
-    )
-
-
 def star_packing(multiplicities: Int64Array, helpers: Int64Array) -> Packing:
-    """A weighted star for every child with unit trees, and one for each helper (columns as of `_helpers`)."""
+    """Return a weighted star for every child with unit trees, and one for each helper (see `_helpers`)."""
     n = len(multiplicities)
     owner, helper, child, count = helpers
     own = multiplicities - sums_of(n, owner, count)
@@ -192,7 +163,4 @@ def star_packing(multiplicities: Int64Array, helpers: Int64Array) -> Packing:
     parent: Int32Array = np.repeat(root[:, None], n, axis=1)
     parent[np.arange(len(root)), root] = -1
     parent[len(some) + np.arange(len(owner)), child] = helper
-    order = np.argsort(root, kind="stable")
-    return Packing(
-        root[order], np.concatenate([own[some], count])[order], parent[order], speculative=0, exact=0
-    )
+    return Packing.by_root(TreeRows(root, np.concatenate([own[some], count]), parent), n)

@@ -11,7 +11,7 @@ from treadle.arrays import BoolArray, Int64Array
 
 @dataclass(frozen=True)
 class UnitPool:
-    """UnitPool that may be taken once each, by group and, within it, by kind; what was taken is marked.
+    """Units that may be taken once each, by group and, within it, by kind.
 
     Parameters
     ----------
@@ -29,7 +29,8 @@ class UnitPool:
 
     @staticmethod
     def of(group: Int64Array, kind: Int64Array, sizes: Int64Array, *, mixed: bool = False) -> UnitPool:
-        """The units of runs, by group: of runs in order, or (`mixed`) of all runs of a group in turn."""
+        """Return the units of runs, by group: of runs in order, or (`mixed`) of all runs of a group in
+        turn."""
         run = np.repeat(np.arange(len(sizes)), sizes)
         place = np.arange(len(run)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         turn = (place + 0.5) / np.repeat(np.maximum(sizes, 1), sizes) if mixed else run
@@ -38,29 +39,27 @@ class UnitPool:
         return UnitPool(group[run], kind[run], run, place, np.zeros(len(run), dtype=bool))
 
     def assign(self, group: Int64Array, kind: Int64Array) -> Int64Array:
-        """A unit of its group for each item, one of its kind if there are enough.
+        """Return a unit of its group for each item, one of its kind if there are enough.
 
         Parameters
         ----------
         group, kind : arrays of int64, shape (i,)
             At most as many items of a group as units of it that are left.
         """
-        free = np.flatnonzero(~self.taken)
         assigned = np.full(len(group), -1, dtype=np.int64)
         kinds = int(max(self.kind.max(initial=0), kind.max(initial=0))) + 1
-        item, unit = _paired(group * kinds + kind, self.group[free] * kinds + self.kind[free])
-        assigned[item] = free[unit]
-        self.taken[free[unit]] = True
-        late, free = np.flatnonzero(assigned < 0), np.flatnonzero(~self.taken)
-        item, unit = _paired(group[late], self.group[free])
-        assigned[late[item]] = free[unit]
-        self.taken[free[unit]] = True
+        # first units of the same group and kind, then any of the group
+        for items, units in ((group * kinds + kind, self.group * kinds + self.kind), (group, self.group)):
+            late, free = np.flatnonzero(assigned < 0), np.flatnonzero(~self.taken)
+            item, unit = _paired(items[late], units[free])
+            assigned[late[item]] = free[unit]
+            self.taken[free[unit]] = True
         assert assigned.min(initial=0) >= 0, "a group has fewer units than items"
         return assigned
 
 
 def _paired(items: Int64Array, units: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Items and units of equal keys, the first with the first and so on, as far as both go."""
+    """Pair items and units of equal keys in order."""
     item_order, unit_order = np.argsort(items, kind="stable"), np.argsort(units, kind="stable")
     size = int(max(items.max(initial=0), units.max(initial=0))) + 1
     wanted, there = (np.bincount(keys, minlength=size) for keys in (items, units))

@@ -9,10 +9,8 @@ from itertools import pairwise
 import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of, sums_of
-from treadle.schedules.factored import Subproblem
 from treadle.schedules.factored.subproblem_trees import ragged
 from treadle.synthesis.trees.tight_cuts.closed_forms.boundary_runs import BoundaryRuns
-from treadle.synthesis.trees.tight_cuts.subproblems import Cutting
 
 Recipe = list[tuple[int, int, int]]
 """Parts of an owner's runs in the order in which they are used: (run, units skipped, units)."""
@@ -128,15 +126,3 @@ def own_first(own: list[int], supplier: list[int], units: list[int]) -> Recipe:
     for run in range(len(units)):
         take(run, rest[run])
     return recipe
-
-
-def tree_groups(
-    cutting: Cutting, solved: dict[int, Subproblem], blocks: Int64Array, block: int
-) -> list[Int64Array]:
-    """Blocks of trees of each child's own children."""
-    codes = cutting.children[: int(cutting.child_offset[1])].tolist()
-    by_kind = {kind: piece.native // block for kind, piece in solved.items()}
-    return [
-        blocks[child : child + 1] if code >= 0 else by_kind[int(cutting.kind[~code])]
-        for child, code in enumerate(codes)
-    ]

@@ -106,23 +106,20 @@ def single_linkage(
     """
     order = np.argsort(distance, kind="stable")
     above = list(range(n_nodes))
-    current = list(range(n_nodes))  # of a representative: the set that it stands for
-    left: list[int] = []
-    right: list[int] = []
-    for u, v in zip(one[order].tolist(), other[order].tolist(), strict=True):
-        while above[u] != u:
-            above[u] = above[above[u]]
-            u = above[u]
-        while above[v] != v:
-            above[v] = above[above[v]]
-            v = above[v]
+    current = list(range(n_nodes))  # the set that a representative stands for
+
+    def representative(node: int) -> int:
+        while above[node] != node:
+            above[node] = above[above[node]]
+            node = above[node]
+        return node
+
+    merges: list[tuple[int, int]] = []
+    for ends in zip(one[order].tolist(), other[order].tolist(), strict=True):
+        u, v = map(representative, ends)
         if u != v:
-            left.append(current[u])
-            right.append(current[v])
-            above[v] = u
-            current[u] = n_nodes + len(left) - 1
-            if len(left) == n_nodes - 1:
-                break
-    if len(left) < n_nodes - 1:
-        return None
-    return Dendrogram(np.array(left, dtype=np.int64), np.array(right, dtype=np.int64))
+            merges.append((current[u], current[v]))
+            above[v], current[u] = u, n_nodes + len(merges) - 1
+            if len(merges) == n_nodes - 1:
+                return Dendrogram(*np.array(merges, dtype=np.int64).T)
+    return None

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, Int32Array
+from treadle.arrays import BoolArray, Int32Array, sums_of
 from treadle.synthesis.trees.tight_cuts.sets.dendrogram import Dendrogram, single_linkage
 from treadle.synthesis.trees.tight_cuts.sets.quotient import Quotient
 
@@ -58,7 +58,7 @@ def clusters(quotient: Quotient) -> Int32Array | None:
     """
     one, other = quotient.neighbours
     joins = np.bincount(one[quotient.is_point[other]], minlength=quotient.n_nodes)
-    # some switch joins half of the points or more: a set of four of them has no small border
+    # if some switch joins half of the points or more, a set of four of them has no small boundary
     has_hub = np.any(joins[~quotient.is_point] * 2 >= quotient.is_point.sum())
     if not len(one) or len(one) > _MOST_PAIRS or has_hub:
         return None
@@ -94,7 +94,7 @@ def _spread(quotient: Quotient) -> Iterator[NDArray[np.float64]]:
     for step in range(1, _STEPS[-1] + 1):
         if step > _STEPS[0] and step * len(one) > _MOST_SPREADING:
             return
-        for signal in signals:  # one by one: sums along rows are several times as quick
+        for signal in signals:  # one by one: sums along rows are several times as fast
             np.take(signal, other, out=come, mode="clip")  # unbuffered
             np.multiply(come, share, out=come)
             np.add.reduceat(come, starts, out=mean)
@@ -164,9 +164,8 @@ class _Borders:
         kept = _can_be_tight(self.quotient, labels, len(chosen))
         if not kept.any():
             return None
-        weight = np.zeros(len(chosen), dtype=np.int64)
         inside = labels >= 0
-        np.add.at(weight, labels[inside], self.quotient.weight[inside])
+        weight = sums_of(len(chosen), labels[inside], self.quotient.weight[inside])
         score = float(np.sum((weight * self.need[chosen])[kept]))
         renumbered = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
         return score, renumbered[labels].astype(np.int32)
@@ -179,7 +178,7 @@ class _Borders:
         near = self.need >= _LEAST_NEED * self.need[:n][self.quotient.is_point].max()
         candidate = (near & (points >= 2) & (points < points[-1])).tolist()
         below: list[list[int]] = [[] for _ in range(2 * n - 1)]
-        for name, (one, other) in enumerate(self._halves, n):
+        for name, (one, other) in enumerate(self._lists[2], n):
             found = below[one] + below[other] if below[one] and below[other] else below[one] or below[other]
             better = not found or (len(found) == 1 and need[name] > need[found[0]])
             below[name] = [name] if candidate[name] and better and self._is_firm(name) else found
@@ -188,46 +187,37 @@ class _Borders:
     def _is_firm(self, name: int) -> bool:
         """Whether more than the boundary joins each part of a quarter to three quarters of the nodes to the
         others."""
-        n, crossing, size = self.tree.n_nodes, self.crossing, self._sizes
+        n, crossing, (size, start, halves) = self.tree.n_nodes, self.crossing, self._lists
         least = _FIRMNESS * crossing[name]
         leaving: list[float] | None = None
-        begin = self._starts[name]
         stack = [name]
         while stack:
             part = stack.pop()
             if 4 * size[part] <= size[name]:
                 continue
             if part >= n:
-                stack += self._halves[part - n]
+                stack += halves[part - n]
             if 4 * size[part] > 3 * size[name]:
                 continue
             if crossing[part] < least:
                 return False
             leaving = leaving or self._leaving(name)
-            low = self._starts[part] - begin
+            low = start[part] - start[name]
             if crossing[part] - (leaving[low + size[part]] - leaving[low]) < least:
                 return False
         return True
 
     @cached_property
-    def _sizes(self) -> list[int]:
-        sizes: list[int] = self.tree.size.tolist()
-        return sizes
-
-    @cached_property
-    def _starts(self) -> list[int]:
-        starts: list[int] = self.tree.start.tolist()
-        return starts
-
-    @cached_property
-    def _halves(self) -> list[tuple[int, int]]:
-        return list(zip(self.tree.left.tolist(), self.tree.right.tolist(), strict=True))
+    def _lists(self) -> tuple[list[int], list[int], list[tuple[int, int]]]:
+        """Sizes, starts and halves of the sets as lists, which are read one by one."""
+        halves = list(zip(self.tree.left.tolist(), self.tree.right.tolist(), strict=True))
+        return self.tree.size.tolist(), self.tree.start.tolist(), halves
 
     def _leaving(self, name: int) -> list[float]:
         """Bandwidth across a set's boundary at its nodes up to each position of its interval, from 0 on."""
         one, other = self.quotient.neighbours
-        place = self.tree.start[: self.tree.n_nodes] - self._starts[name]
-        size = self._sizes[name]
+        place = self.tree.start[: self.tree.n_nodes] - self.tree.start[name]
+        size = int(self.tree.size[name])
         at, to = place[one], place[other]
         cross = np.flatnonzero((at >= 0) & (at < size) & ((to < 0) | (to >= size)))
         each = np.bincount(at[cross] + 1, weights=self.quotient.widths[cross], minlength=size + 1)
@@ -240,8 +230,7 @@ def _can_be_tight(quotient: Quotient, labels: Int32Array, count: int) -> BoolArr
     spare."""
     total = int(quotient.weight.sum())
     inside = labels >= 0
-    weight = np.zeros(count, dtype=np.int64)
-    np.add.at(weight, labels[inside], quotient.weight[inside])
+    weight = sums_of(count, labels[inside], quotient.weight[inside])
     tail, head = labels[quotient.tails], labels[quotient.heads]
     links = np.flatnonzero((head >= 0) & (tail != head))
     border = np.bincount(head[links], weights=quotient.bandwidths[links], minlength=count)
