@@ -5,7 +5,7 @@
 
 Each row is a process of its own, so memory is that of the row. Stages are CPU seconds; "CPU s" adds the
 start of Python, imports and writing. The last column is of the authors: their public Python for 16 GPUs
-(CPU seconds of a 2-core virtual machine, docs/explanation/related-work.md), table B.2 of the dissertation
+(CPU seconds of a 2-core virtual machine, docs/how-it-works/related-systems.md), table B.2 of the dissertation
 (Java, 128 cores) for 1024.
 """
 

@@ -1,7 +1,7 @@
 """Published values of the baselines: table 3.4's caption, section 3.8.3's text, sections 3.6.2, A.3.3, A.6.1.
 
 Direct-connect topologies, chapter 3 and appendix A of the dissertation; errata in
-docs/algorithms/step-baselines.md. Times have alpha = 10 us and M/B = 1 MB / 100 Gbit/s with 1 MB = 2**20
+docs/how-it-works/direct-connect.md. Times have alpha = 10 us and M/B = 1 MB / 100 Gbit/s with 1 MB = 2**20
 bytes.
 """
 

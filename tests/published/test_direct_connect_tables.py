@@ -1,6 +1,6 @@
 """Published values of expanded topologies: figures 3.1 to 3.4, tables 3.4, 3.5 and A.1 of the dissertation.
 
-Direct-connect topologies, chapter 3 and appendix A. The errata are those of docs/algorithms/expansions.md.
+Direct-connect topologies, chapter 3 and appendix A. The errata are those of docs/results/new.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-// Paths that climb total orders of the links (docs/algorithms/alltoall-routes.md): routing without deadlock in layers.
+// Paths that climb total orders of the links (docs/how-it-works/all-to-all.md): routing without deadlock in layers.
 //
 // If every path takes links of rising place in an order, no circle of waiting links exists (Dally and Seitz, 1987). One
 // pass over the links in order relaxes each once: when a link's turn comes, every walk that it can extend is known, so

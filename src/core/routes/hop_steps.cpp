@@ -1,5 +1,5 @@
 // Every path is put in turn where its hops exceed the caps least, by dynamic programming over (hop, step); ties are
-// broken at random, so that an excess wanders until it meets a gap (docs/algorithms/alltoall-routes.md). Where nearly
+// broken at random, so that an excess wanders until it meets a gap (docs/how-it-works/all-to-all.md). Where nearly
 // all links are full there are no gaps to meet: sweeps over all paths, at prices that rise exponentially with a
 // cell's load and more steeply from sweep to sweep, level the loads first.
 #include "routes/hop_steps.hpp"

@@ -1,5 +1,5 @@
 // Each layer in turn is filled anew, knowing what the others serve: paths that it alone had, then those of pieces that no
-// layer serves in as few hops as they could be, then the rest (docs/algorithms/alltoall-routes.md).
+// layer serves in as few hops as they could be, then the rest (docs/how-it-works/all-to-all.md).
 #include "routes/order_rounds.hpp"
 
 #include <algorithm>

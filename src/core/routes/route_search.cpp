@@ -1,4 +1,4 @@
-// Local search for a low largest load (docs/algorithms/alltoall-routes.md): each source in turn takes some of its
+// Local search for a low largest load (docs/how-it-works/all-to-all.md): each source in turn takes some of its
 // pieces off the links, finds shortest paths by lengths that grow exponentially with the loads, and a piece moves if
 // that lowers the sum of the exponentials. The exponent grows from sweep to sweep, so that the sum comes near the
 // largest load. Lengths as in Shahrokhi and Matula (JACM 37, 1990), moves of whole pieces instead of parts of a flow.

@@ -1,4 +1,4 @@
-// Breadth-first broadcast (dissertation, section 3.6, appendices A.5 and A.6; docs/algorithms/bfb.md).
+// Breadth-first broadcast (dissertation, section 3.6, appendices A.5 and A.6; docs/how-it-works/direct-connect.md).
 //
 // What node u receives in step t is a problem of its own: the sources at distance t are divisible jobs, the links into u
 // machines, and a job may use the links whose tail is one step nearer. The least load of the fullest link is, by the cut

@@ -5,7 +5,7 @@
 // check of condition C passes. A batch that fails teaches the cuts it violated; later trees spare their slack. A root
 // whose single greedy tree fails is grown exactly, arc by arc, each as often as one flow allows (Theorem 32).
 // Departure: where no arc takes the whole multiplicity, the partial tree is lowered as a whole and the rest goes back to
-// the root, instead of splitting off a copy; docs/algorithms/forestcoll.md proves that this keeps condition (B.2).
+// the root, instead of splitting off a copy; docs/proofs/forestcoll.md proves that this keeps condition (B.2).
 #include "trees/packing.hpp"
 
 #include <algorithm>

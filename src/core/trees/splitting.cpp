@@ -3,7 +3,7 @@
 // Replacing a units of u -> w and w -> t by u -> t lowers d+(S) by a exactly for those S that hold u and t but not w, or
 // w but neither u nor t. The paper splits pair by pair, each by as much as one flow per rank allows. Here all switches
 // of a level are split at once by a plan that is even (switch_plan.cpp), condition C is checked once for all, and a cut
-// that is violated is mended by exchanging partners across it; docs/algorithms/forestcoll.md proves that this can mend
+// that is violated is mended by exchanging partners across it; docs/proofs/forestcoll.md proves that this can mend
 // any one cut. Where mending does not end (mending one cut may hurt another), amounts come from Theorem 28.
 // That some pair can always be split while w has capacity is Mader's theorem in the form of Bang-Jensen, Frank and
 // Jackson (1995), which needs balance at the switches only.

@@ -1,4 +1,4 @@
-// Step 2 of the removal of switches (docs/algorithms/forestcoll.md): which units that arrive at a switch go on as which
+// Step 2 of the removal of switches (docs/proofs/forestcoll.md): which units that arrive at a switch go on as which
 // that leave it. Any pairing keeps all loads; one that spreads the units of every origin evenly over all destinations
 // seldom violates a cut, since the switch itself could have sent them anywhere. So units are exchanged between groups of
 // nodes, from the coarsest grouping to the finest, each time in proportion to what both groups have: the matrix of

@@ -2,7 +2,7 @@
 
 All values are those of an allgather in steps and in units of M/B. Theorems 11, 12 and 13 are exact.
 Theorem 7 is an upper bound; `Performance.has_exact_line_graphs` says where it is known to be met, because
-Theorem 10's condition is not enough (docs/algorithms/expansions.md).
+Theorem 10's condition is not enough (docs/how-it-works/direct-connect.md).
 """
 
 from __future__ import annotations

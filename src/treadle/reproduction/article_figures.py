@@ -44,7 +44,7 @@ PREPRINT = (
     no_figures(
         "preprint-table-1",
         "related work",
-        reason="words; docs/explanation/related-work.md says what runs here",
+        reason="words; docs/how-it-works/related-systems.md says what runs here",
     ),
     no_figures("preprint-figure-1", "relations between collectives", reason="an illustration"),
     _same("preprint-figure-2", "figure-4.5"),

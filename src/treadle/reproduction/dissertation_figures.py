@@ -271,7 +271,7 @@ _APPENDIX_A = (
 )
 
 _APPENDIX_B = (
-    no_figures("table-B.1", "related work", reason="words; docs/explanation/related-work.md tells what runs"),
+    no_figures("table-B.1", "related work", reason="words; see docs/how-it-works/related-systems.md"),
     computed(
         "table-B.2",
         "stages of generation for 1024 GPUs",

@@ -5,7 +5,7 @@ and a sink form a lattice, so the smallest one is a union of the classes that ar
 fixed. Flows and link lengths may be averaged over all automorphisms, so that some optimal ones are equal
 within each class of links. The small problems on classes hence have the optima of the whole fabric. Source:
 problem (*) of section 4.4 of the dissertation (cuts), and the linear programs behind the certificates
-`GroupDualCertificate` and `FlowDualCertificate`; docs/algorithms/decomposition.md, "Classes of nodes".
+`GroupDualCertificate` and `FlowDualCertificate`; docs/proofs/decomposition.md, "Classes of nodes".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-// Re-rooting by alternating paths (docs/algorithms/packers.md, "Detours").
+// Re-rooting by alternating paths (docs/how-it-works/optimal-trees.md).
 //
 // A node v that may not leave its arc, because in every tree its other possible parents lie below it, can still be
 // relieved: some arc leads from outside v's subtree into it, and arcs inside lead on from there to v. Reversed on this

@@ -1,4 +1,4 @@
-// Two starts for vertex matching (docs/algorithms/packers.md, "Starts"): both only choose parents, and leave overloaded
+// Two starts for vertex matching (docs/how-it-works/optimal-trees.md): both only choose parents, and leave overloaded
 // arcs to the matching.
 //
 // Breadth-first: for a root any parent one hop nearer keeps the tree a shortest-path tree, so the nodes choose one after

@@ -1,4 +1,4 @@
-// Forests of shortest-path trees: one exact transport problem per node (docs/algorithms/packers.md).
+// Forests of shortest-path trees: one exact transport problem per node (docs/how-it-works/optimal-trees.md).
 //
 // Let every node choose, for every unit tree of every root, a parent one hop nearer to the root. Whatever the nodes
 // choose, each by itself, the result is a spanning tree: depths fall along parents. So such a forest exists iff each node

@@ -1,4 +1,4 @@
-// Lower trees by growing whole trees anew (docs/algorithms/packers.md, "Growing trees anew").
+// Lower trees by growing whole trees anew (docs/how-it-works/optimal-trees.md).
 //
 // A tree that is taken out can be grown again breadth-first in the room that the others leave: it is then as low as it
 // can be beside them. For a limit of the height, all trees above it are grown anew in rounds. Full arcs that would have

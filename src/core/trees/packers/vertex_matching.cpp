@@ -1,4 +1,4 @@
-// Packing by matching trees to in-arcs, node by node (docs/algorithms/packers.md, "Matching at a node").
+// Packing by matching trees to in-arcs, node by node (docs/how-it-works/optimal-trees.md).
 //
 // At a node v every tree not rooted there uses one arc into v, and what trees do at v changes no load elsewhere. So the
 // trees are to be matched to the arcs into v, each arc to as many as its capacity; a tree may hang v on u if u is not

@@ -1,5 +1,5 @@
 // Trees of a given height routed at once, and mended as in negotiated congestion routing: McMurchie and Ebeling,
-// "PathFinder" (FPGA 1995); see docs/algorithms/packers.md, "Height-first".
+// "PathFinder" (FPGA 1995); see docs/how-it-works/optimal-trees.md.
 //
 // In every tree ranks join by their distance from the root. A rank hangs on one of few candidates by the path whose
 // links are cheapest: (1 + 3 load / capacity) / capacity, more on overloaded links, and more for every round in which a

@@ -1,4 +1,4 @@
-// Fewer different trees (docs/algorithms/packers.md, "Equal trees"): a heuristic of this program, by swaps alone.
+// Fewer different trees (docs/how-it-works/optimal-trees.md): a heuristic of this program, by swaps alone.
 //
 // First, swaps between trees of two roots that raise the sum, over roots, nodes and parents, of the squares of units:
 // a node then hangs on few different parents in the trees of a root. Then, root by root, trees are made equal to one

@@ -1,4 +1,4 @@
-// Local search for lower trees at equal loads (docs/algorithms/packers.md, "Local search").
+// Local search for lower trees at equal loads (docs/how-it-works/optimal-trees.md).
 //
 // A tree edge is a path of links. Three moves keep loads within capacities: two edges of different trees that pass one
 // node swap what comes before it; where that would close a cycle, the nodes above change sides too (a reversal); and a

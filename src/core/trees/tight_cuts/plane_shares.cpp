@@ -1,4 +1,4 @@
-// Mends the shares of planes (docs/algorithms/decomposition.md, section 6, after Lemma 14b).
+// Mends the shares of planes (docs/proofs/decomposition.md, section 6, after Lemma 14b).
 //
 // n_s(x, y), the units that node x sends to node y over plane s, is given by a formula with one number per pair of
 // groups (Lemma 14b: Hermite's identity spreads remainders evenly). Sums of pairs are exact; sums of rows and columns by

@@ -1,4 +1,4 @@
-// Forests of height two on unequal children (docs/algorithms/decomposition.md, section 6): a matching of its own kind.
+// Forests of height two on unequal children (docs/proofs/decomposition.md, section 6): a matching of its own kind.
 //
 // A node is *direct* in a tree if its parent is the root. Every root sends to each node in as many trees as the capacity
 // allows; in the others the node needs a parent that is direct there and has capacity to it left. For one node y that is

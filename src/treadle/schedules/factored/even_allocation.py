@@ -1,6 +1,6 @@
 """Units that children of groups send each other over planes, by a formula that spreads them evenly.
 
-Source: docs/algorithms/decomposition.md, section 6.
+Source: docs/proofs/decomposition.md, section 6.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A laminar family of node sets cuts the fabric into subproblems. In a subproblem, the children of its set
 (ranks, or sets that are subproblems themselves) are points, and all that is outside is one more point. Equal
-subproblems are stored once. docs/algorithms/decomposition.md proves that the joined trees are a forest.
+subproblems are stored once. docs/proofs/decomposition.md proves that the joined trees are a forest.
 
 A tree that enters a subproblem by capacity unit (e, o) continues as the unit tree of the subproblem that
 `Piece.entrances` names for (e, o); an edge that leaves it by (f, o) starts at the child that `Piece.exits`

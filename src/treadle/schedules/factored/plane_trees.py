@@ -1,6 +1,6 @@
 """Trees of an outermost subproblem by formula: direct sends over planes, some of them by a relay.
 
-Source: docs/algorithms/decomposition.md, proposition 14 and lemma 15.
+Source: docs/proofs/decomposition.md, proposition 14 and lemma 15.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Trees of an outermost subproblem by formula: relay trees on each of several planes.
 
-Source: docs/algorithms/decomposition.md, theorems 8 and 13.
+Source: docs/proofs/decomposition.md, theorems 8 and 13.
 """
 
 from __future__ import annotations

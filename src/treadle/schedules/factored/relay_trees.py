@@ -1,6 +1,6 @@
 """Trees of an outermost subproblem by formula: one plane, and children that relay deliveries of others.
 
-Source: docs/algorithms/decomposition.md, theorem 13.
+Source: docs/proofs/decomposition.md, theorem 13.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Lower bounds on the time of a collective on a fabric, size by size.
 
 Each kind of certificate proves a time for each protocol. A size's bound is the latest of these times, for the
-protocol that allows the earliest end. docs/algorithms/size-bounds.md has the proofs.
+protocol that allows the earliest end. docs/proofs/size-bounds.md has the proofs.
 """
 
 from __future__ import annotations

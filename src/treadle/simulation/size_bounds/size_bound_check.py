@@ -2,7 +2,7 @@
 
 Shares no code with the search for bounds except values: certificates, costs and classes of links. Here
 distances are relaxed node by node, spreading is counted by the times at which boxes begin, and a crossing is
-evaluated at the claimed time itself. docs/algorithms/size-bounds.md has the proofs.
+evaluated at the claimed time itself. docs/proofs/size-bounds.md has the proofs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Certificates of lower bounds on the time at a size: small values from which `size_bound_check` proves them.
 
-docs/algorithms/size-bounds.md has the proofs.
+docs/proofs/size-bounds.md has the proofs.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ With k trees per unit of weight and U trees per byte/s a link holds floor(U b) o
 floors satisfy every cut is found by Newton's iteration on cuts: U starts at k / x*, and each violated cut
 raises it to the least breakpoint j / b at which this cut is satisfied. No smaller U satisfies that cut, so U
 never passes the optimum and ends at it. Source: dissertation, appendix B.5.4 (Theorems 33 and 34);
-docs/algorithms/forestcoll.md, "Fixed k".
+docs/proofs/forestcoll.md, "Fixed k".
 """
 
 from __future__ import annotations

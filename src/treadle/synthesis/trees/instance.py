@@ -3,7 +3,7 @@
 One formulation covers all: shards of weight 1 are an allgather, one weight that is not 0 a broadcast, and
 reducing collectives are the same on the transpose. The cut condition, d+(S) >= r(S) for every S that leaves
 out some rank, holds if and only if every rank can receive all R units from a source that feeds r(v) to each v
-(Theorem 23). Source: dissertation, appendix B.5; docs/algorithms/forestcoll.md, "Testing condition C".
+(Theorem 23). Source: dissertation, appendix B.5; docs/proofs/forestcoll.md, "Testing condition C".
 """
 
 from __future__ import annotations

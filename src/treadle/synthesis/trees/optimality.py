@@ -5,7 +5,7 @@ must leave it. Newton's iteration (Dinkelbach): begin with the ratio of some cut
 cut is violated at this rate, take that cut's ratio, until none is. Every rate is the ratio of a real cut, so
 it never falls below x*, and when no cut is violated it equals x*. Source: dissertation, sections 4.4 and
 4.5.2, appendix B.5.1 (Theorem 23), whose Algorithm 1 searches by bisection instead;
-docs/algorithms/forestcoll.md, "Optimality".
+docs/proofs/forestcoll.md, "Optimality".
 """
 
 from __future__ import annotations

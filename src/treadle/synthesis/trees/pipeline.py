@@ -3,7 +3,7 @@
 The steps follow one another: the optimum gives x*, x* and the bandwidths a number of trees and whole
 capacities, edge splitting a graph on the ranks alone, and Edmonds' theorem spanning trees in it, whose arcs
 are mapped back to paths of links. Each step keeps the cut condition, so each exists if the one before did.
-Source: dissertation, chapter 4 and appendix B.5; docs/algorithms/forestcoll.md.
+Source: dissertation, chapter 4 and appendix B.5; docs/proofs/forestcoll.md.
 """
 
 from __future__ import annotations

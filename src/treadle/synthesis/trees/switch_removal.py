@@ -4,7 +4,7 @@ Replacing units u -> w and w -> t by u -> t lowers d+(S) only for sets with u, t
 other. A level of switches is split together by an even pairing of ingress with egress; one check of
 the cut condition finds the cuts that this violates, which are repaired by changing partners. Where that does
 not end, amounts come one by one from Theorem 28, which always ends (Mader; Bang-Jensen, Frank and Jackson
-1995). Source: dissertation, Algorithm 3, appendix B.5.2 (Theorems 26 to 28); docs/algorithms/forestcoll.md,
+1995). Source: dissertation, Algorithm 3, appendix B.5.2 (Theorems 26 to 28); docs/proofs/forestcoll.md,
 "Switch removal". The work is done in `src/core/trees`.
 """
 

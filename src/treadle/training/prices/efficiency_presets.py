@@ -1,6 +1,6 @@
 """Shares of the peak that products and attention reach, by device and precision, fitted on published steps.
 
-`tools/training_fit.py` fits them and states the errors; the record docs/records/training-figures.json has every row.
+`tools/training_fit.py` fits them and states the errors; docs/records/training-figures.json has every row.
 """
 
 from __future__ import annotations

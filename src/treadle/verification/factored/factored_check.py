@@ -1,6 +1,6 @@
 """Check of factored forests without expanding them: equivalence classes, positions, and the gluing.
 
-This is sufficient (docs/algorithms/decomposition.md has the proofs). In a subproblem, every unit tree spans
+This is sufficient (docs/proofs/decomposition.md has the proofs). In a subproblem, every unit tree spans
 the children from its root. A child that is a subproblem is entered once by each tree that is not rooted in
 it, and the units that enter are, one to one, those of its ingress rows, which are its unit trees other than
 the native ones; native ones are counted equally on both sides. So each of the R unit trees continues as

@@ -122,7 +122,7 @@ def test_planes_on_a_star_span_and_use_every_unit_once(planes: int) -> None:
 
 
 def test_condition_c_does_not_suffice_for_planes() -> None:
-    # docs/algorithms/root-pieces.md, proposition 14 (d)
+    # docs/proofs/root-pieces.md, proposition 14 (d)
     sums = np.array([[3, 0], [3, 0], [1, 2], [1, 2]])
     assert "no direct forest" in str(plane_allocation(sums, sums, np.ones(4, dtype=np.int64)))
 

@@ -2,7 +2,7 @@
 
 Any flow that delivers all demands with loads L proves F >= 1 / max(L / b). Any lengths l prove F <= sum(b l)
 / sum(w dist): each unit of data uses up at least its distance. By duality both meet at the optimum. Source:
-docs/algorithms/alltoall.md, "Two certificates".
+docs/how-it-works/all-to-all.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Columns are paths of a master program with a row per orbit of links; the final basis is solved in rationals,
 and shortest paths under its exact lengths prove that no column is missing. Source: programs (6)-(9) of Basu
-et al. under symmetry; docs/algorithms/alltoall-exact.md.
+et al. under symmetry; docs/how-it-works/all-to-all.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Flows by source against link lengths and potentials, as a saddle point: an iteration is one pass over the
 links of each source. It stops on the certificates alone, so single precision and heuristics of step sizes
 cost time, not truth. Source: Lu and Yang, Restarted Halpern PDHG for linear programming (2024);
-docs/algorithms/alltoall.md, "The primal-dual method".
+docs/how-it-works/all-to-all.md.
 """
 
 from __future__ import annotations

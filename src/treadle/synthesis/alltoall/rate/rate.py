@@ -3,7 +3,7 @@
 The maximum concurrent flow. Small fabrics, and those where symmetry leaves one source, are solved exactly;
 all others by a first-order method that stops on the gap between a flow and link lengths, two certificates
 that can be recomputed without it. Source: Shahrokhi and Matula (JACM 37, 1990); Basu et al., section 3.1;
-docs/algorithms/alltoall.md.
+docs/how-it-works/all-to-all.md.
 """
 
 from __future__ import annotations

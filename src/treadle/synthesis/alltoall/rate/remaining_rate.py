@@ -1,7 +1,7 @@
 """The optimal rate for routes that are near it: the primal-dual method starts from their flow.
 
 Routes found by local search are near the flow that the method would have to find first: only the upper
-side is left to be closed. Source: docs/algorithms/alltoall-routes.md, "Many pairs: local search".
+side is left to be closed. Source: docs/how-it-works/all-to-all.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Waits that follow a total order of the links cannot form a cycle (Dally and Seitz 1987), so a path that climbs
 the order of its layer cannot deadlock. Orders are searched, paths come from a linear program.
-Source: docs/algorithms/alltoall-routes.md.
+Source: docs/how-it-works/all-to-all.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A basic solution of the path program has at most as many positive columns as rows, which are pairs and links,
 so few pairs are split. Source: Ford and Fulkerson (1958); smoothed duals as in Pessoa et al. (2018);
-docs/algorithms/alltoall-routes.md.
+docs/how-it-works/all-to-all.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 LASH (Skeie, Lysne and Theiss, 2002) leaves every layer with an order of the links that its paths climb. Any
 path that climbs it is free of deadlock there too (Dally and Seitz, 1987), so the misfits are rerouted
 along these orders, and all loads are balanced again. If the layer may rise along a path, the orders one after
-another are a single one, of (layer, link). Source: docs/algorithms/alltoall-routes.md.
+another are a single one, of (layer, link). Source: docs/how-it-works/all-to-all.md.
 """
 
 from __future__ import annotations

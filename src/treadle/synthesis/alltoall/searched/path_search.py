@@ -1,7 +1,7 @@
 """One path for every subflow of an all-to-all, by local search: no linear program, nothing to extract.
 
 Subflows move one by one to paths that are short by lengths growing exponentially with the loads. Source:
-Shahrokhi and Matula (JACM 37, 1990) for the lengths; docs/algorithms/alltoall-routes.md.
+Shahrokhi and Matula (JACM 37, 1990) for the lengths; docs/how-it-works/all-to-all.md.
 """
 
 from __future__ import annotations

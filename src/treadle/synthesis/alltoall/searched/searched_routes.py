@@ -1,6 +1,6 @@
 """Routes of an all-to-all by local search: paths first, then layers, then both together as a schedule.
 
-Source: docs/algorithms/alltoall-routes.md.
+Source: docs/how-it-works/all-to-all.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The rate of routes in steps is that of the routes themselves where the steps' fullest links carry no more in
 all than the routes' fullest link. So each step has a cap, and the caps add up to that load. The first and
 last are small: a link that is full has few hops that are the first of their path, or the last. Then hops are
-placed path by path so that none exceeds its cap. Source: docs/algorithms/alltoall-routes.md.
+placed path by path so that none exceeds its cap. Source: docs/how-it-works/all-to-all.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The fabric is expanded over time: data at a node wait there in a step or move to a neighbour. Each step lasts
 as long as its fullest link. All data of one source are one commodity. Source: Basu et al., section 3.1.3
-(programs (15) to (20)); docs/algorithms/alltoall-steps.md.
+(programs (15) to (20)); docs/how-it-works/all-to-all.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 With U(t) the exact load of step t, P = lcm of their denominators is a number of chunks for which integer
 flows exist; with equal links no smaller number will do, since a load is an integral number of chunks.
 Reduce-scatter is the allgather of the transpose, run backwards. Source: dissertation, section 3.6, appendix
-A.5, Corollary 1.1; docs/algorithms/bfb.md.
+A.5, Corollary 1.1; docs/how-it-works/direct-connect.md.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Within time T a link carries max(0, T - latency) * bandwidth, so a latency is paid only where something is
 sent. Newton's iteration over cuts finds the least T of each step, which is the optimum over all ways to leave
-links out; program (A.12) of the dissertation needs a new solution for each. Source: docs/algorithms/bfb.md,
-"Unequal links".
+links out; program (A.12) of the dissertation needs a new solution for each.
+Source: docs/how-it-works/direct-connect.md.
 """
 
 from __future__ import annotations

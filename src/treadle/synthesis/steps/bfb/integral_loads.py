@@ -3,7 +3,7 @@
 Within time T a link carries floor(max(0, T - latency) * bandwidth / chunk) chunks. By the integrality of
 flows these capacities suffice unless a cut forbids it, so Newton's iteration over cuts ends at the optimum
 for a number of chunks. Cuts found for one number bound the time of all others, which leaves few numbers to
-try. Source: dissertation, appendix A.5.2 and A.5.3; docs/algorithms/bfb.md.
+try. Source: dissertation, appendix A.5.2 and A.5.3; docs/how-it-works/direct-connect.md.
 """
 
 from __future__ import annotations

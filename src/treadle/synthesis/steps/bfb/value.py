@@ -3,7 +3,7 @@
 In step t every node receives the shards of the nodes t hops away, and may choose its links by itself: T_B is
 a sum of independent load-balancing problems, whose value is the worst ratio of shards that must use a set of
 links to that set's bandwidth. Source: dissertation, section 3.6, appendix A.5, program (3.1), Theorem 19;
-docs/algorithms/bfb.md.
+docs/how-it-works/direct-connect.md.
 """
 
 from __future__ import annotations

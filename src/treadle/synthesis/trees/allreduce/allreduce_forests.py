@@ -2,7 +2,7 @@
 
 Constructions are tried from the cheapest to the most expensive until one meets the exact bound:
 reduce-scatter + allgather, integral trees within limits, unrestricted roots, undirected trees, two families
-of trees, column generation. Source: docs/algorithms/allreduce.md, "Construction".
+of trees, column generation. Source: docs/how-it-works/allreduce-and-groups.md.
 """
 
 from __future__ import annotations

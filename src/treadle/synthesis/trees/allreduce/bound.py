@@ -3,7 +3,7 @@
 The linear program over cuts is exact where switches only forward. Where switches multicast or aggregate it is
 a relaxation, as cuts do not capture branching; so it is called the optimum only if trees attain it: those
 that visit all capable switches, or on symmetric fabrics a packing of trees that branch where they like.
-Source: dissertation, appendix B.7, program (B.5); docs/algorithms/allreduce.md.
+Source: dissertation, appendix B.7, program (B.5); docs/how-it-works/allreduce-and-groups.md.
 """
 
 from __future__ import annotations

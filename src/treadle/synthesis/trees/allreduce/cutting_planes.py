@@ -2,7 +2,7 @@
 
 A solution that satisfies the rows so far is tested by maximum flows; each violated cut becomes a row. Floats
 lead to the last rows; the basis is then solved in rationals and separated once more, so that what is returned
-holds exactly. Source: docs/algorithms/allreduce.md, "Exactness and witnesses".
+holds exactly. Source: docs/how-it-works/allreduce-and-groups.md.
 """
 
 from __future__ import annotations

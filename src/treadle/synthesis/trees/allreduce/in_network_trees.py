@@ -1,7 +1,7 @@
 """Shortest trees that use GPU-initiated in-network operations.
 
 Operations have a direction, so the shortest tree is a minimum arborescence (Chu and Liu 1965; Edmonds 1967)
-over path distances rather than a spanning tree. Source: docs/algorithms/allreduce.md, "For ranks that ask".
+over path distances rather than a spanning tree. Source: docs/how-it-works/allreduce-and-groups.md.
 """
 
 from __future__ import annotations

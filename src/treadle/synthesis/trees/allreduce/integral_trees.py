@@ -6,7 +6,7 @@ numbers of roots that every cut allows: an integer program whose relaxation is t
 floors. Only scales u at which a floor grows need to be looked at. A dual solution of one scale, priced at the
 floors of another, bounds the number of trees there, so the linear program is solved for few scales and the
 integer program mostly for one. Edge splitting and Edmonds' theorem need only integers and balance, and so
-these capacities hold integral trees. Source: docs/algorithms/allreduce.md, "A limited number of trees".
+these capacities hold integral trees. Source: docs/how-it-works/allreduce-and-groups.md.
 """
 
 from __future__ import annotations

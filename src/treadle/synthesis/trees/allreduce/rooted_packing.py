@@ -1,8 +1,8 @@
 """Fractional packing of in-trees and out-trees on fabrics with capable switches, by column generation.
 
 For small fabrics only: pricing tries every subset of capable switches and groups. A potential for each
-rank sees to it that as much is reduced to it as is broadcast from it. Source: docs/algorithms/allreduce.md,
-"For ranks that ask".
+rank sees to it that as much is reduced to it as is broadcast from it.
+Source: docs/how-it-works/allreduce-and-groups.md.
 """
 
 from __future__ import annotations

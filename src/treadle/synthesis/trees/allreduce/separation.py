@@ -1,7 +1,7 @@
 """Violated cuts of rooted connectivity: every sink shall receive the entire supply of the roots.
 
 One flow with a moving sink: what a sink received is pushed on to the next one in the residual network, and a
-search that gets stuck has found a violated cut. See docs/algorithms/forestcoll.md, "Testing condition C".
+search that gets stuck has found a violated cut. See docs/proofs/forestcoll.md, "Testing condition C".
 """
 
 from __future__ import annotations

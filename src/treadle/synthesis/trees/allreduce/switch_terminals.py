@@ -3,7 +3,7 @@
 A capable switch gets the part of a rank without data, so that the pipeline for rooted trees builds trees that
 visit it; pruning turns each visit into a branching (or a sum). A group of ranks that may ask a switch is a
 terminal behind its members. What is attained so is real; the cut bound may be higher. Source:
-docs/algorithms/allreduce.md, "Switches that aggregate and multicast".
+docs/how-it-works/allreduce-and-groups.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each link's bandwidth is shared by two families of trees with common roots, and a root may take any share of
 the data. Two families of cuts bound the roots' rates; violated ones come from flows. Every rank can be on
 either side, so no equal shares are assumed, and the optimum may exceed that of reduce-scatter and allgather
-in turn. Source: dissertation, appendix B.7; docs/algorithms/allreduce.md, "The program by cuts", with the
+in turn. Source: dissertation, appendix B.7; docs/how-it-works/allreduce-and-groups.md, with the
 proof that it is attained.
 """
 

@@ -2,7 +2,7 @@
 
 On a symmetric fabric one undirected tree is in both families: one direction of its links reduces, the other
 broadcasts. Columns are priced by minimum spanning trees under path lengths; without switches the optimum is
-the bound of Tutte and Nash-Williams. Source: docs/algorithms/allreduce.md, "Symmetric fabrics".
+the bound of Tutte and Nash-Williams. Source: docs/how-it-works/allreduce-and-groups.md.
 """
 
 from __future__ import annotations

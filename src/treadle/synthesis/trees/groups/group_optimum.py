@@ -2,7 +2,7 @@
 lengths.
 
 Source: Edmonds' theorem for each group with switches split off (dissertation, section 4.4, appendix B.7),
-with links shared by the groups; docs/algorithms/groups.md.
+with links shared by the groups; docs/how-it-works/allreduce-and-groups.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A broadcast has a small number of trees, but every rank is in all of them, and at the optimum nearly every
 unit that leaves a box is needed. Switch removal would divide the units of a large switch among neighbours,
 which rules out trees of small height. Here a box is a small problem of its own, and which box feeds which is
-chosen afterwards. Source: docs/algorithms/packers.md, "Box by box".
+chosen afterwards. Source: docs/how-it-works/optimal-trees.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ last.
 
 Packers that bound the height are tried first; none of them is complete. Exact incremental packing
 (`tree_packing`) packs whatever satisfies the cut condition, but its height may be large. See
-docs/algorithms/packers.md for the order and what each is good for.
+docs/how-it-works/optimal-trees.md for the order and what each is good for.
 """
 
 from __future__ import annotations

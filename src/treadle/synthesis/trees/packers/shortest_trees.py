@@ -3,7 +3,7 @@
 For a root any parent one hop nearer will do, whatever other nodes choose: nodes are independent, and the
 units of the roots are divided among a node's in-arcs by a flow. It finds such a forest if there is one.
 Source: breadth-first broadcast (dissertation, chapter 3 and section 3.6) with trees in place of loads;
-docs/algorithms/packers.md.
+docs/how-it-works/optimal-trees.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Edmonds' theorem: if the cut condition holds, the trees exist. They are built br
 batch is kept if the cut condition holds for the rest (Theorem 30), so it is sound however its trees were
 chosen. Where that fails, trees are extended arc by arc, each arc with the largest multiplicity mu that keeps
 the cut condition (Theorem 32). Source: dissertation, Algorithm 4, appendix B.5.3 (Theorems 29 to 32);
-docs/algorithms/forestcoll.md, "Tree packing".
+docs/proofs/forestcoll.md, "Tree packing".
 """
 
 from __future__ import annotations

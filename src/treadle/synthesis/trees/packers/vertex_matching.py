@@ -2,7 +2,7 @@
 
 At a node each tree that is not rooted there uses one in-arc: a bipartite matching with capacities. Augmenting
 paths move trees off overloaded arcs, one node at a time, under the condition that parents form no cycle.
-Nothing is proved of a failure: `tree_packing` takes over. See docs/algorithms/packers.md.
+Nothing is proved of a failure: `tree_packing` takes over. See docs/how-it-works/optimal-trees.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Paths of trees between two sets: leaving by the rank where the data came in, if possible.
 
-Gluing subproblems (Theorem 4 of docs/algorithms/decomposition.md) lets any unit of a crossing link carry on
+Gluing subproblems (Theorem 4 of docs/proofs/decomposition.md) lets any unit of a crossing link carry on
 any tree. Which one decides heights: a tree that leaves a set by another rank than it came in takes hops
 within the set in between.
 """

@@ -3,7 +3,7 @@
 Only tight sets separate a problem into subproblems, and at the optimum few sets are tight by themselves. A
 forest for lower capacities is one for the given ones, so spare units that enter a set are taken away, in
 proportion, as far as the cuts that are known allow (Lemma 7). Whether the rest still holds trees is decided
-by the subproblems (Theorem 5), not here. Source: docs/algorithms/decomposition.md, section 4.
+by the subproblems (Theorem 5), not here. Source: docs/proofs/decomposition.md, section 4.
 """
 
 from __future__ import annotations

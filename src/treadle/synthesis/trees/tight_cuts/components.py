@@ -2,7 +2,7 @@
 
 Where single ranks are the bottleneck no box is tight. The union of forests for several parts of the
 capacities is a forest for all of it (Theorem 8), and parts can be chosen so that boxes are tight in some and
-the last needs none (Theorem 9, Corollary 10). Source: docs/algorithms/decomposition.md, section 5.
+the last needs none (Theorem 9, Corollary 10). Source: docs/proofs/decomposition.md, section 5.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def split_layers(problem: Instance, family: Family) -> Split | Unsupported:
 
     Notes
     -----
-    Source: docs/algorithms/decomposition.md, section 5, Corollary 10. Of equal boxes all ranks have equally
+    Source: docs/proofs/decomposition.md, section 5, Corollary 10. Of equal boxes all ranks have equally
     many trees in a layer. Of unequal ones that takes too many trees; they are divided as evenly as integers
     allow.
     """

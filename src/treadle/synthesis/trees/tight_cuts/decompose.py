@@ -1,7 +1,7 @@
 """The decomposition end to end: both directions, and how many trees are worth it.
 
 An allgather is decomposed as it is, a reduce-scatter on the transpose; an allreduce is one of each. Source:
-docs/algorithms/decomposition.md.
+docs/proofs/decomposition.md.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def decompose(
 
     Notes
     -----
-    Source: docs/algorithms/decomposition.md.
+    Source: docs/proofs/decomposition.md.
     """
     budget = budget or TreeBudget()
     if collective.kind is CollectiveKind.ALLREDUCE:

@@ -2,7 +2,7 @@
 
 Any two sets of a family are disjoint or nested. Contracting what lies outside of a set, and each largest set
 inside it, leaves its subproblem; the cut condition holds for the fabric if and only if it holds in every
-subproblem, if all sets are tight (Theorem 5). Source: docs/algorithms/decomposition.md, sections 2 and 3.
+subproblem, if all sets are tight (Theorem 5). Source: docs/proofs/decomposition.md, sections 2 and 3.
 """
 
 from __future__ import annotations

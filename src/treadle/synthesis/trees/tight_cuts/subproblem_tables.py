@@ -2,7 +2,7 @@
 
 The world outside is one more terminal while relays are split off. It is then deleted, and each unit that
 enters at a child becomes a tree rooted there, which loses nothing (Lemmas 4 and 5 of
-docs/algorithms/decomposition.md).
+docs/proofs/decomposition.md).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Fabrics of thousands of boxes have few kinds of subproblems, so what follows costs by kinds and not by ranks.
 Subproblems are equal if all that a solver sees of them is: links, capacities and numbers of trees in local
-numbers. Source: docs/algorithms/decomposition.md, section 3, "Nesting in practice".
+numbers. Source: docs/proofs/decomposition.md, section 3, "Nesting in practice".
 """
 
 from __future__ import annotations

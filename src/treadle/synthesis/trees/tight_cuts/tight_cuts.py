@@ -5,7 +5,7 @@ A family of sets is guessed and balanced; each subproblem is tested for the cut 
 (Theorem 5 (b)). A violated cut of a subproblem, lifted to the fabric, either proves a smaller rate to restart
 with, or it was violated by balancing and is guarded from then on; a guarded cut that is violated again costs
 the sets of its subproblem. So guesses cost time, never the optimum (Corollary 6). Source:
-docs/algorithms/decomposition.md, sections 2 to 4.
+docs/proofs/decomposition.md, sections 2 to 4.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def decompose_with(
 
     Notes
     -----
-    Source: docs/algorithms/decomposition.md. The optimum is proved by one cut and the construction; a cut
+    Source: docs/proofs/decomposition.md. The optimum is proved by one cut and the construction; a cut
     that a subproblem violates is a cut of the fabric too.
     """
     detected = detected or detect(problem)
@@ -277,7 +277,7 @@ def without_partial_relays(
 
     This applies only if there are more relays than children. The remaining relays join all children, and
     children that have lost links to different relays become equivalent. The checks of subproblems decide
-    whether that is feasible. Source: docs/algorithms/decomposition.md, section 4.
+    whether that is feasible. Source: docs/proofs/decomposition.md, section 4.
     """
     if family.n_sets == 1:
         return None

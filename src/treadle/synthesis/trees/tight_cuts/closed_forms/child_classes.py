@@ -34,7 +34,7 @@ def spread_on_planes(
     """Reduce the links between children and planes to what classes of children send each other, or why not.
 
     Returns shares of the outermost children, and capacities, shape (m,), for which every set of the family is
-    tight. Links between planes are not used. Source: docs/algorithms/decomposition.md, proposition 17.
+    tight. Links between planes are not used. Source: docs/proofs/decomposition.md, proposition 17.
     """
     if int(family.depth.max()) != 1:
         return Unsupported("its sets are nested")

@@ -75,7 +75,7 @@ def class_allocation(
     and enter each child by each plane; `block` divides the unit trees of every rank.
 
     Pairs of classes with few planes in common come first. The trees of a pair are divided in parts, each to
-    the plane with the least load then. Source: docs/algorithms/decomposition.md, proposition 17.
+    the plane with the least load then. Source: docs/proofs/decomposition.md, proposition 17.
     """
     n, planes = out.shape
     first, class_of = distinct_rows(np.concatenate([units[:, None], out, into], axis=1))

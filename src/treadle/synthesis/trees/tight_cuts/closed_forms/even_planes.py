@@ -22,7 +22,7 @@ def relay_planes(outer: Outermost) -> RelayPlanes | Unsupported:
     """Return the trees of the outermost subproblem, each on one plane, or why there are none.
 
     C units of a plane enter n children in all: C / (n - 1) trees are on it, and what does not enter a child
-    are its own ones. Source: docs/algorithms/decomposition.md, theorems 8 and 13.
+    are its own ones. Source: docs/proofs/decomposition.md, theorems 8 and 13.
     """
     local, n, (out, into) = outer.local, outer.local.n_children, outer.sums
     total = int(local.native.sum())

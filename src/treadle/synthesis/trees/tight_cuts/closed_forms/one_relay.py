@@ -28,7 +28,7 @@ def relay_trees(outer: Outermost) -> RelayTrees | Unsupported:
     """Return the trees of the outermost subproblem if one relay joins its children, or why there are none.
 
     A child gives away deliveries of those of its trees whose roots lack egress, and egress units are ordered
-    so that a tree leaves by its own rank where possible (docs/algorithms/decomposition.md, theorem 13).
+    so that a tree leaves by its own rank where possible (docs/proofs/decomposition.md, theorem 13).
     """
     local, n = outer.local, outer.local.n_children
     if np.any((local.tails >= n) & (local.heads >= n)):
@@ -136,7 +136,7 @@ def assign_relays(blocks: Int64Array, exits: Int64Array, given: list[list[tuple[
 
     A helper whose spare egress does not suffice is joined by the next one if the root can send to both, or if
     it has no tree; otherwise it takes all, and one of its own trees gives away what it then lacks. Source:
-    docs/algorithms/decomposition.md, theorem 13.
+    docs/proofs/decomposition.md, theorem 13.
     """
     n = len(blocks)
     spare = exits - blocks * (n - 1)

@@ -64,7 +64,7 @@ def plane_allocation(
     Shares of pairs of groups are fitted to all sums, rounded, and spread evenly; the core then moves the
     units that are wrong. Where that fails, and children are few, planes are removed one by one; with two
     planes a failure proves that what children send each other cannot be divided. Source:
-    docs/algorithms/decomposition.md, after proposition 14.
+    docs/proofs/decomposition.md, after proposition 14.
     """
     n, planes = out.shape
     none = np.zeros(0, dtype=np.int64)

@@ -38,7 +38,7 @@ def deliveries(blocks: Int64Array, exits: Int64Array, meets: Meetings) -> Delive
     Where no plane leads from a root to a child, another one that meets both delivers. Then a child that lacks
     egress gives away deliveries of all its blocks in turn, to children in turn that do not help; helpers take
     turns at each of these, by their spare egress. So every helper sends about equally much to every child.
-    Source: docs/algorithms/decomposition.md, section 6.
+    Source: docs/proofs/decomposition.md, section 6.
     """
     n, most = len(blocks), int(blocks.max()) + 1
     apart = meets.apart(blocks)

@@ -39,7 +39,7 @@ def plane_tables(
 
     Notes
     -----
-    Source: docs/algorithms/decomposition.md, after proposition 14. Planes are peeled off one by one; with two
+    Source: docs/proofs/decomposition.md, after proposition 14. Planes are peeled off one by one; with two
     planes a failure proves that what children send each other cannot be divided.
     """
     planes = out.shape[1]

@@ -35,7 +35,7 @@ def relayed_stars(outer: Outermost) -> TableTrees | Unsupported:
 
     What children send each other by a relay is in proportion to what both have there (`fitted_table`); then
     every child's suppliers are matched to trees. A failure does not prove that there is no such forest.
-    Source: docs/algorithms/decomposition.md, section 6.
+    Source: docs/proofs/decomposition.md, section 6.
     """
     n, runs = outer.local.n_children, (outer.out, outer.into)
     if n < 3:
@@ -182,7 +182,7 @@ def fitted_table(out: Int64Array, into: Int64Array) -> Int64Array | None:
 
     Notes
     -----
-    Source: docs/algorithms/decomposition.md, section 6. Iterative proportional fitting, without the
+    Source: docs/proofs/decomposition.md, section 6. Iterative proportional fitting, without the
     diagonal; what the floors leave goes row by row to the columns that lack most (Gale and Ryser), and
     alternating paths repair the diagonal.
     """

@@ -29,7 +29,7 @@ def plane_trees(outer: Outermost) -> PlaneTrees | Unsupported:
     """Return the trees of the outermost subproblem if most children have equally many, or why there are none.
 
     Trees of ranks that leave by the same plane are adjacent, so that most trees leave by their own rank.
-    Source: docs/algorithms/decomposition.md, proposition 14, lemma 15 and what follows them.
+    Source: docs/proofs/decomposition.md, proposition 14, lemma 15 and what follows them.
     """
     n, native, block = outer.local.n_children, outer.local.native, outer.block
     values, counts = np.unique(native, return_counts=True)

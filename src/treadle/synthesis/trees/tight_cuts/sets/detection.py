@@ -1,7 +1,7 @@
 """Node sets that are likely to be tight: boxes, leaves, pods, found bottom-up on the quotient fabric.
 
 A guess: a set is used only if it can be made tight and all subproblems satisfy the cut condition, so a wrong
-one costs time, never the optimum (Corollary 6). Source: docs/algorithms/decomposition.md, section 7, "By
+one costs time, never the optimum (Corollary 6). Source: docs/proofs/decomposition.md, section 7, "By
 bandwidths and neighbours".
 """
 

@@ -2,7 +2,7 @@
 
 Signals averaged over neighbours even out within a set long before they do across its boundary, if few links
 lead out of it. The sets of a single-linkage dendrogram of what is left of the differences are candidates.
-Source: docs/algorithms/decomposition.md, section 7, "By spreading", with the measured thresholds.
+Source: docs/proofs/decomposition.md, section 7, "By spreading", with the measured thresholds.
 """
 
 from __future__ import annotations
