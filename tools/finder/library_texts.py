@@ -39,7 +39,7 @@ def cayley_text(entries: Iterable[LibraryEntry]) -> str:
 
 def line_graph_text(entries: Iterable[LineGraphEntry]) -> str:
     """The library's JSON: the commands once, then one line an entry, dominated ones dropped."""
-    kept = line_graph_library.pareto_entries(entries)
+    kept = cayley_library.pareto_entries(entries)
     commands = sorted({entry.command for entry in kept})
     lines = ",\n".join(json.dumps(_row(entry, commands)) for entry in kept)
     name, version = line_graph_library.NAME, cayley_library.VERSION

@@ -179,8 +179,14 @@ def family(construction: Construction) -> str:
 
 
 def join_name(expression: str) -> str:
-    """An expression without blanks, as notation."""
+    """Return an expression without blanks, as notation."""
     return expression.replace(", ", ",")
+
+
+def bfb_base(expression: str, family: str = "") -> Base:
+    """Return a graph with breadth-first broadcast; without a family that of its function's name."""
+    named = family or expression.partition("(")[0].replace("_", " ")
+    return Base(expression, join_name(expression), ScheduleMethod.BFB, named)
 
 
 def _operand(construction: Construction) -> str:
@@ -236,7 +242,7 @@ def construction_of(expression: str) -> Construction:
 def _base(text: str) -> Base:
     if text in _EXACT:
         return Base(text, _EXACT[text], ScheduleMethod.EXACT, "exact synthesis")
-    return Base(text, join_name(text), ScheduleMethod.BFB, text.partition("(")[0].replace("_", " "))
+    return bfb_base(text)
 
 
 def _read(node: ast.expr) -> Construction:

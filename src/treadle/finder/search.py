@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd, isqrt
+from operator import attrgetter
 
 from treadle.brief import brief
 from treadle.finder.construction import (
@@ -63,6 +64,11 @@ class FabricCandidate:
     def t_b_both(self) -> Fraction:
         """T_B of reduce-scatter and allgather together, that of an allreduce, in M/B."""
         return self.gather.t_b + self.reduce.t_b
+
+    @property
+    def cost(self) -> tuple[int, Fraction]:
+        """Steps and T_B of both directions, by which candidates are compared."""
+        return self.steps, self.t_b_both
 
     @property
     def is_bandwidth_optimal(self) -> bool:
@@ -184,8 +190,8 @@ def with_reverse_of(base: FabricCandidate) -> FabricCandidate:
 Key = Callable[[FabricCandidate], tuple[int | Fraction, ...]]
 
 
-def pareto(candidates: Iterable[FabricCandidate], key: Key) -> list[FabricCandidate]:
-    """Candidates that no other one beats: not worse in every entry of `key`, by rising key.
+def pareto(candidates: Iterable[FabricCandidate], key: Key = attrgetter("cost")) -> list[FabricCandidate]:
+    """Return the candidates that no other one equals or beats in every entry of `key`, by rising key.
 
     Of equals the first stays.
     """
@@ -194,11 +200,6 @@ def pareto(candidates: Iterable[FabricCandidate], key: Key) -> list[FabricCandid
         if not any(all(a <= b for a, b in zip(other, values, strict=True)) for other, _ in kept):
             kept.append((values, candidate))
     return [candidate for _, candidate in kept]
-
-
-def _figures(candidate: FabricCandidate) -> tuple[int | Fraction, ...]:
-    """Text for users."""
-    return candidate.steps, candidate.t_b_both
 
 
 class Finder:
@@ -228,12 +229,12 @@ class Finder:
 
         By rising steps; bandwidth time is that of reduce-scatter and allgather together.
         """
-        return pareto(self._useful(nodes, degree), _figures)
+        return pareto(self._useful(nodes, degree))
 
     def candidates(self, nodes: int, degree: int) -> list[FabricCandidate]:
         """All of `nodes` and `degree` that were looked at, each once, the best figures first."""
         found = {one.construction: one for one in self._candidates(nodes, degree)}
-        return sorted(found.values(), key=_figures)
+        return sorted(found.values(), key=attrgetter("cost"))
 
     def hopeful(self, nodes: int, degree: int, *, limit: int = 24) -> list[FabricCandidate]:
         """Candidates that the frontier leaves out but that may beat it once measured, by rising predictions.
@@ -255,7 +256,7 @@ class Finder:
             for found in self._candidates(nodes, degree)
             if not (found.is_exact or found.construction in known or found.steps >= min(best, default=nodes))
         }
-        return sorted(hopes.values(), key=_figures)[:limit]
+        return sorted(hopes.values(), key=attrgetter("cost"))[:limit]
 
     def _useful(self, nodes: int, degree: int) -> list[FabricCandidate]:
         """The candidates worth expanding; recursion ends because nodes or degree shrink."""
@@ -264,7 +265,7 @@ class Finder:
             # loops rule out degree expansion, asymmetry the reverse
             self._kept[place] = pareto(
                 self._candidates(nodes, degree),
-                lambda one: (*_figures(one), one.gather.has_loops, not one.is_reverse_symmetric),
+                lambda one: (*one.cost, one.gather.has_loops, not one.is_reverse_symmetric),
             )
         return self._kept[place]
 

@@ -10,11 +10,7 @@ from treadle.finder.build import build
 from treadle.finder.construction import expression
 from treadle.finder.designing.candidates import frontier_options
 from treadle.finder.designing.design_result import DesignRow, Reconfiguration
-from treadle.finder.designing.placements import PricedFabric
-from treadle.finder.designing.workload_costs import (
-    least_seconds,
-    total_seconds,
-)
+from treadle.finder.designing.workload_costs import PricedFabric, least_seconds, total_seconds
 from treadle.finder.evaluate import call_seconds, cheapest_sequence
 from treadle.finder.measure import Option
 from treadle.finder.search import FabricCandidate, Finder
@@ -60,7 +56,7 @@ def row_of(
         call_seconds(Call(Exchange.ALLREDUCE, shown), option, network),
         call_seconds(call, replace(option, flow=None), bandwidth_only),
         None if option.flow is None else call_seconds(call, option, bandwidth_only),
-        least_seconds(option, workload, network, option.nodes, priced.shared),
+        least_seconds(priced, workload, network),
         priced.own_s,
     )
 
@@ -82,9 +78,9 @@ def reconfigured(
     nodes: int,
     delay_s: float,
 ) -> Reconfiguration | None:
-    """The cheapest fabric per call: those of the frontier, or for groups a fabric of their own.
+    """Choose the cheapest fabric per call: one of the frontier or, for groups, a fabric of their own.
 
-    None if there is a call whose time is known on none.
+    None if the time of a call is unknown on every fabric.
     """
     own = {
         size: frontier_options(finder, size, priced[0].option.degree)

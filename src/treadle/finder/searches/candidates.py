@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from treadle.arrays import Int64Array
 from treadle.context import context
 from treadle.finder.searches.cayley_batch import GroupTable, Int16Array, batch_distances
-from treadle.finder.searches.cayley_groups import NamedGroup, groups_of_order
+from treadle.finder.searches.cayley_groups import groups_of_order
 from treadle.finder.searches.cayley_value import load_scale
 
 POOL = 8
@@ -117,29 +118,8 @@ def _bar(pool: Pool) -> int:
     return pool[-1].cost if len(pool) == POOL else NONE
 
 
-class GroupTables:
-    """Multiplication tables of groups of one order; the least recently used ones are evicted.
-
-    Parameters
-    ----------
-    groups : sequence of NamedGroup
-    most_bytes : int
-    """
-
-    def __init__(self, groups: Sequence[NamedGroup], most_bytes: int) -> None:
-        self._groups, self._most_bytes = groups, most_bytes
-        self._tables: dict[int, GroupTable] = {}
-
-    def __getitem__(self, number: int) -> GroupTable:
-        group = self._groups[number].group
-        table = self._tables.pop(number, None) or GroupTable(group)
-        while self._tables and (len(self._tables) + 1) * 4 * group.order**2 > self._most_bytes:
-            self._tables.pop(next(iter(self._tables)))
-        self._tables[number] = table
-        return table
-
-
 _TABLE_BYTES = 2**28
+"""Memory for the multiplication tables of a search: each takes 4 N^2 bytes."""
 
 
 class GroupSearch:
@@ -164,7 +144,8 @@ class GroupSearch:
         self.best: dict[int, GeneratorSet] = {}
         self.optimum = Fraction((nodes - 1) * load_scale(degree), degree)
         self.block = max(64, min(1024, 65536 // (n * degree)))
-        self.tables = GroupTables(self.groups, _TABLE_BYTES)
+        most = max(1, _TABLE_BYTES // (4 * n * n))
+        self.table = lru_cache(most)(lambda number: GroupTable(self.groups[number].group))
         self.tried = 0
 
     def expression(self, one: GeneratorSet) -> str:
@@ -181,7 +162,7 @@ class GroupSearch:
 
     def try_block(self, group: int, sets: Int64Array) -> None:
         """Put the best of a block into the pools; targets whose optimum is reached end."""
-        table = self.tables[group]
+        table = self.table(group)
         distance = batch_distances(table, sets, self.targets[-1])
         steps = np.where((distance < 0).any(axis=1), self.targets[-1] + 1, distance.max(axis=1))
         costs = self._costs(table, sets, distance, steps)

@@ -119,7 +119,7 @@ class _CayleySearch(GroupSearch):
         n_pairs = int(self.rng.integers(least, self.degree // 2 + 1)) if pairs.size else 0
         if 2 * n_pairs < self.degree and not involutions.size:
             return np.zeros((0, self.degree), dtype=np.int64)
-        inverses = self.tables[group].inverses
+        inverses = self.table(group).inverses
         columns: list[Int64Array] = []
         for _ in range(n_pairs):
             chosen = self.rng.choice(pairs, self.block)
@@ -129,7 +129,7 @@ class _CayleySearch(GroupSearch):
 
     def _halves(self, group: int) -> tuple[Int64Array, Int64Array]:
         """Elements that differ from their inverses; involutions."""
-        inverses, nodes = self.tables[group].inverses, np.arange(1, self.n)
+        inverses, nodes = self.table(group).inverses, np.arange(1, self.n)
         return nodes[inverses[1:] != nodes], nodes[inverses[1:] == nodes]
 
     def _changed_sets(self, parent: GeneratorSet) -> Int64Array:
@@ -146,7 +146,7 @@ class _CayleySearch(GroupSearch):
             )
             return sets
         pairs, involutions = self._halves(parent.group)
-        inverses = self.tables[parent.group].inverses
+        inverses = self.table(parent.group).inverses
         single = inverses[sets[0]] == sets[0]
         units = [(i,) if single[i] else (i, i + 1) for i in _unit_starts(single)]
         for _ in range(1 + int(self.rng.random() < 0.4)):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
-from treadle.finder.searches.cayley_library import check_stated, format_library, read_library
-from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
+from treadle.finder.measure import bfb_figures
+from treadle.finder.searches.cayley_library import check_stated, library_text, read_library
 from treadle.topologies.catalogue.cayley import cayley_graph
 from treadle.topologies.transforms.expansions import line_graph
 
@@ -44,6 +43,7 @@ class LineGraphEntry:
     gather_t_b: Fraction
     reduce_t_b: Fraction
     command: str = ""
+    bidirectional: ClassVar[bool] = False
 
     @property
     def expression(self) -> str:
@@ -55,31 +55,14 @@ class LineGraphEntry:
         """The larger of the two T_B, in M/B."""
         return max(self.gather_t_b, self.reduce_t_b)
 
-    def generator_command(self, command: str) -> LineGraphEntry:
-        """The entry with the command that found it."""
-        return replace(self, command=command)
-
-
-def pareto_entries(entries: Iterable[LineGraphEntry]) -> tuple[LineGraphEntry, ...]:
-    """Entries that no other of the same degree and size dominates; of equals the shortest stays."""
-    kept: list[LineGraphEntry] = []
-    order = sorted(
-        entries, key=lambda e: (e.degree, e.nodes, e.t_l, e.t_b, len(e.expression), e.expression, e.command)
-    )
-    for entry in order:
-        rivals = (other for other in kept if (other.degree, other.nodes) == (entry.degree, entry.nodes))
-        if not any(other.t_b <= entry.t_b for other in rivals):  # none of them has more steps
-            kept.append(entry)
-    return tuple(kept)
-
 
 def load_line_graphs() -> tuple[LineGraphEntry, ...]:
-    """All entries, by degree, size and T_L; `check_entry` recomputes one."""
-    return read_entries(format_library(NAME), source=f"{NAME}.json")
+    """Return all entries, by degree, size and T_L; `check_entry` recomputes one."""
+    return read_entries(library_text(f"{NAME}.json"), source=f"{NAME}.json")
 
 
 def check_entry(entry: LineGraphEntry) -> None:
-    """Build the line graph and recompute size, degree, T_L and T_B of both directions by `bfb_value`.
+    """Build the line graph and recompute size, degree, T_L and T_B of both directions.
 
     Raises
     ------
@@ -90,10 +73,9 @@ def check_entry(entry: LineGraphEntry) -> None:
     """
     base = cayley_graph(entry.base)
     topology = line_graph(base.topology(), entry.power)
-    gather, reduce = bfb_value(topology), bfb_reduce_scatter_value(topology)
-    found = (topology.n_nodes, base.degree, gather.diameter, reduce.diameter, gather.t_b, reduce.t_b)
-    stated = (entry.nodes, entry.degree, entry.t_l, entry.t_l, entry.gather_t_b, entry.reduce_t_b)
-    names = ("nodes", "degree", "T_L", "T_L of the reduce-scatter", "T_B", "T_B of the reduce-scatter")
+    found = (topology.n_nodes, base.degree, *bfb_figures(topology))
+    stated = (entry.nodes, entry.degree, entry.t_l, entry.gather_t_b, entry.reduce_t_b)
+    names = ("nodes", "degree", "T_L", "T_B", "T_B of the reduce-scatter")
     check_stated(entry.expression, names, found, stated)
 
 

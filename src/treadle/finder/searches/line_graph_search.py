@@ -11,8 +11,9 @@ from treadle.arrays import Int64Array
 from treadle.errors import TopologyError
 from treadle.finder.searches.candidates import FAR, GeneratorSet, GroupSearch, Judge, Searched, is_over
 from treadle.finder.searches.cayley_batch import GroupTable, Int16Array, batch_costs
+from treadle.finder.searches.cayley_library import pareto_entries
 from treadle.finder.searches.cayley_search import least_steps
-from treadle.finder.searches.line_graph_library import LineGraphEntry, pareto_entries
+from treadle.finder.searches.line_graph_library import LineGraphEntry
 from treadle.finder.searches.line_graph_value import batch_line_graph_costs, check_power, line_graph_value
 from treadle.topologies.catalogue.cayley import cayley_graph
 from treadle.topologies.limits import check_count

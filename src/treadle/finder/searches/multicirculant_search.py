@@ -21,9 +21,8 @@ import numpy as np
 
 from treadle.arrays import Int32Array
 from treadle.engine import core, run_until
-from treadle.finder.construction import Base, ScheduleMethod, join_name
 from treadle.finder.measure import measure_graph
-from treadle.finder.search import FabricCandidate, graph_candidate
+from treadle.finder.search import FabricCandidate
 from treadle.finder.searches.candidates import Searched, is_over
 from treadle.finder.searches.cayley_value import load_scale
 from treadle.finder.searches.neighbour_search import NeighbourEntry
@@ -369,14 +368,3 @@ class _Search:
         if cost >= 0:
             task.cost = cost
         return tried * each
-
-
-def candidate_of_multicirculant(entry: NeighbourEntry) -> FabricCandidate:
-    """Make a candidate of a graph and its breadth-first broadcast; exact in both directions."""
-    return graph_candidate(
-        Base(entry.expression, join_name(entry.expression), ScheduleMethod.BFB, "multicirculant"),
-        *(entry.nodes, entry.degree, entry.steps, entry.gather, entry.reduce),
-        is_bidirectional=entry.bidirectional,
-        is_simple=False,  # orbits may have parallel links
-        is_reverse_symmetric=entry.bidirectional,
-    )
