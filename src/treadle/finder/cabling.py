@@ -1,4 +1,4 @@
-"""Cabling lists: which port of which node is joined to which."""
+"""Cables of a fabric: which ports of which nodes they join, and which are added or removed."""
 
 from __future__ import annotations
 
@@ -34,8 +34,28 @@ class Cable:
     link: int
 
 
+@dataclass(frozen=True)
+class CableMove:
+    """A cable that is added or removed.
+
+    Parameters
+    ----------
+    is_added : bool
+    tail, tail_port, head, head_port : int
+    stage : int
+        Of a growth plan, from 1: it removes one cable and adds two, or adds one between two new nodes.
+    """
+
+    is_added: bool
+    tail: int
+    tail_port: int
+    head: int
+    head_port: int
+    stage: int = 0
+
+
 def cables(topology: Topology) -> tuple[Cable, ...]:
-    """A cable for each pair of opposite links, and one for each link without a partner.
+    """Return a cable for each pair of opposite links, and one for each link without a partner.
 
     Ports are assigned in the order of the links: first those of duplex cables, which take the same port in
     both directions; then a node's k-th lone link out and its k-th lone link in share a port (transmit and
@@ -61,7 +81,7 @@ def cables(topology: Topology) -> tuple[Cable, ...]:
 
 
 def unidirectional_cables(wires: Iterable[Cable]) -> list[Cable]:
-    """A cable for each link: of duplex ones both directions, over the same ports."""
+    """Return a cable for each link; both directions of a duplex cable take the same ports."""
     found = []
     for wire in wires:
         found.append(replace(wire, is_duplex=False))

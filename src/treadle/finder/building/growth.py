@@ -22,12 +22,12 @@ from treadle.checking import checked
 from treadle.context import Context, Progress, TimeLimitError, context, under
 from treadle.engine import core
 from treadle.errors import FormatError, InfeasibleError
-from treadle.finder.cabling import Cable, cables, unidirectional_cables
+from treadle.finder.cabling import Cable, CableMove, cables, unidirectional_cables
+from treadle.finder.measure import bfb_figures
 from treadle.inputs.fabrics_and_plans import FabricLike
 from treadle.inputs.problem import resolve_topology
 from treadle.math.graphs import reached
 from treadle.synthesis.core_values.step_values import InLinks
-from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
 from treadle.synthesis.steps.bfb.in_links import TRANSFORM_LIMIT
 from treadle.tabular import format_csv
 from treadle.topologies.properties import has_switches, has_uniform_links, is_regular
@@ -40,27 +40,6 @@ _LEAST_TRIES = 50
 _HOT, _COLD = 0.01, 0.0005
 """Temperatures, in M/B of T_B."""
 MAX_NODES = 4096
-
-
-@dataclass(frozen=True)
-class CableMove:
-    """A cable that is pulled or added.
-
-    Parameters
-    ----------
-    stage : int
-        From 1; a stage pulls one cable and adds two, or adds one between two new nodes.
-    is_added : bool
-    tail, tail_port, head, head_port : int
-        Nodes by number in the grown fabric.
-    """
-
-    stage: int
-    is_added: bool
-    tail: int
-    tail_port: int
-    head: int
-    head_port: int
 
 
 @brief("topology", "steps", "t_b", "n_cut", "is_connected")
@@ -110,12 +89,14 @@ class GrowthPlan:
     def csv(self) -> str:
         """The moves as CSV; ``duplex`` is as in a cabling list."""
         heading = ["stage", "action", "from_node", "from_port", "to_node", "to_port", "duplex"]
-        rows = []
         names, duplex = self.topology.node_names, "yes" if self.is_duplex else "no"
-        for move in self.moves:
-            action = "add" if move.is_added else "pull"
-            ends = (names[move.tail], move.tail_port, names[move.head], move.head_port)
-            rows.append([move.stage, action, *ends, duplex])
+        rows = [
+            [
+                *(move.stage, "add" if move.is_added else "pull"),
+                *(names[move.tail], move.tail_port, names[move.head], move.head_port, duplex),
+            ]
+            for move in self.moves
+        ]
         return format_csv(heading, rows)
 
 
@@ -191,11 +172,8 @@ def grow(
         bandwidths=np.full(len(tails), fabric.bandwidths[0], dtype=np.int64),
         latencies_ns=np.full(len(tails), fabric.latencies_ns[0], dtype=np.int64),
     )
-    forward, backward = bfb_value(grown), bfb_reduce_scatter_value(grown)
-    steps = max(forward.diameter, backward.diameter)
-    return GrowthPlan(
-        fabric, grown, moves, steps, (forward.t_b + backward.t_b) / 2, _stays_connected(fabric, moves)
-    )
+    steps, gather, reduce = bfb_figures(grown)
+    return GrowthPlan(fabric, grown, moves, steps, (gather + reduce) / 2, _stays_connected(fabric, moves))
 
 
 class _Search:
@@ -285,11 +263,9 @@ class _Search:
                 least, found = now, chosen.copy()
             heat *= cooling
         if least >= self.nodes:
-            raise (
-                TimeLimitError("grow: time ran out before all nodes reached each other")
-                if context().is_late
-                else InfeasibleError("grow: no choice of links lets all nodes reach each other")
-            )
+            if context().is_late:
+                raise TimeLimitError("grow: time ran out before all nodes reached each other")
+            raise InfeasibleError("grow: no choice of links lets all nodes reach each other")
         return found
 
     def moves(self, chosen: Int64Array) -> tuple[CableMove, ...]:
@@ -297,7 +273,7 @@ class _Search:
         found: list[CableMove] = []
         stage = 0
         free = dict.fromkeys(range(self.n, self.nodes), 0)
-        joined = dict(self.pairs())
+        joined = {other: one for one, other in self.pairs()}
         for row, links in enumerate(chosen.tolist()):
             new = self.n + row
             for link in links:
@@ -308,14 +284,14 @@ class _Search:
                 ports = (port, port + 1) if self.is_duplex else (port, port)
                 free[new] = port + 1 + self.is_duplex
                 found += [
-                    CableMove(stage, False, wire.tail, wire.tail_port, wire.head, wire.head_port),
-                    CableMove(stage, True, wire.tail, wire.tail_port, new, ports[0]),
-                    CableMove(stage, True, new, ports[1], wire.head, wire.head_port),
+                    CableMove(False, wire.tail, wire.tail_port, wire.head, wire.head_port, stage),
+                    CableMove(True, wire.tail, wire.tail_port, new, ports[0], stage),
+                    CableMove(True, new, ports[1], wire.head, wire.head_port, stage),
                 ]
-            for one, other in joined.items():
-                if other == new:
-                    stage += 1
-                    found.append(CableMove(stage, True, one, free[one], other, free[other]))
+            if new in joined:
+                stage += 1
+                other = joined[new]
+                found.append(CableMove(True, other, free[other], new, free[new], stage))
         return tuple(found)
 
 
@@ -325,8 +301,7 @@ def _stays_connected(fabric: Topology, moves: Sequence[CableMove]) -> bool:
     is_duplex = all(wire.is_duplex for wire in wires)
     links = list(zip(fabric.tails.tolist(), fabric.heads.tolist(), strict=True))
     for move in moves:
-        both = [(move.tail, move.head), (move.head, move.tail)] if is_duplex else [(move.tail, move.head)]
-        for link in both:
+        for link in ((move.tail, move.head), (move.head, move.tail))[: 1 + is_duplex]:
             if move.is_added:
                 links.append(link)
             else:

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from treadle.brief import brief
-from treadle.finder.building.reference_topologies import MAX_NODES, nearest_names, switched_names
+from treadle.finder.building.reference_topologies import (
+    MAX_NODES,
+    concurrent_port_steps,
+    nearest_names,
+    switched_names,
+)
 from treadle.finder.construction import expression, notation
 from treadle.finder.measure import is_quick_breadth_first, measure_graph
 from treadle.finder.workload import Network
@@ -91,7 +96,7 @@ def known_fabrics(nodes: int, degree: int) -> tuple[KnownFabric, ...]:
     for name in switched_names(nodes, _RADIX):
         if name.startswith("fat_tree"):
             n = len(parse(name).compute_nodes)
-            steps = next(steps for steps in range(1, 64) if (degree + 1) ** steps >= n)
+            steps = concurrent_port_steps(n, degree)
             found.append(KnownFabric(f"{degree} x {name}", n, degree, steps, Fraction(n - 1, n)))
     return tuple(found)
 
