@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import gcd, isqrt
+from math import gcd
 from operator import attrgetter
 
 from treadle.brief import brief
@@ -29,6 +29,7 @@ from treadle.finder.predict import (
     degree_expansion_performance,
     line_graph_performance,
 )
+from treadle.finder.searches.cayley_groups import divisors
 
 Bases = Callable[[int, int], Iterable["FabricCandidate"]]
 """bases(nodes, degree): every known base of that size."""
@@ -273,14 +274,14 @@ class Finder:
         yield from self._bases(nodes, degree)
         if (factor := self._factor(nodes, degree)) is not None:
             yield factor
-        for times in _divisors(degree):
+        for times in divisors(degree)[1:]:
             for part in self._useful(nodes, degree // times):
                 if not isinstance(part.construction, Parallel):  # that one has all its links at once
                     yield parallel_of(part, times)
         if not self._bidirectional and degree > 1 and nodes % degree == 0 and nodes // degree > 1:
             for part in self._useful(nodes // degree, degree):
                 yield line_graph_of(part)
-        for copies in _divisors(gcd(nodes, degree)):
+        for copies in divisors(gcd(nodes, degree))[1:]:
             if nodes // copies > 1:
                 for part in self._useful(nodes // copies, degree // copies):
                     if not part.gather.has_loops:
@@ -310,7 +311,7 @@ class Finder:
                 best = base
         pair: tuple[FabricCandidate, FabricCandidate] | None = None
         fewest = nodes if best is None else best.steps
-        for part in _divisors(nodes):
+        for part in divisors(nodes)[1:]:
             if part * part > nodes or part == nodes:
                 break
             for share in range(1, degree):
@@ -319,12 +320,6 @@ class Finder:
                 if one is not None and other is not None and one.steps + other.steps < fewest:
                     pair, fewest = (one, other), one.steps + other.steps
         return best if pair is None else product_of(*pair)
-
-
-def _divisors(number: int) -> list[int]:
-    """Divisors of `number` but 1, ascending."""
-    low = [i for i in range(1, isqrt(number) + 1) if number % i == 0]
-    return sorted({*low[1:], *(number // i for i in low)} - {1})
 
 
 def _roots(number: int) -> Iterator[tuple[int, int]]:

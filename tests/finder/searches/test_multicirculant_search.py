@@ -26,9 +26,9 @@ def test_layouts_make_regular_graphs(nodes: int, degree: int, bidirectional: boo
     assert found
     for layout in found:
         assert sum(layout.sizes) == nodes
-        links = random_links(layout, degree, rng, bidirectional=bidirectional)
+        links = random_links(layout, rng)
         if links is not None:
-            graph = parse(expression_of(layout, degree, links))
+            graph = parse(expression_of(layout, links))
             assert (graph.n_nodes, graph.n_links, is_regular(graph)) == (nodes, nodes * degree, True)
             assert is_symmetric(graph) or not bidirectional
             assert not (graph.tails == graph.heads).any()

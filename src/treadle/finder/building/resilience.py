@@ -265,8 +265,8 @@ def resilience(
                         progress(f"{kind}, {links or failing} failures", draw, samples)
                     shares.append(float(optimum(one, kind) / whole[kind]))
             harms: tuple[CableHarm, ...] = ()
-            if links:
-                with context().stage("cables"):
+            with context().stage("cables"):
+                if links:
                     worst = shares.index(min(shares))
                     failed = failed_cables(fabric, links=links, seed=draws[worst])
                     harms = _harms(fabric, failed, left[worst], partial(optimum, kind=kind))

@@ -54,7 +54,8 @@ def groups_of_order(n: int, *, seed: int) -> tuple[NamedGroup, ...]:
     return tuple({named.prefix: named for named in found}.values())
 
 
-def _divisors(n: int) -> list[int]:
+def divisors(n: int) -> list[int]:
+    """Return the divisors of a number, ascending."""
     small = [i for i in range(1, isqrt(n) + 1) if n % i == 0]
     return sorted({*small, *(n // i for i in small)})
 
@@ -63,7 +64,7 @@ def _chains(n: int, multiple_of: int = 1) -> Iterator[tuple[int, ...]]:
     """Invariant factors: every factor divides the next, product n."""
     if n == 1:
         yield ()
-    for first in _divisors(n):
+    for first in divisors(n):
         if first > 1 and first % multiple_of == 0:
             for rest in _chains(n // first, first):
                 yield (first, *rest)
@@ -88,7 +89,7 @@ def _abelian(n: int) -> Iterator[NamedGroup]:
 
 def _metacyclic(n: int) -> Iterator[NamedGroup]:
     """Non-abelian Z_m by Z_k, one action per cyclic subgroup of actions; split and not."""
-    for m in _divisors(n):
+    for m in divisors(n):
         k = n // m
         seen: set[int] = set()
         for r in range(2, m if k > 1 else 0):
@@ -96,7 +97,7 @@ def _metacyclic(n: int) -> Iterator[NamedGroup]:
                 continue
             seen.update(pow(r, j, m) for j in range(1, k + 1) if gcd(j, k) == 1)
             yield NamedGroup(f"metacyclic_cayley({m}, {k}, {r}", metacyclic_group(m, k, r))
-            for carry in _divisors(m)[:-1]:
+            for carry in divisors(m)[:-1]:
                 # c is fixed by r; where gcd(c, m) and k are coprime the extension splits anyway.
                 if (r - 1) * carry % m == 0 and gcd(m // carry, k) > 1:
                     group = FiniteGroup((m,), k, ((r,),), (carry,))
@@ -105,7 +106,7 @@ def _metacyclic(n: int) -> Iterator[NamedGroup]:
 
 def _matrix_extensions(n: int, rng: np.random.Generator) -> Iterator[NamedGroup]:
     """Extensions of Z_m1 x ... x Z_mr, r = 2 or 3, by sampled matrices."""
-    for order in _divisors(n)[:-1]:
+    for order in divisors(n)[:-1]:
         for chain in _chains(order):
             if 2 <= len(chain) <= 3:
                 yield from _sampled_actions(chain[::-1], n // order, rng)
