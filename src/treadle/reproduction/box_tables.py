@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
 
 from treadle import planning
-from treadle.reproduction.paper_figure import ReproducedValue, yes_or_no
+from treadle.reproduction.paper_figure import Rows, yes_or_no
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.forest_cost import link_loads
 from treadle.topologies import Topology, TopologyBuilder, parse
@@ -22,17 +21,17 @@ def gigabytes(rate: Fraction) -> Fraction:
     return rate / GIGA
 
 
-def table_4_1(_full: bool) -> Iterator[ReproducedValue]:
+def table_4_1(_full: bool) -> Rows:
     """Fixed numbers of trees on two MI250 boxes, and what the optimum takes."""
     for k in range(1, 6):
         found = planning.solve("mi250(2)", ALLGATHER, trees=k)
-        yield ReproducedValue(f"k = {k}", gigabytes(found.algbw), "GB/s")
+        yield f"k = {k}", gigabytes(found.algbw), "GB/s"
     exact = planning.solve("mi250(2)", ALLGATHER, exact=True)
-    yield ReproducedValue("optimum", gigabytes(exact.algbw), "GB/s")
-    yield ReproducedValue("trees per root of the optimum", exact.trees_per_root)
+    yield "optimum", gigabytes(exact.algbw), "GB/s"
+    yield "trees per root of the optimum", exact.trees_per_root
 
 
-def figure_4_1(_full: bool) -> Iterator[ReproducedValue]:
+def figure_4_1(_full: bool) -> Rows:
     """Bandwidth of a GPU within its box and out of it (4.1's text)."""
     for title, fabric, ranks in (("DGX A100", "dgx_a100_flat(2)", 8), ("MI250", "mi250(2)", 16)):
         topology = parse(fabric)
@@ -46,11 +45,11 @@ def figure_4_1(_full: bool) -> Iterator[ReproducedValue]:
                 inner += rate
             else:
                 outer += rate
-        yield ReproducedValue(f"{title}, within the box", Fraction(inner, GIGA), "GB/s a GPU")
-        yield ReproducedValue(f"{title}, out of the box", Fraction(outer, GIGA), "GB/s a GPU")
+        yield f"{title}, within the box", Fraction(inner, GIGA), "GB/s a GPU"
+        yield f"{title}, out of the box", Fraction(outer, GIGA), "GB/s a GPU"
 
 
-def figure_4_2(_full: bool) -> Iterator[ReproducedValue]:
+def figure_4_2(_full: bool) -> Rows:
     """Count how often a GPU's shard crosses InfiniBand on its way to all others."""
     crossings = {}
     for title, algorithm in (("ring", "ring"), ("ForestColl", "forestcoll")):
@@ -59,8 +58,8 @@ def figure_4_2(_full: bool) -> Iterator[ReproducedValue]:
         schedule = found.plan.entries[-1].schedule
         assert isinstance(schedule, ForestSchedule), "up to 256 ranks trees are written out"
         crossings[title] = _crossings(found.plan.topology, schedule)
-        yield ReproducedValue(f"{title}, crossings of InfiniBand per shard", crossings[title])
-    yield ReproducedValue("ring / ForestColl", crossings["ring"] / crossings["ForestColl"], "times")
+        yield f"{title}, crossings of InfiniBand per shard", crossings[title]
+    yield "ring / ForestColl", crossings["ring"] / crossings["ForestColl"], "times"
 
 
 def _crossings(topology: Topology, schedule: ForestSchedule) -> Fraction:
@@ -92,22 +91,22 @@ def two_boxes_of_rings(inner: int = 10 * GIGA, outer: int = GIGA) -> Topology:
     return builder.build()
 
 
-def figure_4_5(_full: bool) -> Iterator[ReproducedValue]:
+def figure_4_5(_full: bool) -> Rows:
     """The example of two boxes: the bottleneck cut and what it allows."""
     topology = two_boxes()
     found = planning.bound(topology, ALLGATHER)
-    yield ReproducedValue("rate per root, in bandwidths b between the boxes", found.algbw / 8 / GIGA, "b")
+    yield "rate per root, in bandwidths b between the boxes", found.algbw / 8 / GIGA, "b"
     solved = planning.solve(topology, ALLGATHER)
-    yield yes_or_no("optimal, by the verifier", holds=bool(solved.is_optimal))
-    yield ReproducedValue("trees per root", solved.trees_per_root)
+    yield "optimal, by the verifier", yes_or_no(bool(solved.is_optimal))
+    yield "trees per root", solved.trees_per_root
 
 
-def figure_4_8(_full: bool) -> Iterator[ReproducedValue]:
+def figure_4_8(_full: bool) -> Rows:
     """Switches that multicast: the optimum stays, traffic falls (4.5.6)."""
     plain, able = (planning.solve(f"dgx_h100(2{how})", ALLGATHER, multicast=bool(how)) for how in _NVLS)
-    yield ReproducedValue("allgather with multicast / without", able.algbw / plain.algbw, "times")
-    yield ReproducedValue("allgather traffic, bytes over links per byte gathered, without", _per_byte(plain))
-    yield ReproducedValue("the same with multicast", _per_byte(able))
+    yield "allgather with multicast / without", able.algbw / plain.algbw, "times"
+    yield "allgather traffic, bytes over links per byte gathered, without", _per_byte(plain)
+    yield "the same with multicast", _per_byte(able)
 
 
 _NVLS = ("", ", nvls=True, sharp=True")
@@ -120,26 +119,26 @@ def _per_byte(found: planning.SolveResult) -> Fraction:
     return Fraction(int(link_loads(found.plan.topology, schedule).sum()), schedule.total_units)
 
 
-def figure_4_9(_full: bool) -> Iterator[ReproducedValue]:
+def figure_4_9(_full: bool) -> Rows:
     """Two MI250 boxes in both settings: the optimum and its trees."""
-    yield ReproducedValue("16+16, optimum", gigabytes(planning.bound("mi250(2)", ALLGATHER).algbw), "GB/s")
+    yield "16+16, optimum", gigabytes(planning.bound("mi250(2)", ALLGATHER).algbw), "GB/s"
     found = planning.solve("mi250(2, 8)", ALLGATHER, exact=True)
-    yield ReproducedValue("8+8, optimum", gigabytes(found.algbw), "GB/s")
-    yield ReproducedValue("8+8, trees per root", found.trees_per_root)
+    yield "8+8, optimum", gigabytes(found.algbw), "GB/s"
+    yield "8+8, trees per root", found.trees_per_root
     topology = parse("mi250(2)")
     into_ib = [topology.node_names[int(head)].startswith("ib") for head in topology.heads]
-    yield ReproducedValue("out of a box", Fraction(int(topology.bandwidths[into_ib].sum()), 2 * GIGA), "GB/s")
+    yield "out of a box", Fraction(int(topology.bandwidths[into_ib].sum()), 2 * GIGA), "GB/s"
 
 
-def figure_b_1(_full: bool) -> Iterator[ReproducedValue]:
+def figure_b_1(_full: bool) -> Rows:
     """Cost of replacing switches by rings in advance."""
     best, unwound = (planning.bound(made(), ALLGATHER).algbw for made in (two_boxes, two_boxes_of_rings))
-    yield ReproducedValue("(a) optimum with switches", gigabytes(best), "GB/s for b = 1 GB/s")
-    yield ReproducedValue("(d) optimum with rings in their place", gigabytes(unwound), "GB/s for b = 1 GB/s")
-    yield ReproducedValue("(a) / (d)", best / unwound, "times")
+    yield "(a) optimum with switches", gigabytes(best), "GB/s for b = 1 GB/s"
+    yield "(d) optimum with rings in their place", gigabytes(unwound), "GB/s for b = 1 GB/s"
+    yield "(a) / (d)", best / unwound, "times"
 
 
-def blink_variants(fabric: str) -> Iterator[ReproducedValue]:
+def blink_variants(title: str, fabric: str) -> Rows:
     """Single-root allreduces compared with ForestColl's reduce-scatter and allgather, GB/s in the limit.
 
     "Blink+Switch": a maximum packing of out-trees from one root over ForestColl's switch removal, turned
@@ -149,6 +148,6 @@ def blink_variants(fabric: str) -> Iterator[ReproducedValue]:
     ours = planning.solve(fabric, "allreduce", algorithm="rs-ag", exact=True).algbw
     single = planning.solve(fabric, "allreduce", algorithm="blink").algbw
     undirected = planning.bound(fabric, "allreduce").algbw
-    yield ReproducedValue("limit: ForestColl, reduce-scatter + allgather", gigabytes(ours), "GB/s")
-    yield ReproducedValue("limit: Blink+Switch, two directed packings", gigabytes(single), "GB/s")
-    yield ReproducedValue("limit: single root, undirected packing", gigabytes(undirected), "GB/s")
+    yield f"{title}, limit: ForestColl, reduce-scatter + allgather", gigabytes(ours), "GB/s"
+    yield f"{title}, limit: Blink+Switch, two directed packings", gigabytes(single), "GB/s"
+    yield f"{title}, limit: single root, undirected packing", gigabytes(undirected), "GB/s"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from functools import partial
 from importlib import import_module
+from typing import NamedTuple
 
 from treadle.errors import FormatError
 
@@ -25,36 +26,41 @@ class FigureBasis(StrEnum):
     """An illustration, a notation or a comparison in words."""
 
 
-@dataclass(frozen=True)
-class ReproducedValue:
+Value = Fraction | float | str | None
+Row = tuple[str, Value] | tuple[str, Value, str] | tuple[str, Value, str, str]
+"""The fields of a `ReproducedValue`, as far as they differ from the defaults."""
+Rows = Iterator[Row]
+
+
+class ReproducedValue(NamedTuple):
     """One reproduced value.
 
     Parameters
     ----------
     label : str
-        What it is of; printed figures are found by it.
+        By which the printed value is found.
     value : Fraction, int, float or str, optional
-        None: not had; `note` says why.
+        None: unknown; `note` says why.
     unit : str
         Of both sides.
     note : str
-        Said of this figure alone.
+        A remark on this value alone.
     """
 
     label: str
-    value: Fraction | float | str | None
+    value: Value
     unit: str = ""
     note: str = ""
 
 
-def yes_or_no(label: str, *, holds: bool) -> ReproducedValue:
-    """A figure that is yes or no."""
-    return ReproducedValue(label, "yes" if holds else "no")
+def yes_or_no(holds: bool) -> str:
+    """Return a value that is yes or no."""
+    return "yes" if holds else "no"
 
 
 _TITLES = {"preprint": "ForestColl preprint", "alltoall": "all-to-all paper"}
 """Papers by the beginning of a name; others belong to the dissertation."""
-Making = Callable[[bool], Iterable[ReproducedValue]]
+Making = Callable[[bool], Rows]
 """Computes the figures; True: all of them, False: those that take seconds."""
 
 

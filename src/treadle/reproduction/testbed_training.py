@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from treadle.reproduction.expansion_tables import TABLE_3_5, allgather_of
-from treadle.reproduction.paper_figure import ReproducedValue
+from treadle.reproduction.paper_figure import Rows
 from treadle.reproduction.training_costs import GIGABIT, DirectConnectCosts, roofline_step
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies import bandwidth_optimum
@@ -99,7 +99,7 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def figure_3_8(_full: bool) -> Iterator[ReproducedValue]:
+def figure_3_8(_full: bool) -> Rows:
     """Allreduces layer by layer, and iterations, below both baselines."""
     for nodes, cases, words in ((8, SMALL, "small models"), (12, GPT, "GPT-2")):
         costs = testbed_costs(nodes)
@@ -117,13 +117,11 @@ def figure_3_8(_full: bool) -> Iterator[ReproducedValue]:
                     100 * (1 - ours / other) for ours, other in zip(times["ours"], times[name], strict=True)
                 ]
                 for case, gain in zip(cases, gains, strict=True):
-                    yield ReproducedValue(f"{nodes} nodes, {case.model}: {what}, below {name}", gain, "%")
-                yield ReproducedValue(f"{place}: {what}, below {name}, mean", _mean(gains), "%")
+                    yield f"{nodes} nodes, {case.model}: {what}, below {name}", gain, "%"
+                yield f"{place}: {what}, below {name}, mean", _mean(gains), "%"
         order = sorted(taken, key=lambda name: _mean(taken[name]))
-        yield ReproducedValue(f"order of iterations at {nodes} nodes", ", ".join(order))
-        yield ReproducedValue(
-            f"{nodes} nodes: an exposed bucket of 25 MB, below ShiftedRing", _of_bucket(costs), "%"
-        )
+        yield f"order of iterations at {nodes} nodes", ", ".join(order)
+        yield f"{nodes} nodes: an exposed bucket of 25 MB, below ShiftedRing", _of_bucket(costs), "%"
 
 
 def _of_bucket(costs: dict[str, Costs]) -> float:

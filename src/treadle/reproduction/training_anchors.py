@@ -5,13 +5,13 @@ Sources: data/printed.toml. Fitted values are in the rows, with the row of the f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, partial
 
 from treadle import planning
-from treadle.reproduction.paper_figure import ReproducedValue
+from treadle.reproduction.paper_figure import Rows
 from treadle.reproduction.training_costs import roofline_step
 from treadle.schedules.collective import CollectiveKind
 from treadle.training.costs import AlphaBetaCosts, Traffic
@@ -61,7 +61,7 @@ def torchtitan_step(gpus: int, costs: AlphaBetaCosts, efficiency: float, kappa: 
     return roofline_step(model, axes, costs, options, 2 * gpus, tokens, device="h100", efficiency=efficiency)
 
 
-def torchtitan(_full: bool) -> Iterator[ReproducedValue]:
+def torchtitan(_full: bool) -> Rows:
     """128 GPUs from 8, with and without contention."""
     small, large = sharded_costs("dgx_h100:1"), sharded_costs("dgx_h100:16")
     for title, measured in TORCHTITAN_ROWS.items():
@@ -71,12 +71,8 @@ def torchtitan(_full: bool) -> Iterator[ReproducedValue]:
                 return float(torchtitan_step(gpus, costs, efficiency, kappa).tokens_per_s) / gpus
 
             efficiency = fitted(lambda share: speed(8, small, share), measured)
-            yield ReproducedValue(
-                f"8 GPUs, {title}: efficiency{words}", efficiency, "of the peak", "fitted on this row"
-            )
-            yield ReproducedValue(
-                f"128 GPUs, {title}{words}", speed(128, large, efficiency), "tokens/s a GPU"
-            )
+            yield f"8 GPUs, {title}: efficiency{words}", efficiency, "of the peak", "fitted on this row"
+            yield f"128 GPUs, {title}{words}", speed(128, large, efficiency), "tokens/s a GPU"
 
 
 @dataclass(frozen=True)
@@ -141,19 +137,15 @@ def llama_tflops(row: LlamaRow, interleave: int, efficiency: float) -> float:
     return llama_step(row, interleave, efficiency).flops_per_rank_per_s / 1e12
 
 
-def llama_405b(full: bool) -> Iterator[ReproducedValue]:
+def llama_405b(full: bool) -> Rows:
     """Both rows of 16384 GPUs from that of 8192, for each interleave."""
     first, *others = LLAMA_ROWS
     for interleave in INTERLEAVES if full else INTERLEAVES[-1:]:
         efficiency = fitted(partial(llama_tflops, first, interleave), LLAMA_ROW)
         place = f"interleave {interleave}"
-        yield ReproducedValue(
-            f"{first.name}, {place}: efficiency", efficiency, "of the peak", "fitted on this row"
-        )
+        yield f"{first.name}, {place}: efficiency", efficiency, "of the peak", "fitted on this row"
         for row in others:
-            yield ReproducedValue(
-                f"{row.name}, {place}", llama_tflops(row, interleave, efficiency), "TFLOP/s a GPU"
-            )
+            yield f"{row.name}, {place}", llama_tflops(row, interleave, efficiency), "TFLOP/s a GPU"
 
 
 DEEPSEEK_EFFICIENCY = 0.6
@@ -200,10 +192,10 @@ def deepseek_step(*, is_hidden: bool) -> StepOutcome:
     )
 
 
-def deepseek_v3(_full: bool) -> Iterator[ReproducedValue]:
+def deepseek_v3(_full: bool) -> Rows:
     """The two ends between which DualPipe lies."""
     for words, is_hidden in (("exposed", False), ("hidden", True)):
         step = deepseek_step(is_hidden=is_hidden)
-        yield ReproducedValue(f"step, all communication {words}", float(step.iteration_s), "s")
-        yield ReproducedValue(f"compute of a stage, communication {words}", float(step.compute_s), "s")
-        yield ReproducedValue(f"pipeline stands still, communication {words}", float(step.idle_s), "s")
+        yield f"step, all communication {words}", float(step.iteration_s), "s"
+        yield f"compute of a stage, communication {words}", float(step.compute_s), "s"
+        yield f"pipeline stands still, communication {words}", float(step.idle_s), "s"
