@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from treadle.errors import ScheduleError
@@ -42,16 +44,20 @@ def _tree_hops(forest: Trees, root: int) -> tuple[dict[int, int], str]:
         raise ScheduleError(f"draw: no tree has rank {root} for its root")
     chosen = max(trees, key=lambda tree: tree.multiplicity)
     units = sum(tree.multiplicity for tree in trees)
-    depth = tree_depths(chosen)
     hops: dict[int, int] = {}
-    for child in range(len(chosen.parent)):
-        for entry in range(int(chosen.entry_offset[child]), int(chosen.entry_offset[child + 1])):
-            for link in forest.path(int(chosen.entry_path[entry])).tolist():
-                hops[link] = min(hops.get(link, depth[child]), depth[child])
+    for depth, links in links_by_hop(forest, chosen):
+        hops |= {link: min(depth, hops.get(link, depth)) for link in links}
     way = "to" if forest.direction is Direction.REDUCE else "from"
     share = f"{100 * chosen.multiplicity / units:.3g}% of its data"
-    words = f"one of {counted(len(trees), 'tree')} {way} it, with {share}; {counted(max(depth), 'hop')}"
-    return hops, words
+    height = counted(max(tree_depths(chosen)), "hop")
+    return hops, f"one of {counted(len(trees), 'tree')} {way} it, with {share}; {height}"
+
+
+def links_by_hop(forest: Trees, tree: Tree) -> Iterator[tuple[int, list[int]]]:
+    """Yield the hops from the root to each rank, with the links of each path that leads there."""
+    for child, depth in enumerate(tree_depths(tree)):
+        for entry in range(int(tree.entry_offset[child]), int(tree.entry_offset[child + 1])):
+            yield depth, forest.path(int(tree.entry_path[entry])).tolist()
 
 
 def tree_depths(tree: Tree) -> list[int]:

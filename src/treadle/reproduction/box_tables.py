@@ -37,14 +37,12 @@ def figure_4_1(_full: bool) -> Rows:
         topology = parse(fabric)
         box = set(topology.compute_nodes[:ranks].tolist())
         gpu = min(box)
-        inner = outer = 0
         prefix = topology.node_names[gpu].partition(".")[0]
+        inner = outer = 0
         for link in np.flatnonzero(topology.tails == gpu).tolist():
             head, rate = int(topology.heads[link]), int(topology.bandwidths[link])
-            if head in box or topology.node_names[head].startswith(prefix):
-                inner += rate
-            else:
-                outer += rate
+            is_inside = head in box or topology.node_names[head].startswith(prefix)
+            inner, outer = inner + rate * is_inside, outer + rate * (not is_inside)
         yield f"{title}, within the box", Fraction(inner, GIGA), "GB/s a GPU"
         yield f"{title}, out of the box", Fraction(outer, GIGA), "GB/s a GPU"
 
@@ -68,7 +66,7 @@ def _crossings(topology: Topology, schedule: ForestSchedule) -> Fraction:
     return Fraction(int(link_loads(topology, schedule)[topology.heads == switch].sum()), schedule.total_units)
 
 
-def two_boxes(inner: int = 10 * GIGA, outer: int = GIGA) -> Topology:
+def two_boxes() -> Topology:
     """Figures 4.5 and B.1(a): two boxes of four around a switch each, and one switch for all."""
     builder = TopologyBuilder("figure_4_5")
     both = builder.switch("w0")
@@ -76,16 +74,16 @@ def two_boxes(inner: int = 10 * GIGA, outer: int = GIGA) -> Topology:
         switch = builder.switch(f"w{box}")
         for place in range(1, 5):
             gpu = builder.compute(f"c{box}.{place}")
-            builder.duplex(gpu, switch, inner)
-            builder.duplex(gpu, both, outer)
+            builder.duplex(gpu, switch, 10 * GIGA)
+            builder.duplex(gpu, both, GIGA)
     return builder.build()
 
 
-def two_boxes_of_rings(inner: int = 10 * GIGA, outer: int = GIGA) -> Topology:
+def two_boxes_of_rings() -> Topology:
     """Figure B.1(d): each switch is a ring of what it joined, half of a port each way."""
     builder = TopologyBuilder("figure_B_1_d")
     gpus = [[builder.compute(f"c{box}.{place}") for place in range(1, 5)] for box in (1, 2)]
-    for ring, rate in ((gpus[0], inner), (gpus[1], inner), (gpus[0] + gpus[1], outer)):
+    for ring, rate in ((gpus[0], 10 * GIGA), (gpus[1], 10 * GIGA), (gpus[0] + gpus[1], GIGA)):
         for one, other in zip(ring, [*ring[1:], ring[0]], strict=True):
             builder.duplex(one, other, rate // 2)
     return builder.build()

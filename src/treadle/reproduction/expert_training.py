@@ -79,19 +79,20 @@ def fabric_costs(name: str, construction: Construction) -> DirectConnectCosts:
     return _Costs(name, found.nodes, found.steps, found.t_b, exchange=all_to_all_rate(topology))
 
 
-@cache
 def ring_costs(nodes: int) -> DirectConnectCosts:
-    """ShiftedRing: rings, each way around."""
-    rate = all_to_all_rate(parse(f"shifted_ring({nodes})"))
-    return _Costs("ShiftedRing", nodes, nodes - 1, bandwidth_optimum(nodes), exchange=rate)
+    """Return the costs of ShiftedRing: rings in both directions."""
+    return _optimal_costs("ShiftedRing", nodes, nodes - 1, f"shifted_ring({nodes})")
+
+
+def torus_costs(side: int) -> DirectConnectCosts:
+    """Return the costs of a square torus with rings along one dimension after another."""
+    return _optimal_costs("torus", side * side, 2 * (side - 1), f"torus({side}, {side})")
 
 
 @cache
-def torus_costs(side: int) -> DirectConnectCosts:
-    """A square torus with the traditional schedule: rings along one dimension after another."""
-    nodes = side * side
-    rate = all_to_all_rate(parse(f"torus({side}, {side})"))
-    return _Costs("torus", nodes, 2 * (side - 1), bandwidth_optimum(nodes), exchange=rate)
+def _optimal_costs(name: str, nodes: int, steps: int, fabric: str) -> DirectConnectCosts:
+    rate = all_to_all_rate(parse(fabric))
+    return _Costs(name, nodes, steps, bandwidth_optimum(nodes), exchange=rate)
 
 
 def bound_costs(nodes: int) -> DirectConnectCosts:

@@ -81,10 +81,10 @@ class PaperFigure:
     basis : FigureBasis
     model : str
         Of simulated and fitted figures: the model. Of measured times: what is timed.
-    quick_s, full_s : float
-        CPU seconds, about, of a 2-core virtual machine; 0: no form of its own.
-    left_out : str
-        What the quick form leaves out; "" if nothing.
+    quick_s : float
+        CPU seconds, about, of a 2-core virtual machine.
+    full : tuple of float and str
+        Where the quick form leaves something out: CPU seconds of the full form, and what is left out.
     reason : str
         Why there is nothing to compute, or where else it is.
     same_as : str
@@ -104,25 +104,29 @@ class PaperFigure:
     basis: FigureBasis = field(kw_only=True)
     model: str = ""
     quick_s: float = 0
-    full_s: float = 0
-    left_out: str = ""
+    full: tuple[float, str] = (0, "")
     reason: str = ""
     same_as: str = ""
     place: str = ""
 
     def __post_init__(self) -> None:
         if bool(self.function) != self.is_here:
-            raise FormatError(
-                f"{self.name}: {self.basis}, {'without' if self.is_here else 'with'} a function"
-            )
+            having = "without" if self.is_here else "with"
+            raise FormatError(f"{self.name}: {self.basis}, {having} a function")
         if self.basis in (FigureBasis.SIMULATED, FigureBasis.FITTED) and not self.model:
             raise FormatError(f"{self.name}: {self.basis}, and the model is not named")
         if not self.is_here and not self.reason:
             raise FormatError(f"{self.name}: {self.basis}, and no reason is given")
-        if bool(self.full_s) != bool(self.left_out):
-            raise FormatError(
-                f"{self.name}: a full form is one from which the quick one leaves something out"
-            )
+
+    @property
+    def full_s(self) -> float:
+        """CPU seconds of the full form, about; 0 without one."""
+        return self.full[0]
+
+    @property
+    def left_out(self) -> str:
+        """What only the full form has; "" without one."""
+        return self.full[1]
 
     @property
     def source(self) -> str:

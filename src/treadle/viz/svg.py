@@ -51,8 +51,8 @@ def _sheet(styles: Sequence[Style]) -> str:
     def theme(name: str) -> str:
         page, box, rank, switch = GROUNDS[name]
         ink, quiet = INKS[name]
-        lines = "".join(f".{style.name}{{stroke:{_colour(style, name)}}}" for style in (PLAIN, *styles))
-        fills = "".join(f".f{style.name}{{fill:{_colour(style, name)}}}" for style in styles)
+        lines = "".join(f".{style.name}{{stroke:{style.colour(name)}}}" for style in (PLAIN, *styles))
+        fills = "".join(f".f{style.name}{{fill:{style.colour(name)}}}" for style in styles)
         return (
             f"text{{fill:{ink}}}.note,.frame{{fill:{quiet}}}.ground,.on{{fill:{page}}}"
             f".box,.group{{fill:{box};stroke:{quiet}}}.rank{{fill:{rank};stroke:{quiet}}}"
@@ -65,10 +65,6 @@ def _sheet(styles: Sequence[Style]) -> str:
         ".title,.note,.frame{text-anchor:start}path{fill:none;stroke-linejoin:round}.box{stroke-width:.5}"
         f"{widths}{theme('light')}@media(prefers-color-scheme:dark){{{theme('dark')}}}"
     )
-
-
-def _colour(style: Style, theme: str) -> str:
-    return style.light if theme == "light" else style.dark
 
 
 def _frames(painting: Painting) -> Iterable[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
@@ -16,7 +17,7 @@ from treadle.context import Progress
 from treadle.drawing.draw import CutDescription, describe_cut
 from treadle.drawing.pages.drawn_fabric import DrawnFabric
 from treadle.drawing.plan_loads import busy_links
-from treadle.drawing.tree_hops import tree_depths
+from treadle.drawing.tree_hops import links_by_hop, tree_depths
 from treadle.errors import FormatError, ScheduleError, TreadleError
 from treadle.inputs.problem import Problem
 from treadle.program.operation_lists import OperationKind
@@ -90,23 +91,19 @@ def display_names(own: Plan, others: Sequence[Plan]) -> list[str]:
 
 def static_values(plan: Plan, fabric: DrawnFabric) -> dict[str, object]:
     """All that needs no simulation."""
-    try:
+    busy = full = None
+    with suppress(ScheduleError):  # several groups, or a timetable: loads are only simulated
         busy, full = busy_links(plan)
-    except ScheduleError:  # of several groups, or with a timetable: loads are only simulated
-        busy, full = None, None
     words = _cut(plan)
+    shown = plan.collective.ranks if plan.collective.n_ranks <= MOST_COLLAPSED else ()
     return {
         "title": f"{plan.collective.kind.value} on {plan.topology.name}",
         "lede": "" if words is None else words.words,
         "tiles": tiles(plan),
         "facts": _facts(plan, full),
         "fabric": fabric.values(),
-        "marksOfRanks": [int(fabric.mark_of[node]) for node in plan.collective.ranks]
-        if plan.collective.n_ranks <= MOST_COLLAPSED
-        else [],
-        "ranks": [plan.topology.node_names[node] for node in plan.collective.ranks]
-        if plan.collective.n_ranks <= MOST_COLLAPSED
-        else [],
+        "marksOfRanks": [int(fabric.mark_of[node]) for node in shown],
+        "ranks": [plan.topology.node_names[node] for node in shown],
         "load": None if busy is None or full is None else _loads(fabric, busy, full),
         "cut": None if words is None else _cut_values(fabric, words),
         "kinds": link_kinds(fabric, busy, full),
@@ -129,12 +126,6 @@ def tiles(plan: Plan, rows: Sequence[SimulatedRow] = ()) -> list[list[str]]:
     best = plan.optimal_algbw
     pipelined = pipelined_algbw(plan.topology, plan.collective, plan.entries[-1].schedule)
     rate = pipelined or plan.algbw
-    if best is None:
-        verdict = ["no bound", "nothing is proved of the best", ""]
-    elif best == rate:
-        verdict = ["optimal", "proved: no schedule is faster at large sizes", "good"]
-    else:
-        verdict = [format_fraction(rate / best), "of the proved bound", ""]
     in_turn = "" if rate == plan.algbw else f", {format_bandwidth(plan.algbw)} step by step"
     reached = [format_bandwidth(rate), f"algorithm bandwidth at large sizes{in_turn}", ""]
     if len(plan.entries) > 1:
@@ -142,11 +133,14 @@ def tiles(plan: Plan, rows: Sequence[SimulatedRow] = ()) -> list[list[str]]:
         span = [format_bandwidth(value) for value in (*found[:1], *found[-1:])]
         shares = sorted(Fraction(row.efficiency) for row in rows if row.efficiency is not None)
         reached = [" to ".join(span) or str(len(plan.entries)), "algorithm bandwidth, by size", ""]
-        verdict = [
-            " to ".join(format_fraction(one) for one in (*shares[:1], *shares[-1:])),
-            "of the bound of each size",
-            "",
-        ]
+        ends = " to ".join(map(format_fraction, (*shares[:1], *shares[-1:])))
+        verdict = [ends, "of the bound of each size", ""]
+    elif best is None:
+        verdict = ["no bound", "nothing is proved of the best", ""]
+    elif best == rate:
+        verdict = ["optimal", "proved: no schedule is faster at large sizes", "good"]
+    else:
+        verdict = [format_fraction(rate / best), "of the proved bound", ""]
     switches = plan.topology.n_nodes - len(plan.topology.compute_nodes)
     what = f"ranks, {switches:,} switch{'' if switches == 1 else 'es'}" if switches else "ranks, no switch"
     return [
@@ -300,12 +294,9 @@ def _tree_words(forest: Trees, trees: Sequence[Tree], place: int, n_forests: int
 
 
 def _tree_frames(forest: Trees, tree: Tree, fabric: DrawnFabric) -> Frames:
-    depth = tree_depths(tree)
-    frames: list[dict[int, None]] = [{} for _ in range(max(depth))]
-    for child, level in enumerate(depth):
-        for entry in range(int(tree.entry_offset[child]), int(tree.entry_offset[child + 1])):
-            links = forest.path(int(tree.entry_path[entry])).tolist()
-            frames[level - 1].update(dict.fromkeys(fabric.lines_of(links)))
+    frames: list[dict[int, None]] = [{} for _ in range(max(tree_depths(tree)))]
+    for depth, links in links_by_hop(forest, tree):
+        frames[depth - 1].update(dict.fromkeys(fabric.lines_of(links)))
     if forest.direction is Direction.REDUCE:
         frames.reverse()  # the deepest send first
     return [list(frame) for frame in frames]
