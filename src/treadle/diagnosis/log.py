@@ -120,16 +120,11 @@ class NetworkHop:
 class LoggedPattern:
     """A graph that NCCL's search found.
 
-    `number` is 4 for rings and 1 to 3 for trees; `inner` and `outer` are path types within a box and to its
-    NICs (LOC, NVL, PIX, PXB, PHB, SYS ...), `inner_bw` and `outer_bw` GB/s a channel.
+    `inner` and `outer` are path types within a box and to its NICs (LOC, NVL, PIX, PXB, PHB, SYS ...).
     """
 
     line: LogLine
-    number: int
-    crosses: int
     channels: int
-    inner_bw: float
-    outer_bw: float
     inner: str
     outer: str
 

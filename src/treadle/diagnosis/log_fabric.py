@@ -39,8 +39,7 @@ def fabric_of_log(log: Log, options: ImportOptions) -> LogFabric | Unsupported:
         usual = fabric_of_devices(log, options)
         return tree if isinstance(usual, Unsupported) else usual
     try:
-        lines = [(line.number, text) for line, text in tree.lines]
-        box = read_system(lines, links=options.links or LinkSpeeds.NOMINAL, source=log.source)
+        box = _box(log, tree, options)
     except TreadleError as error:
         return _refused(str(error).removeprefix(f"{log.source}:"))
     if not box.links and log.has_staged_transfers:
@@ -50,8 +49,10 @@ def fabric_of_log(log: Log, options: ImportOptions) -> LogFabric | Unsupported:
         return count
     completed = _completed(log, options, count)
     imported = _joined(log, box, completed)
-    if isinstance(imported, Unsupported) or count == 1:
-        return imported if isinstance(imported, Unsupported) else LogFabric(imported.topology, imported)
+    if isinstance(imported, Unsupported):
+        return imported
+    if count == 1:
+        return LogFabric(imported.topology, imported)
     own, unlike = _others(log, tree, box, completed)
     assumed = [f"{count} boxes like that of {tree.host}"]
     if own:
@@ -64,6 +65,11 @@ def fabric_of_log(log: Log, options: ImportOptions) -> LogFabric | Unsupported:
     if options.network is None:
         assumed.append("one switch between them without a bottleneck (--network says otherwise)")
     return LogFabric(imported.topology, imported, tuple(assumed))
+
+
+def _box(log: Log, tree: SystemTree, options: ImportOptions) -> Box:
+    lines = [(line.number, text) for line, text in tree.lines]
+    return read_system(lines, links=options.links or LinkSpeeds.NOMINAL, source=log.source)
 
 
 def _several(hosts: Sequence[str]) -> str:
@@ -89,11 +95,7 @@ def _others(
         if not other.is_whole or other.host == tree.host:
             continue
         try:
-            found = read_system(
-                [(line.number, text) for line, text in other.lines],
-                links=options.links or LinkSpeeds.NOMINAL,
-                source=log.source,
-            )
+            found = _box(log, other, options)
         except TreadleError:
             unlike.append(other.host)
             continue

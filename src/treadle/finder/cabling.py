@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from treadle.topologies.cables import partners
@@ -61,23 +62,29 @@ def cables(topology: Topology) -> tuple[Cable, ...]:
     both directions; then a node's k-th lone link out and its k-th lone link in share a port (transmit and
     receive side). A self-loop joins the two sides of one port.
     """
-    tails, heads = topology.tails.tolist(), topology.heads.tolist()
-    ends = list(zip(tails, heads, strict=True))
-    partner = partners(zip(tails, heads, topology.bandwidths.tolist(), strict=True))
-    ports = [0] * topology.n_nodes
+    ends = list(zip(topology.tails.tolist(), topology.heads.tolist(), strict=True))
+    rates = topology.bandwidths.tolist()
+    partner = partners((tail, head, rate) for (tail, head), rate in zip(ends, rates, strict=True))
+    ports = Counter[int]()
     found: list[Cable] = []
     for link, (tail, head) in enumerate(ends):
         if partner[link] > link:
             found.append(Cable(tail, ports[tail], head, ports[head], True, link))
-            ports[tail] += 1
-            ports[head] += 1
-    out, into = list(ports), list(ports)
-    for link, (tail, head) in enumerate(ends):
-        if partner[link] < 0:
-            found.append(Cable(tail, out[tail], head, into[head], False, link))
-            out[tail] += 1
-            into[head] += 1
+            ports.update((tail, head))
+    lone = [link for link, other in enumerate(partner) if other < 0]
+    found += number_ports([Cable(ends[link][0], 0, ends[link][1], 0, False, link) for link in lone], ports)
     return tuple(sorted(found, key=lambda cable: (cable.tail, cable.tail_port, cable.head)))
+
+
+def number_ports(wires: Iterable[Cable], taken: Mapping[int, int]) -> list[Cable]:
+    """Number the ports of unidirectional links in this order, after those that duplex cables take."""
+    out, into = Counter(taken), Counter(taken)
+    found = []
+    for wire in wires:
+        found.append(replace(wire, tail_port=out[wire.tail], head_port=into[wire.head]))
+        out[wire.tail] += 1
+        into[wire.head] += 1
+    return found
 
 
 def unidirectional_cables(wires: Iterable[Cable]) -> list[Cable]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 from treadle.finder.building.build_prices import BuildPrices
 from treadle.finder.building.optical_planes import OpticalBox, OpticalPlanes, divide_among
 from treadle.finder.building.placement import RackPlacement, cable_metres
-from treadle.finder.cabling import Cable, cables
+from treadle.finder.cabling import Cable, cables, number_ports
 from treadle.tabular import format_csv
 from treadle.topologies.topology import Topology
 from treadle.units import format_link_bandwidth
@@ -136,16 +136,8 @@ def _through_the_middle(placement: RackPlacement, wire: Cable) -> Fraction:
 
 def _ports_by_plane(wires: tuple[Cable, ...], planes: OpticalPlanes) -> tuple[Cable, ...]:
     """Number unidirectional links by plane at each node, so that a port's fibres mostly reach one box."""
-    first: Counter[int] = Counter()
-    for wire in wires:
-        if wire.is_duplex:
-            first.update((wire.tail, wire.head))
-    out, into = Counter(first), Counter(first)
-    found = list(wires)
+    taken = Counter(node for wire in wires if wire.is_duplex for node in (wire.tail, wire.head))
     lone = [place for place, wire in enumerate(wires) if not wire.is_duplex]
-    for place in sorted(lone, key=lambda place: (planes.plane[place], place)):
-        wire = wires[place]
-        found[place] = replace(wire, tail_port=out[wire.tail], head_port=into[wire.head])
-        out[wire.tail] += 1
-        into[wire.head] += 1
-    return tuple(found)
+    lone.sort(key=lambda place: (planes.plane[place], place))
+    numbered = dict(zip(lone, number_ports((wires[place] for place in lone), taken), strict=True))
+    return tuple(numbered.get(place, wire) for place, wire in enumerate(wires))

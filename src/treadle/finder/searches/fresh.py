@@ -63,6 +63,9 @@ _TURNED_WORK = 10**9
 LARGEST_IN_LIBRARIES = 64
 """Nodes up to which the library of Cayley digraphs has every size."""
 
+_WORK_OF_A_SECOND = 2 * 10**9
+"""Half nanoseconds."""
+
 _WORK_OF_A_SET = 100
 """Words of bit sets, about, that a set takes."""
 
@@ -100,11 +103,6 @@ class SearchLimit:
             raise ScheduleError("search: expected either a time or a number of sets")
         if not 0 < given[0] <= _ENDLESS:
             raise ScheduleError(f"search: expected a time or a number of sets up to {_ENDLESS}")
-
-    @property
-    def work(self) -> int:
-        """Work of the usual search, in half nanoseconds."""
-        return (self.usual_s or 0) * 2 * 10**9
 
 
 USUAL_SEARCH = SearchLimit(usual_s=3)
@@ -167,7 +165,12 @@ def search_now(
         if not turned or nodes <= LARGEST_IN_LIBRARIES:
             return ()
         found = search_multicirculants(
-            nodes, degree, known, work=limit.work, seed=seed, bidirectional=bidirectional
+            nodes,
+            degree,
+            known,
+            work=limit.usual_s * _WORK_OF_A_SECOND,
+            seed=seed,
+            bidirectional=bidirectional,
         )
         return (_effort("multicirculants", (found,), [], limit.usual_s),) if found.tried else ()
     kinds: list[_Kind] = []

@@ -9,7 +9,7 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import TopologyError
-from treadle.finder.searches.candidates import FAR, GeneratorSet, GroupSearch, Judge, Searched, is_over
+from treadle.finder.searches.candidates import FAR, GroupSearch, Judge, Searched, is_over
 from treadle.finder.searches.cayley_batch import GroupTable, Int16Array, batch_costs
 from treadle.finder.searches.cayley_library import pareto_entries
 from treadle.finder.searches.cayley_search import least_steps
@@ -88,20 +88,8 @@ class _LineGraphSearch(GroupSearch):
                 self.try_block(*self._next_block(groups))
 
     def front(self) -> tuple[LineGraphEntry, ...]:
-        return pareto_entries(self._entry(one) for one in self.best.values() if one.cost < FAR)
-
-    def _entry(self, one: GeneratorSet) -> LineGraphEntry:
-        base = self.expression(one)
-        value = line_graph_value(cayley_graph(base), self.power)
-        return LineGraphEntry(
-            degree=self.degree,
-            nodes=value.nodes,
-            power=self.power,
-            base=base,
-            t_l=value.t_l,
-            gather_t_b=value.gather_t_b,
-            reduce_t_b=value.reduce_t_b,
-        )
+        bases = [cayley_graph(self.expression(one)) for one in self.best.values() if one.cost < FAR]
+        return pareto_entries(line_graph_value(base, self.power) for base in bases)
 
     def _random_sets(self) -> Int64Array:
         return self.rng.integers(1, self.n, size=(self.block, self.degree))

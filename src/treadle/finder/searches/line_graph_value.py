@@ -16,7 +16,6 @@ if besides all products of two generators do, and so on.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 
@@ -26,6 +25,7 @@ from treadle.arrays import BoolArray, Int64Array
 from treadle.errors import TopologyError
 from treadle.finder.searches.cayley_batch import GroupTable, Int16Array, batch_distances
 from treadle.finder.searches.cayley_value import load_scale, scaled_loads
+from treadle.finder.searches.line_graph_library import LineGraphEntry
 from treadle.topologies.catalogue.cayley import CayleyGraph
 from treadle.topologies.limits import check_count
 
@@ -38,34 +38,8 @@ MAX_LINE_DEGREE = 8
 _MAX_ORDER = 4096
 
 
-@dataclass(frozen=True)
-class LineGraphValue:
-    """Steps and bandwidth time of the best breadth-first-broadcast schedules of L^n(G).
-
-    Parameters
-    ----------
-    nodes, degree : int
-        Of the line graph.
-    t_l : int
-        Steps, either direction.
-    gather_t_b, reduce_t_b : Fraction
-        Of the allgather and of the reduce-scatter, M/B.
-    """
-
-    nodes: int
-    degree: int
-    t_l: int
-    gather_t_b: Fraction
-    reduce_t_b: Fraction
-
-    @property
-    def t_b(self) -> Fraction:
-        """The larger of the two T_B, in M/B."""
-        return max(self.gather_t_b, self.reduce_t_b)
-
-
-def line_graph_value(graph: CayleyGraph, n: int = 1) -> LineGraphValue:
-    """Same figures as `bfb_value` of L^n and of its transpose, without building L^n.
+def line_graph_value(graph: CayleyGraph, n: int = 1) -> LineGraphEntry:
+    """Compute the costs of breadth-first broadcast on L^n and its transpose, without building L^n.
 
     Parameters
     ----------
@@ -100,7 +74,7 @@ def line_graph_value(graph: CayleyGraph, n: int = 1) -> LineGraphValue:
         / (load_scale(d) * size * d**n)
         for products in (table.products, table.reversed_products)
     )
-    return LineGraphValue(size * d**n, d, int(distance.max()) + n, gather, reduce)
+    return LineGraphEntry(d, size * d**n, n, graph.expression, int(distance.max()) + n, gather, reduce)
 
 
 def check_power(n: int, degree: int) -> None:
