@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from treadle.finder.searches import cayley_library, line_graph_library
 from treadle.finder.searches.abelian_search import AbelianSet, inverse
 from treadle.finder.searches.abelian_table import ABELIAN_HEAD
-from treadle.finder.searches.cayley_library import LibraryEntry
+from treadle.finder.searches.cayley_library import LibraryEntry, LineGraphEntry
 from treadle.finder.searches.cayley_value import load_scale
-from treadle.finder.searches.line_graph_library import LineGraphEntry
 
 
 def cayley_text(entries: Iterable[LibraryEntry]) -> str:

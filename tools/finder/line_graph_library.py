@@ -17,8 +17,8 @@ from tools.finder.library_texts import line_graph_text
 from tools.finder.sizes import parse_sizes
 from treadle.errors import TreadleError
 from treadle.finder.search import FabricCandidate, Finder
-from treadle.finder.searches.cayley_library import pareto_entries
-from treadle.finder.searches.line_graph_library import LineGraphEntry, read_entries
+from treadle.finder.searches.cayley_library import LineGraphEntry, pareto_entries
+from treadle.finder.searches.line_graph_library import read_entries
 from treadle.finder.searches.line_graph_search import search_line_graphs
 from treadle.finder.searches.line_graph_value import check_power
 from treadle.finder.tables import shipped_tables

@@ -67,7 +67,7 @@ class Examination:
         self._notes: dict[str, None] = {}
 
     def diagnosis(self) -> Diagnosis:
-        """All of it."""
+        """Check all tables and find the causes."""
         found = [(table, self._judged(table)) for table in self._log.tables]
         if not self._cases:
             only = self._log.tables[0] if self._log.tables else None
@@ -89,7 +89,7 @@ class Examination:
         )
 
     def _hosts(self, table: ResultTable | None) -> list[str]:
-        """Host of each rank; empty if the log does not list all of them."""
+        """Return the host of each rank; empty if the log does not list all of them."""
         ranks = self._log.ranks if table is None else table.ranks
         hosts = {rank: one.host for rank, one in ranks.items()} or self._log.rank_hosts
         whole = sorted(hosts) == list(range(len(hosts)))
@@ -207,7 +207,7 @@ class Examination:
         *,
         is_whole: bool,
     ) -> tuple[ReferenceBandwidth, ...]:
-        """Ring, optimum, and the in-network optimum where that applies."""
+        """Return Ring, optimum, and the in-network optimum where that applies."""
         measured = Fraction(table.peak.busbw) * 10**9
         boxes = find_boxes(topology, of_rank)
         plain = without_sums(topology)

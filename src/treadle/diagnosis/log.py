@@ -245,11 +245,11 @@ class Log:
     ras: tuple[LogLine, ...] = ()
 
     def setting(self, *names: str) -> SetVariable | None:
-        """The first of these variables that is set."""
+        """Return the first of these variables that is set."""
         return next((one for name in names for one in self.settings if one.name == name), None)
 
     def transport(self, kind: str) -> UsedTransport | None:
-        """The first connections whose kind begins so, such as ``NET/Socket`` or ``SHM``."""
+        """Return the first connections whose kind begins so, such as ``NET/Socket`` or ``SHM``."""
         return next((one for one in self.transports if one.kind.startswith(kind)), None)
 
     @property
@@ -263,7 +263,7 @@ class Log:
         return next((one for one in self.networks if one.kind != "Socket"), None)
 
     def rdma(self, *, direct: bool) -> UsedTransport | None:
-        """Connections over the network but by TCP: with GPUDirect RDMA, or without."""
+        """Return the connections over the network but by TCP: with GPUDirect RDMA, or without."""
         found = (one for one in self.transports if one.kind.startswith("NET/") and one.kind != "NET/Socket")
         return next((one for one in found if one.is_direct is direct), None)
 

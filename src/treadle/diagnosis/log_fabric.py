@@ -26,7 +26,7 @@ _NETWORK = "one-switch"
 
 
 def fabric_of_log(log: Log, options: ImportOptions) -> LogFabric | Unsupported:
-    """The fabric of a log's system tree, or what is missing and which option says it.
+    """Return the fabric of a log's system tree, or what is missing and the option that gives it.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def _several(hosts: Sequence[str]) -> str:
 def _others(
     log: Log, tree: SystemTree, box: Box, options: ImportOptions
 ) -> tuple[dict[str, tuple[int, Imported]], list[str]]:
-    """Hosts whose trees show another box than the first.
+    """Return hosts whose trees show another box than the first.
 
     Returns
     -------
@@ -89,7 +89,10 @@ def _others(
     """
     own: dict[str, tuple[int, Imported]] = {}
     unlike: list[str] = []
-    places = _places(log, tree)
+    listed = {rank: one.host for rank, one in log.ranks.items()} or log.rank_hosts
+    hosts = dict.fromkeys(listed[rank] for rank in sorted(listed))
+    hosts |= dict.fromkeys([tree.host, *(other.host for other in log.trees)])
+    places = {host: place for place, host in enumerate(hosts)}
     known: dict[tuple[object, ...], Imported | Unsupported] = {}
     for other in log.trees:
         if not other.is_whole or other.host == tree.host:
@@ -114,16 +117,8 @@ def _others(
     return own, unlike
 
 
-def _places(log: Log, tree: SystemTree) -> dict[str, int]:
-    """Number of each host's box: hosts in the order of their first ranks, else of their trees."""
-    listed = {rank: one.host for rank, one in log.ranks.items()} or log.rank_hosts
-    hosts = dict.fromkeys(listed[rank] for rank in sorted(listed))
-    hosts |= dict.fromkeys([tree.host, *(other.host for other in log.trees)])
-    return {host: place for place, host in enumerate(hosts)}
-
-
 def _damaged(imported: Imported, own: Mapping[str, tuple[int, Imported]]) -> Imported:
-    """A fabric of equal boxes with some of them taken from fabrics of others."""
+    """Return a fabric of equal boxes with some of them taken from fabrics of others."""
     base = imported.topology
     builder = TopologyBuilder(base.name)
     sources = {f"box{place}": other.topology for place, other in own.values()}
@@ -160,7 +155,7 @@ def _measures(box: Box) -> tuple[object, ...]:
 
 
 def _tree(log: Log) -> SystemTree | Unsupported:
-    """The tree of the first rank's host, if it is whole."""
+    """Return the tree of the first rank's host, if it is whole."""
     first = log.ranks[0].host if 0 in log.ranks else ""
     whole = [tree for tree in log.trees if tree.is_whole]
     if whole:

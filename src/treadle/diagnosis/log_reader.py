@@ -169,7 +169,7 @@ class FactReader:
         return match is not None
 
     def _plain(self, message: LogMessage) -> None:
-        """A line of another program: a version, a command, the output of lspci."""
+        """Read a line of another program: a version, a command, the output of lspci."""
         text = message.text
         if "NCCL" in text:
             if not self._find_version(text):

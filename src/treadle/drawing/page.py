@@ -44,7 +44,7 @@ class PageKind(Enum):
 
 
 def page(values: Mapping[str, object], kind: PageKind = PageKind.PLAN) -> str:
-    """The whole file.
+    """Return the file's content.
 
     Parameters
     ----------

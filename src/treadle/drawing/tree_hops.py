@@ -15,7 +15,7 @@ from treadle.spelling import counted
 
 
 def hops_of(plan: Plan, root: int) -> tuple[dict[int, int], str]:
-    """Links of a rank's heaviest tree by hop, or of its shards' steps by step, from 1; and what this is.
+    """Return links of a rank's heaviest tree by hop, or of its shards by step, from 1; and what this is.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def links_by_hop(forest: Trees, tree: Tree) -> Iterator[tuple[int, list[int]]]:
 
 
 def tree_depths(tree: Tree) -> list[int]:
-    """Hops from a tree's root to each rank."""
+    """Return the hops from a tree's root to each rank."""
     depth = [-1] * len(tree.parent)
     depth[tree.root] = 0
     for rank in range(len(depth)):

@@ -98,7 +98,7 @@ def bandwidth_optimal(
 
 
 def least_circulant_diameter(n: int) -> int:
-    """ceil((sqrt(2n - 1) - 1) / 2), in integers (theorem 22): the least m with (2m + 1)**2 >= 2n - 1.
+    """Return ceil((sqrt(2n - 1) - 1) / 2) (theorem 22): the least m with (2m + 1)**2 >= 2n - 1.
 
     Examples
     --------

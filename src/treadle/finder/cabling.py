@@ -44,7 +44,7 @@ class CableMove:
     is_added : bool
     tail, tail_port, head, head_port : int
     stage : int
-        Of a growth plan, from 1: it removes one cable and adds two, or adds one between two new nodes.
+        Of an expansion plan, from 1: it removes one cable and adds two, or adds one between two new nodes.
     """
 
     is_added: bool

@@ -18,7 +18,7 @@ from math import comb, isqrt, prod
 from treadle.finder.base_formulas import bandwidth_optimal
 from treadle.finder.construction import Base, bfb_base
 from treadle.finder.search import FabricCandidate, graph_candidate
-from treadle.finder.searches.cayley_library import library_text
+from treadle.finder.searches.cayley_library import library_contents
 from treadle.topologies.catalogue.finite_field import prime_power
 
 CATALOGUE_FILE = "catalogue_figures.json"
@@ -58,7 +58,7 @@ class CatalogueGraph:
 
 
 def formula_graphs() -> Iterator[CatalogueGraph]:
-    """Graphs of at most 100,000 nodes and degree 64 with formulas for their values, by family."""
+    """Yield graphs of at most 100,000 nodes and degree 64 with formulas for their values, by family."""
     for graph in _all_closed_forms():
         if 2 <= graph.nodes <= _MOST_NODES and 1 <= graph.degree <= MOST_DEGREE:
             yield graph
@@ -104,7 +104,7 @@ def _by_size() -> Mapping[tuple[int, int], Sequence[CatalogueGraph]]:
 def _tabled() -> Mapping[tuple[int, int], Sequence[FabricCandidate]]:
     found: dict[tuple[int, int], list[FabricCandidate]] = {}
     # expression, nodes, degree, steps and T_B both ways of each graph of the file
-    for expression, n, d, steps, gather, reduce in json.loads(library_text(CATALOGUE_FILE))["graphs"]:
+    for expression, n, d, steps, gather, reduce in json.loads(library_contents(CATALOGUE_FILE))["graphs"]:
         base = bfb_base(expression)
         is_one_way, has_loops = base.family in ("kautz", "de bruijn"), base.family == "de bruijn"
         candidate = graph_candidate(
@@ -120,7 +120,7 @@ def _tabled() -> Mapping[tuple[int, int], Sequence[FabricCandidate]]:
 
 
 def catalogue_bases(nodes: int, degree: int) -> Iterator[FabricCandidate]:
-    """Every catalogue graph of that size and degree that the other tables of bases do not have."""
+    """Yield every catalogue graph of that size and degree that the other tables of bases do not have."""
     for graph in _by_size().get((nodes, degree), ()):
         assert graph.steps is not None, "closed forms know their diameter"
         yield bandwidth_optimal(graph.base, nodes, degree, graph.steps, is_bidirectional=True)

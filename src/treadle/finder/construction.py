@@ -103,12 +103,12 @@ _CALLS: dict[type[LineGraph | DegreeExpansion | Power | Parallel], str] = {
 
 
 def unplaced(construction: Construction) -> Construction:
-    """The fabric with ranks in the order of its own numbers."""
+    """Return the fabric with ranks in the order of its own numbers."""
     return construction.of if isinstance(construction, Placed) else construction
 
 
 def expression(construction: Construction) -> str:
-    """The topology in the catalogue's language; `treadle.topologies.parse` builds it.
+    """Format the topology in the catalogue's language; `treadle.topologies.parse` builds it.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def expression(construction: Construction) -> str:
 
 
 def notation(construction: Construction) -> str:
-    """The topology as the dissertation writes it, in plain characters: ``L^3(C(16,{3,4}))``.
+    """Format the topology as the dissertation writes it, in plain characters: ``L^3(C(16,{3,4}))``.
 
     Constructions without a sign in papers use the catalogue's language. `treadle.topologies.parse` reads
     either.
@@ -221,7 +221,7 @@ _EXACT = {
 
 
 def construction_of(expression: str) -> Construction:
-    """Expansions of the outermost calls, as far as there are schedules for them; what is inside is a base.
+    """Parse the outermost calls as expansions, as far as there are schedules for them; the inside is a base.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ class GroupCosts:
 def call_seconds(
     call: Call, option: Option, network: Network, groups: GroupCosts | None = None
 ) -> float | None:
-    """Time of one call.
+    """Return the time of one call.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def call_seconds(
 
 
 def group_costs(option: Option, groups: Sequence[Sequence[int]]) -> GroupCosts:
-    """Shortest-path trees from every member to its group, pruned to it, balanced greedily over the links.
+    """Build shortest-path trees from every member, pruned to its group and balanced greedily over the links.
 
     Each tree may pass through nodes of other groups. The load of a link counts every group.
     """

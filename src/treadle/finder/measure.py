@@ -37,7 +37,7 @@ def is_quick_breadth_first(nodes: int, degree: int) -> bool:
     return nodes**2 * (degree + 16) <= _BREADTH_FIRST_WORK
 
 
-def bfb_figures(topology: Topology) -> tuple[int, Fraction, Fraction]:
+def bfb_values(topology: Topology) -> tuple[int, Fraction, Fraction]:
     """Return steps, T_B of the allgather and T_B of the reduce-scatter in M/B, by breadth-first broadcast.
 
     A graph and its transpose have the same diameter, and so both directions take as many steps.
@@ -47,9 +47,9 @@ def bfb_figures(topology: Topology) -> tuple[int, Fraction, Fraction]:
 
 
 def measure_graph(topology: Topology) -> tuple[int, Fraction, Fraction]:
-    """Return the `bfb_figures`, however late it is: a search past its deadline measures what it found."""
+    """Return the `bfb_values`, however late it is: a search past its deadline measures what it found."""
     with under(context().unlimited):
-        return bfb_figures(topology)
+        return bfb_values(topology)
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class Option:
 
 
 def measured_options(candidates: Iterable[FabricCandidate]) -> tuple[Option, ...]:
-    """Candidates with exact figures, Pareto-efficient ones only, by rising steps.
+    """Measure candidates and return the Pareto-efficient ones, by rising steps.
 
     A construction that is not scheduled by breadth-first broadcast is also offered with that: it never takes
     more steps, and sometimes no more bandwidth time either.
@@ -173,7 +173,7 @@ def _exact(candidate: FabricCandidate) -> Iterator[FabricCandidate]:
 
 
 def _with_breadth_first(candidate: FabricCandidate) -> FabricCandidate:
-    steps, t_b, backward = bfb_figures(parse(expression(candidate.construction)))
+    steps, t_b, backward = bfb_values(parse(expression(candidate.construction)))
     gather = replace(
         candidate.gather, steps=steps, t_b=t_b, diameter=steps, is_breadth_first=True, is_exact=True
     )

@@ -99,7 +99,7 @@ def graph_candidate(
     is_exact: bool = True,
     is_reverse_symmetric: bool = False,
 ) -> FabricCandidate:
-    """A graph with schedules of as many steps as its diameter; T_B of both directions, in M/B."""
+    """Return a graph with schedules of as many steps as its diameter; T_B of both directions, in M/B."""
     figures = Performance(
         nodes=nodes,
         degree=degree,
@@ -127,26 +127,26 @@ def _changed(
 
 
 def line_graph_of(base: FabricCandidate, times: int = 1) -> FabricCandidate:
-    """L^times (Theorem 7), written as a higher line graph where the base is one already."""
+    """Return L^times (Theorem 7), written as a higher line graph where the base is one already."""
     of = base.construction
     before, of = (of.times, of.of) if isinstance(of, LineGraph) else (0, of)
     return _changed(base, LineGraph(of, before + times), lambda p: line_graph_performance(p, times))
 
 
 def degree_expansion_of(base: FabricCandidate, copies: int) -> FabricCandidate:
-    """G * copies (Theorem 11); G must have no self-loops."""
+    """Return G * copies (Theorem 11); G must have no self-loops."""
     construction = DegreeExpansion(base.construction, copies)
     return _changed(base, construction, lambda p: degree_expansion_performance(p, copies))
 
 
 def power_of(base: FabricCandidate, exponent: int) -> FabricCandidate:
-    """Cartesian power (Theorem 12)."""
+    """Return the cartesian power (Theorem 12)."""
     construction = Power(base.construction, exponent)
     return _changed(base, construction, lambda p: cartesian_power_performance(p, exponent))
 
 
 def product_of(*parts: FabricCandidate) -> FabricCandidate:
-    """Cartesian product (Theorem 13) of simple graphs with bandwidth-optimal breadth-first schedules."""
+    """Return the product (Theorem 13) of simple graphs with bandwidth-optimal breadth-first schedules."""
     factors: list[Construction] = []
     for part in parts:
         inner = part.construction
@@ -161,7 +161,7 @@ def product_of(*parts: FabricCandidate) -> FabricCandidate:
 
 
 def parallel_of(base: FabricCandidate, times: int) -> FabricCandidate:
-    """Every link `times` times over: the same steps and, in M/B, the same bandwidth time."""
+    """Return every link `times` times over: the same steps and, in M/B, the same bandwidth time."""
     construction = Parallel(base.construction, times)
     return _changed(
         base,
@@ -171,7 +171,7 @@ def parallel_of(base: FabricCandidate, times: int) -> FabricCandidate:
 
 
 def with_reverse_of(base: FabricCandidate) -> FabricCandidate:
-    """G and its transpose combined (section A.1.6); G must be reverse-symmetric."""
+    """Return G and its transpose combined (section A.1.6); G must be reverse-symmetric."""
     return _changed(
         base,
         WithReverse(base.construction),
@@ -226,19 +226,19 @@ class Finder:
         self._one_way = Finder(bases) if bidirectional else self
 
     def frontier(self, nodes: int, degree: int) -> list[FabricCandidate]:
-        """Fabrics of `nodes` and `degree` that are Pareto-efficient in steps and bandwidth time.
+        """Return the fabrics of `nodes` and `degree` that are Pareto-efficient in steps and bandwidth time.
 
         By rising steps; bandwidth time is that of reduce-scatter and allgather together.
         """
         return pareto(self._useful(nodes, degree))
 
     def candidates(self, nodes: int, degree: int) -> list[FabricCandidate]:
-        """All of `nodes` and `degree` that were looked at, each once, the best figures first."""
+        """Return all candidates of `nodes` and `degree`, each once, the cheapest first."""
         found = {one.construction: one for one in self._candidates(nodes, degree)}
         return sorted(found.values(), key=attrgetter("cost"))
 
     def hopeful(self, nodes: int, degree: int, *, limit: int = 24) -> list[FabricCandidate]:
-        """Candidates that the frontier leaves out but that may beat it once measured, by rising predictions.
+        """Return candidates beyond the frontier that may beat it once measured, by rising predictions.
 
         Their values are upper bounds, such as those of line graphs of bases without
         bidirectional links; nothing else of as few steps or fewer is known to be bandwidth-optimal.
@@ -260,7 +260,7 @@ class Finder:
         return sorted(hopes.values(), key=attrgetter("cost"))[:limit]
 
     def _useful(self, nodes: int, degree: int) -> list[FabricCandidate]:
-        """The candidates worth expanding; recursion ends because nodes or degree shrink."""
+        """Return the candidates to expand; recursion ends because nodes or degree shrink."""
         place = nodes, degree
         if place not in self._kept:
             # loops rule out degree expansion, asymmetry the reverse
@@ -296,7 +296,7 @@ class Finder:
                     yield with_reverse_of(part)
 
     def _factor(self, nodes: int, degree: int) -> FabricCandidate | None:
-        """The candidate with the fewest steps of those that Theorem 13 lets multiply."""
+        """Return the candidate with the fewest steps of those that Theorem 13 lets multiply."""
         place = nodes, degree
         if place not in self._factors:
             self._factors[place] = self._best_factor(nodes, degree)
@@ -323,7 +323,7 @@ class Finder:
 
 
 def _roots(number: int) -> Iterator[tuple[int, int]]:
-    """Every (r, k) with r**k = number and k > 1."""
+    """Yield every (r, k) with r**k = number and k > 1."""
     for exponent in range(2, number.bit_length()):
         root = round(number ** (1 / exponent))
         if root > 1 and root**exponent == number:

@@ -14,9 +14,14 @@ from treadle.finder.catalogue_bases import catalogue_bases
 from treadle.finder.construction import Base, LineGraph, ScheduleMethod, bfb_base
 from treadle.finder.search import FabricCandidate, graph_candidate
 from treadle.finder.searches.abelian_table import AbelianTable, shipped_abelian_table
-from treadle.finder.searches.cayley_library import LibraryEntry, library_text, load_library
+from treadle.finder.searches.cayley_library import (
+    LibraryEntry,
+    LineGraphEntry,
+    library_contents,
+    load_library,
+)
 from treadle.finder.searches.cayley_value import load_scale
-from treadle.finder.searches.line_graph_library import LineGraphEntry, load_line_graphs
+from treadle.finder.searches.line_graph_library import load_line_graphs
 from treadle.finder.searches.neighbour_table import (
     NeighbourTable,
     candidate_of_neighbour,
@@ -91,14 +96,14 @@ def _from_figures(family: str, n: int, d: int, row: tuple[int, Fraction, Fractio
 
 @cache
 def shipped_tables(*, line_graphs: bool = True, neighbours: bool = True) -> Tables:
-    """The data files of the package, some of them on request only; read once, never changed."""
+    """Return the data files of the package, some of them on request only; read once, never changed."""
     library: dict[tuple[int, int], list[FabricCandidate]] = {}
     for entry in load_library():
         library.setdefault((entry.nodes, entry.degree), []).append(candidate_of_cayley(entry))
     for found in load_line_graphs() if line_graphs else ():
         library.setdefault((found.nodes, found.degree), []).append(candidate_of_line_graph(found))
     return Tables(
-        _decode(json.loads(library_text(_FILE))),
+        _decode(json.loads(library_contents(_FILE))),
         library,
         shipped_abelian_table(),
         has_catalogue=True,
@@ -107,7 +112,7 @@ def shipped_tables(*, line_graphs: bool = True, neighbours: bool = True) -> Tabl
 
 
 def candidate_of_cayley(entry: LibraryEntry) -> FabricCandidate:
-    """A Cayley digraph that search found; the entry's T_B is that of the worse direction."""
+    """Return a Cayley digraph that search found; the entry's T_B is that of the worse direction."""
     n, d = entry.nodes, entry.degree
     generators = re.findall(r"\d+", entry.expression)[-d:]
     # The two directions cost the same, or neither can cost less than the worse one.
@@ -123,7 +128,7 @@ def candidate_of_cayley(entry: LibraryEntry) -> FabricCandidate:
 
 
 def candidate_of_line_graph(entry: LineGraphEntry) -> FabricCandidate:
-    """A searched line graph of a Cayley digraph with its own breadth-first broadcast; exact both directions.
+    """Return a searched line graph of a Cayley digraph; its breadth-first broadcasts are exact.
 
     Cayley digraphs have no self-loops, and their parallel links become different nodes: it is simple.
     """

@@ -17,12 +17,12 @@ ALLGATHER = "allgather"
 
 
 def gigabytes(rate: Fraction) -> Fraction:
-    """GB/s of bytes/s."""
+    """Convert bytes/s to GB/s."""
     return rate / GIGA
 
 
 def table_4_1(_full: bool) -> Rows:
-    """Fixed numbers of trees on two MI250 boxes, and what the optimum takes."""
+    """Yield fixed numbers of trees on two MI250 boxes, and what the optimum takes."""
     for k in range(1, 6):
         found = planning.solve("mi250(2)", ALLGATHER, trees=k)
         yield f"k = {k}", gigabytes(found.algbw), "GB/s"
@@ -32,7 +32,7 @@ def table_4_1(_full: bool) -> Rows:
 
 
 def figure_4_1(_full: bool) -> Rows:
-    """Bandwidth of a GPU within its box and out of it (4.1's text)."""
+    """Yield the bandwidth of a GPU within its box and out of it (4.1's text)."""
     for title, fabric, ranks in (("DGX A100", "dgx_a100_flat(2)", 8), ("MI250", "mi250(2)", 16)):
         topology = parse(fabric)
         box = set(topology.compute_nodes[:ranks].tolist())
@@ -55,19 +55,16 @@ def figure_4_2(_full: bool) -> Rows:
         found = planning.solve("dgx_a100_flat(2)", ALLGATHER, algorithm=algorithm, trees=trees)
         schedule = found.plan.entries[-1].schedule
         assert isinstance(schedule, ForestSchedule), "up to 256 ranks trees are written out"
-        crossings[title] = _crossings(found.plan.topology, schedule)
+        graph = found.plan.topology
+        switch = next(node for node in graph.switches.tolist() if graph.node_names[node].startswith("ib"))
+        crossing = int(link_loads(graph, schedule)[graph.heads == switch].sum())
+        crossings[title] = Fraction(crossing, schedule.total_units)
         yield f"{title}, crossings of InfiniBand per shard", crossings[title]
     yield "ring / ForestColl", crossings["ring"] / crossings["ForestColl"], "times"
 
 
-def _crossings(topology: Topology, schedule: ForestSchedule) -> Fraction:
-    """Units into the InfiniBand switch over units that are broadcast."""
-    switch = next(node for node in topology.switches.tolist() if topology.node_names[node].startswith("ib"))
-    return Fraction(int(link_loads(topology, schedule)[topology.heads == switch].sum()), schedule.total_units)
-
-
 def two_boxes() -> Topology:
-    """Figures 4.5 and B.1(a): two boxes of four around a switch each, and one switch for all."""
+    """Return figures 4.5 and B.1(a): two boxes of four around a switch each, and one switch for all."""
     builder = TopologyBuilder("figure_4_5")
     both = builder.switch("w0")
     for box in (1, 2):
@@ -80,7 +77,7 @@ def two_boxes() -> Topology:
 
 
 def two_boxes_of_rings() -> Topology:
-    """Figure B.1(d): each switch is a ring of what it joined, half of a port each way."""
+    """Return figure B.1(d): each switch is a ring of what it joined, half of a port each way."""
     builder = TopologyBuilder("figure_B_1_d")
     gpus = [[builder.compute(f"c{box}.{place}") for place in range(1, 5)] for box in (1, 2)]
     for ring, rate in ((gpus[0], 10 * GIGA), (gpus[1], 10 * GIGA), (gpus[0] + gpus[1], GIGA)):
@@ -90,7 +87,7 @@ def two_boxes_of_rings() -> Topology:
 
 
 def figure_4_5(_full: bool) -> Rows:
-    """The example of two boxes: the bottleneck cut and what it allows."""
+    """Yield the example of two boxes: the bottleneck cut and what it allows."""
     topology = two_boxes()
     found = planning.bound(topology, ALLGATHER)
     yield "rate per root, in bandwidths b between the boxes", found.algbw / 8 / GIGA, "b"
@@ -100,7 +97,7 @@ def figure_4_5(_full: bool) -> Rows:
 
 
 def figure_4_8(_full: bool) -> Rows:
-    """Switches that multicast: the optimum stays, traffic falls (4.5.6)."""
+    """Yield the switches that multicast: the optimum stays, traffic falls (4.5.6)."""
     plain, able = (planning.solve(f"dgx_h100(2{how})", ALLGATHER, multicast=bool(how)) for how in _NVLS)
     yield "allgather with multicast / without", able.algbw / plain.algbw, "times"
     yield "allgather traffic, bytes over links per byte gathered, without", _per_byte(plain)
@@ -111,14 +108,14 @@ _NVLS = ("", ", nvls=True, sharp=True")
 
 
 def _per_byte(found: planning.SolveResult) -> Fraction:
-    """Units over all links, per unit that a rank ends with."""
+    """Return the units over all links, per unit that a rank ends with."""
     schedule = found.plan.entries[-1].schedule
     assert isinstance(schedule, ForestSchedule), "up to 256 ranks trees are written out"
     return Fraction(int(link_loads(found.plan.topology, schedule).sum()), schedule.total_units)
 
 
 def figure_4_9(_full: bool) -> Rows:
-    """Two MI250 boxes in both settings: the optimum and its trees."""
+    """Yield two MI250 boxes in both settings: the optimum and its trees."""
     yield "16+16, optimum", gigabytes(planning.bound("mi250(2)", ALLGATHER).algbw), "GB/s"
     found = planning.solve("mi250(2, 8)", ALLGATHER, exact=True)
     yield "8+8, optimum", gigabytes(found.algbw), "GB/s"
@@ -129,7 +126,7 @@ def figure_4_9(_full: bool) -> Rows:
 
 
 def figure_b_1(_full: bool) -> Rows:
-    """Cost of replacing switches by rings in advance."""
+    """Yield the cost of replacing switches by rings in advance."""
     best, unwound = (planning.bound(made(), ALLGATHER).algbw for made in (two_boxes, two_boxes_of_rings))
     yield "(a) optimum with switches", gigabytes(best), "GB/s for b = 1 GB/s"
     yield "(d) optimum with rings in their place", gigabytes(unwound), "GB/s for b = 1 GB/s"
@@ -137,7 +134,7 @@ def figure_b_1(_full: bool) -> Rows:
 
 
 def blink_variants(title: str, fabric: str) -> Rows:
-    """Single-root allreduces compared with ForestColl's reduce-scatter and allgather, GB/s in the limit.
+    """Yield single-root allreduces and ForestColl's reduce-scatter and allgather, GB/s in the limit.
 
     "Blink+Switch": a maximum packing of out-trees from one root over ForestColl's switch removal, turned
     round to reduce; both share the links. "Undirected": each tree reduces one way and broadcasts the other

@@ -42,12 +42,12 @@ _MOST_DISJOINT = 81 * 80 * 8
 
 
 def everyone(fabric: Topology) -> Collective:
-    """Everyone has a unit for everyone else."""
+    """Return the all-to-all of all ranks."""
     return on_all_ranks(fabric, CollectiveKind.ALLTOALL)
 
 
 def scheme_times(fabric: Topology, best: RateResult, ilp_s: float | None) -> dict[str, float]:
-    """Time of every path-based scheme over the optimum; those that are left out are absent.
+    """Return the time of every path-based scheme over the optimum; those that are left out are absent.
 
     Parameters
     ----------
@@ -88,14 +88,14 @@ def _schemes(cases: Mapping[str, str], ilp_s: float | None) -> Rows:
 
 
 def figure_8(full: bool) -> Rows:
-    """Schemes on generalized Kautz graphs of degree 4."""
+    """Yield the schemes on generalized Kautz graphs of degree 4."""
     sizes = FIGURE_8 if full else FIGURE_8[:3]
     cases = {f"N={n}": f"generalized_kautz(4, {n})" for n in sizes}
     yield from _schemes(cases, ILP_SECONDS if full else 1.0)
 
 
 def figure_9(full: bool) -> Rows:
-    """Schemes on 81 nodes of degree 8, cables failed at random."""
+    """Yield the schemes on 81 nodes of degree 8, cables failed at random."""
     whole = "generalized_kautz(8, 81)"
     cases = {
         f"{links} links disabled": f"punctured({whole}, links={links}, seed=1)" if links else whole
@@ -105,14 +105,14 @@ def figure_9(full: bool) -> Rows:
 
 
 def over_bound(expression: str) -> float:
-    """1/F of a fabric of degree 4 over the bound of theorem 1."""
+    """Return 1/F of a fabric of degree 4 over the bound of theorem 1."""
     fabric = parse(expression)
     best = optimal_rate(fabric, everyone(fabric), gap=GAP)
     return float(all_to_all_limit(fabric.n_nodes, 4)) / best.rate
 
 
 def figure_10(full: bool) -> Rows:
-    """Topologies of degree 4 over the lower bound; Xpander of the nearest multiple of 5, seed 0."""
+    """Yield topologies of degree 4 over the lower bound; Xpander of the nearest multiple of 5, seed 0."""
     most = max(FIGURE_10) if full else _QUICK_NODES
     for n in BOUND_RATIO:
         if full or n <= most:
@@ -123,7 +123,7 @@ def figure_10(full: bool) -> Rows:
 
 
 def _kinds(n: int) -> Rows:
-    """The right half at one size, with how much faster generalized Kautz graphs are."""
+    """Yield the right half at one size, with how much faster generalized Kautz graphs are."""
     sides = next((a, n // a) for a in range(math.isqrt(n), 0, -1) if n % a == 0)
     kinds = {
         "GenKautz": f"generalized_kautz(4, {n})",
@@ -139,7 +139,7 @@ def _kinds(n: int) -> Rows:
 
 
 def _exact_rate(fabric: Topology) -> Fraction:
-    """f b of a symmetric fabric, bytes/s, by the exact flow."""
+    """Return f b of a symmetric fabric, bytes/s, by the exact flow."""
     found = planning.bound(fabric, CollectiveKind.ALLTOALL).rate
     assert found is not None, "an all-to-all has a rate"
     assert found.exact is not None, "these fabrics are symmetric"
@@ -147,18 +147,18 @@ def _exact_rate(fabric: Topology) -> Fraction:
 
 
 def upper_bound(fabric: Topology) -> Fraction:
-    """(N - 1) f b: the most that a node can send, bytes/s, by the exact flow."""
+    """Return (N - 1) f b: the most that a node can send, bytes/s, by the exact flow."""
     return (len(fabric.compute_nodes) - 1) * _exact_rate(fabric)
 
 
 def figure_2(_full: bool) -> Rows:
-    """The flow value with and without the hosts' bottleneck (5.2)."""
+    """Yield the flow value with and without the hosts' bottleneck (5.2)."""
     for title, fabric in zip(("without", "with"), _tori(), strict=True):
         yield f"f {title} the bottleneck", _exact_rate(fabric) / LINK, "b"
 
 
 def figure_3(_full: bool) -> Rows:
-    """The theoretical throughput of steps on the paper's fabrics: its dashed lines."""
+    """Yield the theoretical throughput of steps on the paper's fabrics: its dashed lines."""
     yield from _throughputs(_tori()[1])
     free, bound = (upper_bound(one) for one in _tori())
     yield "3D torus: f without the bottleneck, more than with it", 100 * (free / bound - 1), "%"
@@ -190,7 +190,7 @@ _ROUTED = ("mcf-extp", "ilp-disjoint", "sssp", "ewsp", "native")
 
 
 def figure_4(_full: bool) -> Rows:
-    """Routes on the paper's fabrics: verified plans, time over the optimum."""
+    """Yield the routes on the paper's fabrics: verified plans, time over the optimum."""
     yield from _throughputs(_tori()[0])
     for name, expression in (*_SMALL.items(), ("3D torus", "torus(3, 3, 3)")):
         for algorithm in (*_ROUTED, *(("dor",) if name == "3D torus" else ())):
@@ -204,7 +204,7 @@ def _over_optimum(found: planning.SolveResult) -> Fraction:
 
 
 def figure_5(full: bool) -> Rows:
-    """Link loads on ten tori without three links or three nodes: the optimum's below SSSP's."""
+    """Yield the link loads on ten tori without three links or three nodes: the optimum's below SSSP's."""
     for title, cut in (("links", "links=3"), ("nodes", "nodes=3")):
         saved: list[float] = []
         for seed in range(10 if full else 4):
@@ -231,7 +231,7 @@ _PASSES = 5
 
 
 def figure_6(_full: bool) -> Rows:
-    """A 3D FFT by slabs on the 27-node torus, whole and with three links removed: SSSP compared with MCF.
+    """Yield a 3D FFT by slabs on the 27-node torus, whole and without three links: SSSP and MCF compared.
 
     Only the ratio of the all-to-alls is computed; what a server computes is assumed.
     """
@@ -255,7 +255,7 @@ def figure_6(_full: bool) -> Rows:
 
 
 def _transpose_times_s(expression: str, buffer: Fraction) -> tuple[float, float]:
-    """Seconds of the all-to-all by our routes and by SSSP, without latency."""
+    """Return the seconds of the all-to-all by our routes and by SSSP, without latency."""
     found = (
         planning.solve(expression, CollectiveKind.ALLTOALL, algorithm=name) for name in ("mcf-extp", "sssp")
     )
@@ -273,7 +273,7 @@ OTHERS: dict[str, tuple[int, Callable[[Topology], object]]] = {
 
 
 def figure_7(full: bool) -> Rows:
-    """CPU seconds to a certified rate and to weighted routes, generalized Kautz graphs of degree 4."""
+    """Yield CPU seconds to a certified rate and to weighted routes, generalized Kautz graphs of degree 4."""
     for n in (16, 27, 64, 128, 256, 512, 1000) if full else (16, 27, 64, 128):
         fabric = parse(f"generalized_kautz(4, {n})")
         start = process_time()

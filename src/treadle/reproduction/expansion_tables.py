@@ -40,12 +40,12 @@ GAP = 1e-4
 
 
 def bfb(expression: str) -> Base:
-    """A catalogue graph with breadth-first broadcast."""
+    """Return a catalogue graph with breadth-first broadcast."""
     return Base(expression, expression, ScheduleMethod.BFB, "")
 
 
 def exact(expression: str) -> Base:
-    """A base whose schedule is shipped, found by exact synthesis."""
+    """Return a base whose schedule is shipped, found by exact synthesis."""
     return Base(expression, expression, ScheduleMethod.EXACT, "")
 
 
@@ -118,7 +118,7 @@ class AllgatherCost:
 
 
 def check_steps(name: str, topology: Topology, schedule: StepSchedule) -> None:
-    """ScheduleError unless the verifier accepts it."""
+    """Raise ScheduleError unless the verifier accepts the schedule."""
     report = verify_steps(topology, on_all_ranks(topology, schedule.kind), schedule)
     if not report.is_ok:
         raise ScheduleError(f"{name}: {report.violations[0]}")
@@ -126,7 +126,7 @@ def check_steps(name: str, topology: Topology, schedule: StepSchedule) -> None:
 
 @cache
 def allgather_of(construction: Construction) -> tuple[Topology, AllgatherCost]:
-    """A fabric and what its allgather costs, built and accepted by the verifier."""
+    """Return a fabric and what its allgather costs, built and accepted by the verifier."""
     topology, steps = build(construction, Direction.BROADCAST)
     schedule = StepSchedule(CollectiveKind.ALLGATHER, broadcast=steps)
     check_steps(topology.name, topology, schedule)
@@ -136,24 +136,24 @@ def allgather_of(construction: Construction) -> tuple[Topology, AllgatherCost]:
 
 
 def all_to_all_rate(topology: Topology) -> float:
-    """f in link bandwidths, certified to `GAP`."""
+    """Return f in link bandwidths, certified to `GAP`."""
     found = planning.bound(topology, CollectiveKind.ALLTOALL, gap=GAP)
     assert found.rate is not None, "an all-to-all has a rate"
     return found.rate.rate / int(topology.bandwidths[0])
 
 
 def _exchange_us(rate: float, n: int) -> float:
-    """Time of 1 MB out of each node, 1 / n of it for each, over four links of 25 Gbit/s."""
+    """Return the time of 1 MB out of each node, 1 / n of it for each, over four links of 25 Gbit/s."""
     return float(4 * MEGABYTE_US) / n / rate
 
 
 def _reduced_us(steps: int, t_b: Fraction) -> Fraction:
-    """2 (T_L + T_B)."""
+    """Return 2 (T_L + T_B)."""
     return 2 * (steps * ALPHA_US + t_b * MEGABYTE_US)
 
 
 def table_a_1(_full: bool) -> Rows:
-    """T_L, T_B, diameter and all-to-all rate of every row."""
+    """Yield T_L, T_B, diameter and all-to-all rate of every row."""
     for n, rows in TABLE_A1.items():
         for name, construction in rows.items():
             topology, found = allgather_of(construction)
@@ -168,7 +168,7 @@ def table_a_1(_full: bool) -> Rows:
 
 
 def table_3_4(_full: bool) -> Rows:
-    """The frontier at N = 1024, its times at 1 MB, and the baselines of its caption."""
+    """Yield the frontier at N = 1024, its times at 1 MB, and the baselines of its caption."""
     for name, construction in TABLE_A1[1024].items():
         topology, found = allgather_of(construction)
         yield f"{name}: T_L", found.steps, "alpha"
@@ -197,7 +197,7 @@ def table_3_4(_full: bool) -> Rows:
 
 
 def prefix_cut_rate(topology: Topology) -> float:
-    """Most that an all-to-all can have, in link bandwidths, by cuts between nodes 0 to i and the others."""
+    """Return an all-to-all's upper bound, in link bandwidths, by cuts between nodes 0 to i and the others."""
     n = topology.n_nodes
     crossing = np.zeros((2, n), dtype=np.int64)
     ways = ((topology.tails, topology.heads), (topology.heads, topology.tails))
@@ -211,7 +211,7 @@ def prefix_cut_rate(topology: Topology) -> float:
 
 
 def table_3_5(_full: bool) -> Rows:
-    """The best fabrics of 5 to 12 nodes: steps of an allreduce, and whether T_B is optimal."""
+    """Yield the best fabrics of 5 to 12 nodes: steps of an allreduce, and whether T_B is optimal."""
     for n, construction in TABLE_3_5.items():
         _, found = allgather_of(construction)
         yield f"N={n}: T_L of the allreduce", 2 * found.steps, "alpha"
@@ -219,14 +219,14 @@ def table_3_5(_full: bool) -> Rows:
 
 
 def figure_3_1(_full: bool) -> Rows:
-    """The allgather of K2,2."""
+    """Yield the allgather of K2,2."""
     _, found = allgather_of(bfb("complete_bipartite(2, 2)"))
     yield "T_L", found.steps, "alpha"
     yield "T_B", found.t_b, "M/B"
 
 
 def figure_3_2(_full: bool) -> Rows:
-    """The line graph of K2,2: as many nodes as K2,2 has links, one step more."""
+    """Yield the line graph of K2,2: as many nodes as K2,2 has links, one step more."""
     topology, found = allgather_of(LineGraph(bfb("complete_bipartite(2, 2)")))
     yield "N", topology.n_nodes
     yield "degree", found.degree
@@ -243,7 +243,7 @@ FIGURE_3_3 = {
 
 
 def figure_3_3(full: bool) -> Rows:
-    """T_B / T_B* of L^n of optimal bases, and the steps beyond the Moore bound."""
+    """Yield T_B / T_B* of L^n of optimal bases, and the steps beyond the Moore bound."""
     for name, expression in FIGURE_3_3.items():
         base = bfb(expression)
         for n in range(5 if full else 3):
@@ -256,7 +256,7 @@ def figure_3_3(full: bool) -> Rows:
 
 
 def figure_3_4(_full: bool) -> Rows:
-    """A ring of four, one way, expanded to degree 2."""
+    """Yield a ring of four, one way, expanded to degree 2."""
     topology, found = allgather_of(DegreeExpansion(bfb("uni_ring(1, 4)"), 2))
     yield "N", topology.n_nodes
     yield "degree", found.degree
@@ -265,7 +265,7 @@ def figure_3_4(_full: bool) -> Rows:
 
 
 def table_3_3(_full: bool) -> Rows:
-    """Effect of each expansion on one base: nodes, degree, what is preserved."""
+    """Yield effect of each expansion on one base: nodes, degree, what is preserved."""
     cases: dict[str, Construction] = {
         "L^2(K3)": LineGraph(bfb("complete(3)"), 2),
         "UniRing(1,4)*2": DegreeExpansion(bfb("uni_ring(1, 4)"), 2),

@@ -74,7 +74,7 @@ CASES = (
 
 @cache
 def fabric_costs(name: str, construction: Construction) -> DirectConnectCosts:
-    """Costs of a fabric whose allgather was built and verified and whose flow is certified."""
+    """Return the costs of a fabric whose allgather was built and verified and whose flow is certified."""
     topology, found = allgather_of(construction)
     return _Costs(name, found.nodes, found.steps, found.t_b, exchange=all_to_all_rate(topology))
 
@@ -96,13 +96,13 @@ def _optimal_costs(name: str, nodes: int, steps: int, fabric: str) -> DirectConn
 
 
 def bound_costs(nodes: int) -> DirectConnectCosts:
-    """Bound for all fabrics with this number of nodes of degree 4."""
+    """Return the bound for all fabrics with this number of nodes of degree 4."""
     rate, t_b = float(all_to_all_limit(nodes, 4)), bandwidth_optimum(nodes)
     return _Costs("bound", nodes, moore_steps(nodes, 4), t_b, exchange=rate, is_bound=True)
 
 
 def without_routers(model: TrainingModel) -> TrainingModel:
-    """The same without the matrices that choose experts."""
+    """Return the model without the matrices that choose experts."""
     layers = tuple(
         replace(
             layer,
@@ -117,7 +117,7 @@ def without_routers(model: TrainingModel) -> TrainingModel:
 def expert_step(
     model: TrainingModel, costs: DirectConnectCosts, *, efficiency: float = EFFICIENCY
 ) -> StepOutcome:
-    """An iteration on A100s: experts on all nodes, all else replicated, the best of the paper's buckets."""
+    """Return an iteration on A100s: experts on all nodes, all else replicated, the paper's best buckets."""
     options = TrainingOptions(
         kappa=1, gradient_bytes=2, has_optimizer=False, streams=CommunicationStreams.ONE
     )
@@ -126,7 +126,7 @@ def expert_step(
 
 
 def exchange_fraction(step: StepOutcome) -> float:
-    """Fraction of the iteration, in %."""
+    """Return the all-to-all's share of the iteration, in %."""
     return 100 * float(step.exposed_s[Category.ALLTOALL] / step.iteration_s)
 
 
@@ -142,7 +142,7 @@ def _bucket(step: StepOutcome) -> str:
 
 
 def figure_3_9(full: bool) -> Rows:
-    """Iterations of both models on Treadle's fabric, ShiftedRing and torus, compared with the bound."""
+    """Yield both models' iterations on Treadle's fabric, ShiftedRing and torus, compared with the bound."""
     for case in CASES:
         yield from _case(case, full=full)
 
@@ -191,7 +191,7 @@ def _ratios(
 
 
 def _frontier(case: ExpertCase, model: TrainingModel, best: StepOutcome) -> Rows:
-    """The other rows of table A.1: none is quicker."""
+    """Yield the other rows of table A.1: none is quicker."""
     for name, construction in TABLE_A1[case.nodes].items():
         if name != case.best:
             step = expert_step(model, fabric_costs(name, construction))
@@ -200,7 +200,7 @@ def _frontier(case: ExpertCase, model: TrainingModel, best: StepOutcome) -> Rows
 
 
 def figure_a_5(_full: bool) -> Rows:
-    """Counts of the paper's timeline, on a simulated one."""
+    """Yield the counts of the paper's timeline, on a simulated one."""
     case = CASES[0]
     costs = fabric_costs(case.best, TABLE_A1[case.nodes][case.best])
     step = expert_step(without_routers(zoo_model(case.model)), costs)

@@ -41,12 +41,12 @@ LATE = range(900, 1001)
 
 
 def allreduce_us(candidate: FabricCandidate, size: int) -> float:
-    """2 (T_L + T_B) of table 3.4, microseconds."""
+    """Return 2 (T_L + T_B) of table 3.4, microseconds."""
     return 1e6 * (2 * candidate.steps * ALPHA_S + float(candidate.t_b_both) * size / BYTES_PER_S)
 
 
 def bound_us(n: int, size: int) -> float:
-    """The theoretical bound at d = 4."""
+    """Return the theoretical bound at d = 4."""
     return 1e6 * 2 * (moore_steps(n, 4) * ALPHA_S + float(bandwidth_optimum(n)) * size / BYTES_PER_S)
 
 
@@ -71,13 +71,13 @@ _LETTERS: dict[type, str] = {Product: "C", LineGraph: "L", DegreeExpansion: "D",
 
 
 def winners(search: Finder, nodes: int, size: int) -> Iterator[tuple[int, FabricCandidate]]:
-    """The fastest candidate at d = 4 for every N."""
+    """Yield the fastest candidate at d = 4 for every N."""
     for n in range(2, nodes + 1):
         yield n, min(search.frontier(n, 4), key=lambda c: allreduce_us(c, size))
 
 
 def side(n: int) -> int:
-    """Value of the square torus with n nodes; 0 if there is none."""
+    """Return the side of the square torus with n nodes; 0 if there is none."""
     root = isqrt(n)
     return root if root * root == n and root > 2 else 0
 
@@ -134,7 +134,7 @@ def all_to_all_points(n: int, size: int) -> Points:
 
 
 def exchange_us(n: int, rate: float, size: int) -> float:
-    """Time of size / n bytes per pair at a rate in link bandwidths."""
+    """Return the time of size / n bytes per pair at a rate in link bandwidths."""
     return 1e6 * size / n / (rate * BYTES_PER_S / 4)
 
 
@@ -146,7 +146,7 @@ def mean_ratio(rows: Sequence[Points], other: str, ours: str) -> float:
 
 
 def figure_3_7(full: bool) -> Rows:
-    """Statements of the paper on the curves from N = 900 to 1000."""
+    """Yield the statements of the paper on the curves from N = 900 to 1000."""
     search = Finder(Tables(shipped_tables().figures).bases)
     reduced = [allreduce_points(search, n, MEGABYTE) for n in LATE]
     for name in list(reduced[0])[1:-1]:
@@ -167,14 +167,14 @@ def figure_3_7(full: bool) -> Rows:
 
 
 def _flow_over_bound(n: int) -> float:
-    """Time of a certified flow over the lower bound."""
+    """Return the time of a certified flow over the lower bound."""
     found = planning.bound(f"generalized_kautz(4, {n})", CollectiveKind.ALLTOALL).rate
     assert found is not None, "an all-to-all has a rate"
     return float(all_to_all_limit(n, 4)) * int(found.topology.bandwidths[0]) / found.rate
 
 
 def figure_a_4(full: bool) -> Rows:
-    """Construction that is fastest at most sizes, and gap of the best to the bound."""
+    """Yield the construction that is fastest at most sizes, and gap of the best to the bound."""
     nodes = 2000 if full else 500
     every = shipped_tables()
     # Without abelian digraphs and catalogue graphs of all sizes, which leave no other family anything to win.

@@ -42,7 +42,7 @@ def timed(
 
 
 def figure_4_14(full: bool) -> Rows:
-    """Allgathers of both platforms by size: throughput, and time from the fabric to the verified plan."""
+    """Yield allgathers of both platforms by size: throughput, and time from fabric to verified plan."""
     for platform, (function, gpus) in PLATFORMS.items():
         for boxes in _BOXES:
             ranks = boxes * gpus
@@ -62,7 +62,7 @@ def figure_4_14(full: bool) -> Rows:
 
 
 def table_b_2(_full: bool) -> Rows:
-    """1024 GPUs: the optimum alone, the whole by tight cuts, and the paper's stages one after the other."""
+    """Yield times for 1024 GPUs: the optimum alone, all by tight cuts, and the paper's stages in turn."""
     for platform, fabric in (("A100", "dgx_a100_flat(128)"), ("MI250", "mi250(64)")):
         _, seconds = timed(planning.bound, fabric, ALLGATHER)
         yield f"{platform}: optimality search", seconds, "s"
@@ -85,7 +85,7 @@ _SEARCH_S = 20.0
 
 
 def table_3_6(full: bool) -> Rows:
-    """Breadth-first broadcast, and exact synthesis with the fewest steps and c = 1 to 4 chunks."""
+    """Yield the breadth-first broadcast, and exact synthesis with the fewest steps and c = 1 to 4 chunks."""
     with SolverProcess() as solver:
         for family, rows in TABLE_3_6.items():
             for size, steps in rows.items():

@@ -38,7 +38,7 @@ _DEGREES = (2, 4, 8, 16)
 
 
 def table_a_2(_full: bool) -> Rows:
-    """Steps of the distance-regular graphs of degree 4, and both Moore bounds."""
+    """Yield the steps of the distance-regular graphs of degree 4, and both Moore bounds."""
     for n, name in TABLE_A2.items():
         value = bfb_value(parse(f"distance_regular(4, {n})"))
         yield f"{name}, N={n}: T_L", value.diameter, "alpha"
@@ -70,7 +70,7 @@ _SHIPPED = ("Diamond", "DBJMod")
 
 
 def table_a_3(_full: bool) -> Rows:
-    """The properties of one graph of each family."""
+    """Yield the properties of one graph of each family."""
     for name, expression in TABLE_A3.items():
         topology = parse(expression)
         base = exact(expression) if name.startswith(_SHIPPED) else bfb(expression)
@@ -89,7 +89,7 @@ def table_a_3(_full: bool) -> Rows:
 
 
 def figure_3_10(full: bool) -> Rows:
-    """T_L and T_B of breadth-first broadcasts on cubes and square tori, and their lower bounds."""
+    """Yield T_L and T_B of breadth-first broadcasts on cubes and square tori, and their lower bounds."""
     for n in (2, 3, 4, 5, 6, *((10,) if full else ())):
         yield from _beside_optimum(f"hypercube({n})")
     for side in (2, 3, 4, 5, 6, *((50,) if full else ())):
@@ -105,7 +105,7 @@ def _beside_optimum(expression: str) -> Rows:
 
 
 def figure_a_6(_full: bool) -> Rows:
-    """Breadth-first broadcast on rings of odd and even size."""
+    """Yield the breadth-first broadcast on rings of odd and even size."""
     for n in (5, 6, 9, 16):
         found = planning.solve(f"bi_ring(2, {n})", CollectiveKind.ALLGATHER, algorithm="bfb")
         schedule = found.plan.entries[-1].schedule
@@ -117,7 +117,7 @@ def figure_a_6(_full: bool) -> Rows:
 
 
 def figure_a_7(full: bool) -> Rows:
-    """Worst gaps of generalized Kautz graphs to both optima, up to 2000 nodes."""
+    """Yield the worst gaps of generalized Kautz graphs to both optima, up to 2000 nodes."""
     most = 2000 if full else 240
     for d in _DEGREES:
         sizes = range(d + 1, most + 1)
@@ -137,7 +137,7 @@ def figure_a_8(_full: bool) -> Rows:
 
 
 def figure_a_9(_full: bool) -> Rows:
-    """A modified de Bruijn graph."""
+    """Yield a modified de Bruijn graph."""
     yield from _base("DBJMod(2,3)", "modified_de_bruijn(2, 3)")
     topology = parse("modified_de_bruijn(2, 3)")
     yield "DBJMod(2,3): self-loops", int(np.count_nonzero(topology.tails == topology.heads))

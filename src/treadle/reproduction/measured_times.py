@@ -35,7 +35,7 @@ def _machine(name: str) -> str:
 
 
 def measured(_: bool) -> Rows:
-    """Allreduce times of five machines, then errors and shares in the bands, as stored by the last fit."""
+    """Yield allreduce times of five machines, then errors and shares in the bands, as the last fit stored."""
     for name, system in SYSTEMS.items():
         for size in SIZES:
             found = achievable(system, "allreduce", size)

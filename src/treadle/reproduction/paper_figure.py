@@ -125,7 +125,7 @@ class PaperFigure:
 
     @property
     def left_out(self) -> str:
-        """What only the full form has; "" without one."""
+        """The part that only the full form has; "" without one."""
         return self.full[1]
 
     @property
@@ -141,7 +141,7 @@ class PaperFigure:
         return self.basis is not FigureBasis.NO_FIGURES
 
     def load(self) -> Making:
-        """The function that computes it."""
+        """Return the function that computes it."""
         module, _, name = self.function.partition(":")
         making: Making = getattr(import_module(module), name)
         return making

@@ -21,7 +21,7 @@ _STEPS = {"ShiftedRing": lambda n: 2 * (n - 1), "ShiftedBFBRing": lambda n: 2 * 
 
 
 def figure_a_3(_full: bool) -> Rows:
-    """Alpha, epsilon and 1/B by least squares from allreduces of 1 KB and 1 GB on 5 to 12 nodes."""
+    """Yield Alpha, epsilon and 1/B by least squares from allreduces of 1 KB and 1 GB on 5 to 12 nodes."""
     setting = replace(panels_of("testbed")[0], sizes=(KIB, GIB))
     steps: list[float] = []
     moved: list[float] = []

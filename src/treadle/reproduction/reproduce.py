@@ -81,7 +81,7 @@ class Reproduced:
 
 
 def find_figure(name: str) -> PaperFigure:
-    """The table or figure of that name.
+    """Return the table or figure of that name.
 
     Raises
     ------

@@ -48,13 +48,13 @@ CASES = (
 
 
 def searched_rates() -> tuple[Fraction, Fraction]:
-    """Allgather of the ring that NCCL runs and of Treadle's trees, bytes/s."""
+    """Return the allgather of the ring that NCCL runs and of Treadle's trees, bytes/s."""
     ring = planning.solve(FABRIC, CollectiveKind.ALLGATHER, algorithm="ring")
     return ring.algbw, planning.bound(FABRIC, CollectiveKind.ALLGATHER).algbw
 
 
 def sharded_step(case: ShardedCase, rate: Fraction) -> StepOutcome:
-    """Forward and backward pass with weights gathered twice and gradients scattered, all in bf16.
+    """Return the forward and backward pass with weights gathered twice and gradients scattered, all in bf16.
 
     `rate` is the algbw of allgather and reduce-scatter, bytes/s.
     """
@@ -72,12 +72,12 @@ def compute_fraction(step: StepOutcome) -> float:
 
 
 def gain(slow: StepOutcome, fast: StepOutcome) -> float:
-    """Reduction of the iteration time, in %."""
+    """Return the reduction of the iteration time, in %."""
     return 100 * float(1 - fast.iteration_s / slow.iteration_s)
 
 
 def figure_4_13(_full: bool) -> Rows:
-    """Shares of compute and gains over NCCL: at Treadle's rates, and at those that were measured."""
+    """Yield the shares of compute and gains over NCCL, at Treadle's rates and at measured ones."""
     ring, trees = searched_rates()
     yield "NCCL-like ring: algbw", ring / 10**9, "GB/s"
     yield "Treadle: algbw", trees / 10**9, "GB/s"

@@ -53,13 +53,13 @@ MOST_TASKS = 2**22
 
 
 def topology_of(curve: Curve, cap: int) -> Topology:
-    """The fabric, with hosts as slow as the setting has them."""
+    """Return the fabric, with hosts as slow as the setting has them."""
     fabric = parse(curve.fabric)
     return replace(fabric, injection_bytes_per_s=np.full(fabric.n_nodes, cap)) if cap else fabric
 
 
 def plan_of(curve: Curve, collective: str, cap: int = 0) -> Plan:
-    """The verified plan of a curve."""
+    """Return the verified plan of a curve."""
     return planning.solve(
         topology_of(curve, cap),
         collective,
@@ -93,7 +93,7 @@ def measure(setting: CurveSetting, panel: Panel, curve: Curve) -> Measured:
 
 
 def _whole_steps_s(setting: CurveSetting, curve: Curve, plan: Plan) -> dict[int, float]:
-    """T_L + T_B of a step schedule without slices; trees in phases have their best number of chunks."""
+    """Return T_L + T_B of a step schedule without slices; trees in phases use their best number of chunks."""
     schedule = plan.entries[-1].schedule
     if curve.label == PHASES:
         return {size: _tree_time_s(plan, size, setting.alpha_ns) for size in setting.sizes}
@@ -105,7 +105,7 @@ def _whole_steps_s(setting: CurveSetting, curve: Curve, plan: Plan) -> dict[int,
 
 
 def simulated(graph: TaskGraph, size: int, options: SimulationOptions, *, cut: bool) -> Simulation:
-    """One size; with `cut` at the best number of slices, up to `MOST_TASKS` messages where thin ones help."""
+    """Simulate one size; with `cut` at the best number of slices, up to `MOST_TASKS` messages."""
     if not cut:
         return simulate_graph(graph, size, options)
     best = best_slices(graph, size, options).simulation
@@ -121,14 +121,14 @@ def simulated(graph: TaskGraph, size: int, options: SimulationOptions, *, cut: b
 
 
 def _tree_time_s(plan: Plan, size: int, alpha_ns: int) -> float:
-    """Trees that broadcast after they have reduced, by the formula with the best number of chunks."""
+    """Return trees that reduce and then broadcast, by the formula with the best number of chunks."""
     ranks, alpha_s = plan.collective.n_ranks, alpha_ns / 1e9
     model = {"size_bytes": size, "alpha_s": alpha_s, "bandwidth_bytes_per_s": LINK}
     return double_binary_tree_time_s(ranks, best_chunk_count(ranks, **model), **model)
 
 
 def ratio(results: Results, claim: Claim, sizes: Sizes) -> float:
-    """Ratio of the other curve's simulated time to Treadle's, at a size or as a mean over a range."""
+    """Return the other curve's simulated time over Treadle's, at a size or as a mean over a range."""
     ours, others = _both(results, claim)
     low, high = sizes if isinstance(sizes, tuple) else (sizes, sizes)
     chosen = [size for size in ours.seconds if low <= size <= high]
@@ -137,7 +137,7 @@ def ratio(results: Results, claim: Claim, sizes: Sizes) -> float:
 
 
 def full_steps_ratio(results: Results, claim: Claim, sizes: Sizes) -> float | None:
-    """The same at one size by the alpha-beta model without slices; None for a mean or without steps."""
+    """Return the ratio at one size by the alpha-beta model, no slices; None for a mean or without steps."""
     ours, others = _both(results, claim)
     if isinstance(sizes, tuple) or not all(one.whole_steps_s for one in (ours, *others)):
         return None
@@ -145,7 +145,7 @@ def full_steps_ratio(results: Results, claim: Claim, sizes: Sizes) -> float | No
 
 
 def cost_ratio(results: Results, claim: Claim) -> Fraction:
-    """The same as the size grows, by the costs of the schedules."""
+    """Return the ratio as the size grows, by the costs of the schedules."""
     ours, others = _both(results, claim)
     return ours.asymptotic / max(other.asymptotic for other in others)
 
@@ -156,13 +156,13 @@ def _both(results: Results, claim: Claim) -> tuple[Measured, list[Measured]]:
 
 
 def panels_of(name: str) -> tuple[CurveSetting, dict[str, Panel]]:
-    """The setting of that name, and its panels by title."""
+    """Return the setting of that name, and its panels by title."""
     setting = next(one for one in SETTINGS if one.name == name)
     return setting, {panel.title: panel for panel in setting.panels}
 
 
 def _claimed(exhibit: str, full: bool) -> Rows:
-    """Every ratio that is printed for a table or figure; in the quick form at the largest single size.
+    """Yield every ratio that is printed for a table or figure; in the quick form at the largest single size.
 
     That leaves out the slow settings as well.
     """
@@ -195,7 +195,7 @@ def _quick_sizes(sizes: Sequence[Sizes]) -> tuple[Sizes, ...]:
 
 
 def _sizes_of(wanted: Sequence[Sizes], setting: CurveSetting) -> tuple[int, ...]:
-    """The setting's sizes that any of these is about."""
+    """Return the setting's sizes that any of these is about."""
     ranges = [size if isinstance(size, tuple) else (size, size) for size in wanted]
     return tuple(size for size in setting.sizes if any(low <= size <= high for low, high in ranges))
 
@@ -224,7 +224,7 @@ figure_a_2 = partial(_claimed, "figure-A.2")
 
 
 def figure_3_11(full: bool) -> Rows:
-    """Tori with slow hosts; the paper gives means over sizes, the quick form their limits."""
+    """Yield tori with slow hosts; the paper gives means over sizes, the quick form their limits."""
     yield from _claimed("figure-3.11", full)
     for name, panel in panels_of("tori")[1].items():
         cap = panels_of("tori")[0].cap
@@ -234,7 +234,7 @@ def figure_3_11(full: bool) -> Rows:
 
 
 def figure_4_10(full: bool) -> Rows:
-    """MI250 boxes: statements of the paper, and single-root allreduces in the limit."""
+    """Yield MI250 boxes: statements of the paper, and single-root allreduces in the limit."""
     yield from _claimed("figure-4.10", full)
     for title, fabric in (("8+8", "mi250(2, 8)"), *((("16+16", "mi250(2)"),) if full else ())):
         yield from blink_variants(title, fabric)
@@ -245,7 +245,7 @@ figure_4_11 = partial(_claimed, "figure-4.11")
 
 
 def figure_4_12(full: bool) -> Rows:
-    """H100 boxes; the quick form simulates one box only."""
+    """Yield H100 boxes; the quick form simulates one box only."""
     yield from _claimed("figure-4.12", full)
     for boxes in (1, 2, 4, 8, 16):
         best = planning.bound(f"dgx_h100({boxes})", "allgather").algbw

@@ -13,7 +13,7 @@ _DIMS = {"a": "rows", "b": "columns", "c": "batch", "d": "sequence"}
 
 
 def figure_5_1(_full: bool) -> Rows:
-    """States and collectives of FSDP, from the states in the preset of `parallelize`."""
+    """Yield the states and collectives of FSDP, from the states in the preset of `parallelize`."""
     model = planning.capture(linear_layer(has_bias=False), name="linear")
     found = planning.parallelize(model, "ring(8, bandwidth='25GB/s')", gpu="a100", mesh="dp=8")
     search = found.searches[0]
@@ -47,19 +47,19 @@ def _leg(legs: tuple[ReshardingStep, ...], what: str) -> ReshardingStep:
 
 
 def _sharded(leg: ReshardingStep) -> str:
-    """The dimensions that a state shards, in words."""
+    """Return the dimensions that a state shards, in words."""
     if ":" not in leg.state:
         return "none"
     return ", ".join(_DIMS[word.partition(":")[0]] for word in leg.state.split("/"))
 
 
 def _moved(leg: ReshardingStep) -> str:
-    """The collectives that lead to a state."""
+    """Return the collectives that lead to a state."""
     return ", ".join(step.kind.value for step in leg.steps if step.kind is not None) or "none"
 
 
 def figure_5_2(_full: bool) -> Rows:
-    """The lines of the captured graph of a linear layer with a bias, by the name of the node."""
+    """Yield the lines of the captured graph of a linear layer with a bias, by the name of the node."""
     graph = planning.capture(linear_layer(has_bias=True), name="linear").parts[0].graph
     for line in str(graph).splitlines()[1:]:
         name, _, told = line.strip().partition(": ")

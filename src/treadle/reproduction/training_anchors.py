@@ -31,7 +31,7 @@ _MOST_SECANTS, _CLOSE = 10, 2e-4
 
 
 def fitted(value_at: Callable[[float], float], wanted: float) -> float:
-    """The efficiency at which a speed is the wanted one.
+    """Return the efficiency at which a speed is the wanted one.
 
     A step's seconds are nearly linear in 1 / efficiency, so that secants find it in a few steps.
     """
@@ -48,13 +48,13 @@ def fitted(value_at: Callable[[float], float], wanted: float) -> float:
 
 
 def sharded_costs(fabric: str) -> AlphaBetaCosts:
-    """Weights over all GPUs of the fabric, at what NCCL reaches of Treadle's rate."""
+    """Return the costs of weights over all GPUs, at what NCCL reaches of Treadle's rate."""
     rate = planning.bound(fabric, CollectiveKind.ALLGATHER).algbw * REACHED
     return AlphaBetaCosts(0, {(kind, ("fsdp",)): rate for kind in _SHARDED})
 
 
 def torchtitan_step(gpus: int, costs: AlphaBetaCosts, efficiency: float, kappa: float) -> StepOutcome:
-    """Llama 3 8B, two sequences a GPU, weights over all GPUs."""
+    """Simulate a step of Llama 3 8B: two sequences a GPU, weights over all GPUs."""
     options = TrainingOptions(kappa=kappa, recompute=Recompute.ATTENTION)
     model, axes = zoo_model("llama-3-8b"), {"fsdp": gpus}
     tokens = {"": _TOKENS}
@@ -62,7 +62,7 @@ def torchtitan_step(gpus: int, costs: AlphaBetaCosts, efficiency: float, kappa: 
 
 
 def torchtitan(_full: bool) -> Rows:
-    """128 GPUs from 8, with and without contention."""
+    """Yield 128 GPUs from 8, with and without contention."""
     small, large = sharded_costs("dgx_h100:1"), sharded_costs("dgx_h100:16")
     for title, measured in TORCHTITAN_ROWS.items():
         for kappa, words in ((1, ""), (2, ", kappa 2")):
@@ -96,7 +96,7 @@ _STAGES, _TENSOR = 16, 8
 
 
 def box_costs(row: LlamaRow) -> AlphaBetaCosts:
-    """Boxes of 8 GPUs on one switch: tensor parallelism inside a box, all else GPU i to GPU i of other boxes.
+    """Return the costs of boxes of 8 GPUs: tensor parallelism inside, all else GPU i to GPU i of other boxes.
 
     A group of n GPUs in n boxes has a NIC for each: each gathers at n / (n - 1) times its rate, concurrently.
     """
@@ -115,7 +115,7 @@ def box_costs(row: LlamaRow) -> AlphaBetaCosts:
 
 
 def llama_step(row: LlamaRow, interleave: int, efficiency: float) -> StepOutcome:
-    """A step of 405B: one sequence a micro-batch, weights kept gathered after the forward pass."""
+    """Return a step of 405B: one sequence a micro-batch, weights kept gathered after the forward pass."""
     model = zoo_model("llama-3-405b")
     options = TrainingOptions(
         kappa=1,
@@ -133,12 +133,12 @@ def llama_step(row: LlamaRow, interleave: int, efficiency: float) -> StepOutcome
 
 @cache
 def llama_tflops(row: LlamaRow, interleave: int, efficiency: float) -> float:
-    """Model TFLOP/s of a GPU: forward and backward without recomputation, masked scores not counted."""
+    """Return a GPU's model TFLOP/s: forward and backward without recomputation or masked scores."""
     return llama_step(row, interleave, efficiency).flops_per_rank_per_s / 1e12
 
 
 def llama_405b(full: bool) -> Rows:
-    """Both rows of 16384 GPUs from that of 8192, for each interleave."""
+    """Yield both rows of 16384 GPUs from that of 8192, for each interleave."""
     first, *others = LLAMA_ROWS
     for interleave in INTERLEAVES if full else INTERLEAVES[-1:]:
         efficiency = fitted(partial(llama_tflops, first, interleave), LLAMA_ROW)
@@ -154,7 +154,7 @@ _STAGES_OF_DEEPSEEK, _EXPERT_RANKS, _REPLICAS = 16, 64, 2
 
 
 def deepseek_costs(*, is_hidden: bool) -> AlphaBetaCosts:
-    """A NIC of 50 GB/s for each GPU; a token goes to at most 4 of the 8 boxes, in fp8, and back in bf16.
+    """Return costs: a NIC of 50 GB/s a GPU; a token goes to at most 4 of 8 boxes in fp8, and back in bf16.
 
     Exchanges are counted as eight copies of a token in bf16: of these 16 bytes per element, 7/8 x 4 x 1.5
     leave the box, so that the rate is 50 GB/s x 16 / 5.25. NVLink (160 GB/s) carries the rest meanwhile.
@@ -171,7 +171,7 @@ def deepseek_costs(*, is_hidden: bool) -> AlphaBetaCosts:
 
 
 def deepseek_step(*, is_hidden: bool) -> StepOutcome:
-    """A step of 15360 sequences of 4096 tokens on 16 stages."""
+    """Return a step of 15360 sequences of 4096 tokens on 16 stages."""
     sequences = 15_360
     options = TrainingOptions(
         kappa=1,
@@ -193,7 +193,7 @@ def deepseek_step(*, is_hidden: bool) -> StepOutcome:
 
 
 def deepseek_v3(_full: bool) -> Rows:
-    """The two ends between which DualPipe lies."""
+    """Yield the two extremes between which DualPipe is."""
     for words, is_hidden in (("exposed", False), ("hidden", True)):
         step = deepseek_step(is_hidden=is_hidden)
         yield f"step, all communication {words}", float(step.iteration_s), "s"

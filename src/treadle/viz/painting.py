@@ -46,7 +46,7 @@ class Style:
         return self.light if theme == "light" else self.dark
 
     def label_colour(self, theme: str) -> str:
-        """Black or white, whichever has more contrast with the colour."""
+        """Return black or white, whichever has more contrast with the colour."""
         colour = self.colour(theme).lstrip("#")
         red, green, blue = (
             part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
@@ -143,7 +143,7 @@ class Painting:
 def by_load(
     layout: DrawingLayout, busy: Sequence[float], full: Sequence[bool], *, title: str, caption: str
 ) -> Painting:
-    """Lines by the busier of their ways.
+    """Style lines by the busier of their directions.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def by_load(
 def by_cut(
     layout: DrawingLayout, inside: Sequence[bool], crossing: Sequence[bool], *, title: str, caption: str
 ) -> Painting:
-    """The nodes on one side, and the links that cross to it or from it."""
+    """Style the nodes on one side of a cut and the links that cross it."""
     lines = {n: CUT for n, line in enumerate(layout.lines) if any(crossing[link] for link in line.links)}
     marks = {
         number: CUT
@@ -181,7 +181,7 @@ def by_cut(
 def by_hop(
     layout: DrawingLayout, hops: Mapping[int, int], root: int, *, title: str, caption: str
 ) -> Painting:
-    """Links of a tree by how many ranks lie before them.
+    """Style the links of a tree by the number of ranks before them.
 
     Parameters
     ----------

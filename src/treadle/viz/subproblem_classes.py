@@ -44,12 +44,12 @@ class Tier:
     level: int
 
     def nodes(self, piece: int) -> tuple[int, ...]:
-        """Nodes of a subproblem, ascending."""
+        """Return the nodes of a subproblem, ascending."""
         return tuple(np.flatnonzero(self.of_node == piece).tolist())
 
 
 def kinds_layout(topology: Topology, boxes: Boxes) -> DrawingLayout:
-    """Panels from the whole down to a box of each kind."""
+    """Return the panels from the whole down to a box of each kind."""
     levels = switch_levels(topology, boxes)
     tiers = tiers_of(topology, boxes, levels)
     panels = [
@@ -102,7 +102,7 @@ def exemplars(topology: Topology, tier: Tier) -> list[tuple[int, int]]:
 
 
 def few(values: Sequence[int]) -> list[int | None]:
-    """All, or the first, None for those between, and the last."""
+    """Return all values, or the first ones, None for those between, and the last."""
     if len(values) <= _SHOWN:
         return list(values)
     return [*values[: _SHOWN - 2], None, values[-1]]

@@ -79,7 +79,7 @@ def _frames(painting: Painting) -> Iterable[str]:
 
 
 def _lines(painting: Painting) -> Iterable[str]:
-    """One path for each style, the plain one below all others."""
+    """Yield one path for each style, the plain one below all others."""
     order = (PLAIN, *painting.styles)
     drawn: dict[str, list[str]] = {style.name: [] for style in order}
     for number, line in enumerate(painting.layout.lines):
@@ -100,7 +100,7 @@ def _path(points: Sequence[Point]) -> str:
 
 
 def _arrow(points: Sequence[Point], mark: Mark) -> str:
-    """Two short strokes where the line meets the mark."""
+    """Return two short strokes where the line meets the mark."""
     (ax, ay), (bx, by) = points[-2], points[-1]
     length = max(((bx - ax) ** 2 + (by - ay) ** 2) ** 0.5, 1e-9)
     ux, uy = (bx - ax) / length, (by - ay) / length
@@ -136,5 +136,5 @@ def _legend(styles: Sequence[Style], y: float) -> Iterable[str]:
 
 
 def _n(value: float) -> str:
-    """A number to a tenth of a pixel, as short as it goes."""
+    """Format a number to a tenth of a pixel, as short as possible."""
     return f"{round(value, 1):g}"

@@ -22,10 +22,9 @@ from treadle.finder.searches.candidates import (
     scores,
 )
 from treadle.finder.searches.cayley_groups import NamedGroup, abelian_moduli, groups_of_order
-from treadle.finder.searches.cayley_library import LibraryEntry, pareto_entries
+from treadle.finder.searches.cayley_library import LibraryEntry, LineGraphEntry, pareto_entries
 from treadle.finder.searches.cayley_search import _CayleySearch, least_steps, search_cayley
 from treadle.finder.searches.fresh import SearchLimit
-from treadle.finder.searches.line_graph_library import LineGraphEntry
 from treadle.finder.searches.link_swaps import SwapStart, exchanges, expression_of, opposites, random_start
 from treadle.finder.searches.neighbour_search import neighbour_trials
 from treadle.finder.searches.neighbour_table import NeighbourTable, parsed_entry

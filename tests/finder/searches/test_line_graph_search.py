@@ -18,14 +18,9 @@ from treadle.errors import FormatError, TopologyError
 from treadle.finder.construction import expression
 from treadle.finder.search import Finder
 from treadle.finder.searches.cayley_groups import groups_of_order
-from treadle.finder.searches.cayley_library import pareto_entries
+from treadle.finder.searches.cayley_library import LineGraphEntry, pareto_entries
 from treadle.finder.searches.cayley_value import cayley_value
-from treadle.finder.searches.line_graph_library import (
-    LineGraphEntry,
-    check_entry,
-    load_line_graphs,
-    read_entries,
-)
+from treadle.finder.searches.line_graph_library import check_entry, load_line_graphs, read_entries
 from treadle.finder.searches.line_graph_search import search_line_graphs
 from treadle.finder.searches.line_graph_value import line_graph_value
 from treadle.finder.tables import shipped_tables

@@ -47,7 +47,7 @@ SHOWN_SIZE = "64M"
 
 
 def page_of_result(result: object) -> str:
-    """Reason for steps and sharding plans; "" for a plan of a collective."""
+    """Write the report of a step, a sharding plan or a design; "" for a plan of a collective."""
     from treadle.finder.designing.design_result import DesignResult
     from treadle.parallelism.searching.parallel_result import ParallelizeResult
     from treadle.training.train_result import TrainResult
@@ -90,11 +90,12 @@ def display_names(own: Plan, others: Sequence[Plan]) -> list[str]:
 
 
 def static_values(plan: Plan, fabric: DrawnFabric) -> dict[str, object]:
-    """All that needs no simulation."""
-    busy = full = None
+    """Return the part of a report that needs no simulation."""
+    busy = full = words = None
     with suppress(ScheduleError):  # several groups, or a timetable: loads are only simulated
         busy, full = busy_links(plan)
-    words = _cut(plan)
+    with suppress(ScheduleError):
+        words = describe_cut(plan)
     shown = plan.collective.ranks if plan.collective.n_ranks <= MOST_COLLAPSED else ()
     return {
         "title": f"{plan.collective.kind.value} on {plan.topology.name}",
@@ -111,15 +112,8 @@ def static_values(plan: Plan, fabric: DrawnFabric) -> dict[str, object]:
     }
 
 
-def _cut(plan: Plan) -> CutDescription | None:
-    try:
-        return describe_cut(plan)
-    except ScheduleError:
-        return None
-
-
 def tiles(plan: Plan, rows: Sequence[SimulatedRow] = ()) -> list[list[str]]:
-    """Key facts: a value, its meaning, and whether it is good.
+    """Return the key facts: a value, its meaning, and whether it is good.
 
     `rows` are the simulated sizes, which a set by size is described by.
     """
@@ -189,20 +183,16 @@ def _cut_values(fabric: DrawnFabric, found: CutDescription) -> dict[str, object]
 
 
 def _hops(plan: Plan) -> list[int]:
-    """Ranks that the first tree of rank 0 reaches at each hop; empty for plans without trees."""
+    """Return the ranks that the first tree of rank 0 reaches at each hop; empty for plans without trees."""
     schedule = plan.entries[-1].schedule
     if not isinstance(schedule, ForestSchedule | FactoredSchedule):
         return []
-    tree = next(iter(schedule.forests[-1].trees(_first_root(schedule))))
+    tree = next(iter(schedule.forests[-1].trees(int(np.flatnonzero(schedule.root_multiplicity)[0]))))
     return [int(number) for number in np.bincount(tree_depths(tree))]
 
 
-def _first_root(schedule: ForestSchedule | FactoredSchedule) -> int:
-    return int(np.flatnonzero(schedule.root_multiplicity)[0])
-
-
 def course_values(plan: Plan, fabric: DrawnFabric, size: int, run: SimulationRun) -> dict[str, object]:
-    """Activity over time, at one size."""
+    """Return the activity over time at one size."""
     values: dict[str, object] = {
         "size": format_size(size),
         "slices": run.last.options.slices,
@@ -235,7 +225,7 @@ MOST_NUMBERS = 60_000
 
 
 def scenes(plan: Plan, fabric: DrawnFabric) -> dict[str, object] | None:
-    """Animation data of the fabric; None for plans of several groups.
+    """Return the animation data of the fabric; None for plans of several groups.
 
     Returns
     -------
@@ -370,7 +360,7 @@ def size_curves(
     *,
     progress: Progress | None = None,
 ) -> dict[str, object]:
-    """Seconds at each size, best of several numbers of slices, and before which no schedule ends.
+    """Return the seconds at each size with the best number of slices, and the bound of each size.
 
     Parameters
     ----------
@@ -396,7 +386,9 @@ def size_curves(
         ]
         + list(_reference_curves(plan, sizes, progress=progress)),
         "bound": bounds,
-        "note": _note(f"{costs}, {first.sharing.value} links", bounds),
+        "note": f"Simulated on this fabric's model, the best of several numbers of slices: {costs}, "
+        f"{first.sharing.value} links."
+        + ("" if bounds is None else " The bound of each size is proved: no schedule ends before."),
     }
 
 
@@ -430,13 +422,8 @@ def _reference_curves(
         yield {"name": "best baseline (ring or tree), simulated", "seconds": best}
 
 
-def _note(model: str, bounds: list[float] | None) -> str:
-    words = f"Simulated on this fabric's model, the best of several numbers of slices: {model}."
-    return words if bounds is None else f"{words} The bound of each size is proved: no schedule ends before."
-
-
 def _bounds(rows: Sequence[SimulatedRow]) -> list[float] | None:
-    """Bound of each size; None where nothing is proved."""
+    """Return the bound of each size; None where nothing is proved."""
     times = [None if row.bound is None else row.bound.time for row in rows]
     known = [time for time in times if time is not None]
     return [_rounded(float(time)) for time in known] if len(known) == len(times) else None
@@ -464,7 +451,7 @@ WORDS = {
 
 
 def arrivals(simulation: Simulation, program: Program) -> NDArray[np.float64]:
-    """Seconds from the start of the first message, by rank and shard; -1 where nothing moves.
+    """Return the seconds from the start of the first message, by rank and shard; -1 where nothing moves.
 
     Parameters
     ----------
@@ -535,7 +522,7 @@ def link_kinds(
 
 
 def _sort(name: str) -> str:
-    """A node's name without its box and without numbers: ``box3.gpu5`` is a gpu."""
+    """Return a node's name without its box and without numbers: ``box3.gpu5`` is a gpu."""
     return re.sub(r"[0-9]+", "", name.rpartition(".")[2]).strip("_.-: ") or "node"
 
 
@@ -546,7 +533,7 @@ BINS = 200
 
 
 def timeline(simulation: Simulation, fabric: DrawnFabric) -> dict[str, object]:
-    """The busiest links, each as one byte a part of the time: 255 is busy all through it.
+    """Return the busiest links, one byte for each part of the time: 255 is always busy.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ from treadle.context import Context, Progress, TimeLimitError, context, under
 from treadle.engine import core
 from treadle.errors import FormatError, InfeasibleError
 from treadle.finder.cabling import Cable, CableMove, cables, unidirectional_cables
-from treadle.finder.measure import bfb_figures
+from treadle.finder.measure import bfb_values
 from treadle.inputs.fabrics_and_plans import FabricLike
 from treadle.inputs.problem import resolve_topology
 from treadle.math.graphs import reached
@@ -87,7 +87,7 @@ class GrowthPlan:
         return all(wire.is_duplex for wire in cables(self.before))
 
     def csv(self) -> str:
-        """The moves as CSV; ``duplex`` is as in a cabling list."""
+        """Format the moves as CSV; ``duplex`` is as in a cabling list."""
         heading = ["stage", "action", "from_node", "from_port", "to_node", "to_port", "duplex"]
         names, duplex = self.topology.node_names, "yes" if self.is_duplex else "no"
         rows = [
@@ -172,7 +172,7 @@ def grow(
         bandwidths=np.full(len(tails), fabric.bandwidths[0], dtype=np.int64),
         latencies_ns=np.full(len(tails), fabric.latencies_ns[0], dtype=np.int64),
     )
-    steps, gather, reduce = bfb_figures(grown)
+    steps, gather, reduce = bfb_values(grown)
     return GrowthPlan(fabric, grown, moves, steps, (gather + reduce) / 2, _stays_connected(fabric, moves))
 
 
@@ -188,13 +188,13 @@ class _Search:
         self.known: dict[bytes, float] = {}
 
     def pairs(self) -> list[tuple[int, int]]:
-        """New nodes that a cable of their own joins: of odd degree, duplex."""
+        """Return new nodes that a cable of their own joins: of odd degree, duplex."""
         if not self.is_duplex or self.degree % 2 == 0:
             return []
         return [(node, node + 1) for node in range(self.n, self.nodes, 2)]
 
     def ends(self, chosen: Int64Array) -> tuple[Int32Array, Int32Array]:
-        """Links of the grown fabric; row i of `chosen` has the wires that new node i is put into."""
+        """Return the grown fabric's links; row i of `chosen` has the wires that new node i is put into."""
         kept = ~mask_of(len(self.wires), chosen.ravel())
         new = np.repeat(np.arange(self.n, self.nodes), chosen.shape[1])
         cut = chosen.ravel()
@@ -206,7 +206,7 @@ class _Search:
         return tails.astype(np.int32), heads.astype(np.int32)
 
     def value(self, chosen: Int64Array) -> float:
-        """Mean T_B, and more than any where a node is cut off; a step beyond Moore's counts as well."""
+        """Return the mean T_B plus a penalty for steps beyond Moore's; larger where a node is cut off."""
         if (found := self.known.get(key := chosen.tobytes())) is not None:
             return found  # small fabrics have fewer choices than the search has tries
         tails, heads = self.ends(chosen)
@@ -231,7 +231,7 @@ class _Search:
         return len(loads), float(loads.sum()) * self.degree / self.nodes
 
     def best(self, per_node: int, random: np.random.Generator) -> Int64Array:
-        """Wires for every new node, by annealing from a random choice."""
+        """Return the wires for every new node, by annealing from a random choice."""
         n_new = self.nodes - self.n
         order = random.permutation(len(self.wires))
         chosen = order[: n_new * per_node].reshape(n_new, per_node).copy()
@@ -269,7 +269,7 @@ class _Search:
         return found
 
     def moves(self, chosen: Int64Array) -> tuple[CableMove, ...]:
-        """Pulls and adds, node after node, link after link; ports of pulled cables are used again."""
+        """Return pulls and adds, node by node and link by link; ports of pulled cables are used again."""
         found: list[CableMove] = []
         stage = 0
         free = dict.fromkeys(range(self.n, self.nodes), 0)

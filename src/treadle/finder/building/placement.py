@@ -93,7 +93,7 @@ class CableTotals:
 
 
 def placed_in_order(topology: Topology, floor: Floor, rack_size: int) -> RackPlacement:
-    """Nodes in the order of their numbers, rack by rack; switches likewise, above the nodes.
+    """Place nodes in the order of their numbers, rack by rack; switches likewise, above the nodes.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def assign_racks(
     seed: int = 0,
     effort: float = 1.0,
 ) -> RackPlacement:
-    """Nodes in racks such that cables are short or bundles few.
+    """Place nodes in racks such that cables are short or bundles few.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def _in_racks(
 
 
 def _rack_prices(start: RackPlacement) -> Int64Array:
-    """Millimetres of a cable between racks, by nodes of middle height; within a rack a third of it."""
+    """Return a cable's millimetres between racks, by nodes of middle height; within a rack a third of it."""
     floor = start.floor
     price = rack_distances(start.racks) + round(2000 * floor.height_below_tray(max(1, start.rack_size // 2)))
     within = round(1000 * floor.unit_height * start.rack_size * floor.node_units / 3)
@@ -233,7 +233,7 @@ def _units_in_order(topology: Topology, floor: Floor, rack_size: int, rack: Int3
 
 
 def _within_racks(topology: Topology, wires: tuple[Cable, ...], start: RackPlacement) -> RackPlacement:
-    """Units of the compute nodes: those with most cables out of the rack highest, then swaps that shorten."""
+    """Place nodes within racks: those with most cables out of the rack highest, then swaps that shorten."""
     unit = start.unit.copy()
     near: list[list[int]] = [[] for _ in range(topology.n_nodes)]
     out = np.zeros(topology.n_nodes, dtype=np.int64)
@@ -281,7 +281,7 @@ def _swap_once(nodes: list[int], near: list[list[int]], out: Int64Array, unit: I
 def cable_metres(
     topology: Topology, placement: RackPlacement, wires: tuple[Cable, ...] | None = None
 ) -> list[Fraction]:
-    """Metres of each cable, slack included; a port that is joined to itself has none."""
+    """Return the metres of each cable, slack included; a port joined to itself has none."""
     floor, found = placement.floor, []
     for wire in cables(topology) if wires is None else wires:
         one, other = (placement.racks[placement.rack[node]] for node in (wire.tail, wire.head))

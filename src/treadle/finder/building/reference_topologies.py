@@ -28,7 +28,7 @@ from treadle.finder.building.floor import Floor
 from treadle.finder.building.installed_fabric import as_box, as_floor, as_prices
 from treadle.finder.building.optical_planes import OpticalBox
 from treadle.finder.building.placement import assign_racks
-from treadle.finder.measure import bfb_figures, is_quick_breadth_first
+from treadle.finder.measure import bfb_values, is_quick_breadth_first
 from treadle.inputs.fabrics_and_plans import FabricLike
 from treadle.inputs.problem import resolve_topology
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
@@ -122,14 +122,14 @@ class ReferenceComparison(Tabular):
     prices: BuildPrices
 
     def for_equal_price(self, row: ReferenceRow) -> tuple[float, float]:
-        """Throughput of an allreduce and of an all-to-all for the same money, in those of the first row."""
+        """Return the throughput of allreduce and all-to-all for the same money, relative to the first row."""
         first = self.rows[0]
         money = float(first.price_per_node / row.price_per_node)
         exchange = row.alltoall * row.ports / (first.alltoall * first.ports)
         return float(row.allreduce_rate / first.allreduce_rate) * money, exchange * money
 
     def records(self) -> list[dict[str, Cell]]:
-        """A row for each network."""
+        """Return a row for each network."""
         return [
             plain_row(
                 {
@@ -232,7 +232,7 @@ class _Site:
 
 
 def nearest_names(nodes: int, degree: int) -> Iterator[str]:
-    """Torus of the degree, dragonfly and Slim Fly, each of the size nearest to `nodes`."""
+    """Yield a torus of the degree, dragonfly and Slim Fly, each of the size nearest to `nodes`."""
     yield f"torus({', '.join(map(str, _sides(nodes, max(1, degree // 2))))})"
     # balanced ones have a = 2 h; the nearest, of these the one with fewest ports
     sizes = ((a * (a * h + 1), a, h) for h in range(1, 64) for a in range(max(2, h), 3 * h + 2))
@@ -244,7 +244,7 @@ def nearest_names(nodes: int, degree: int) -> Iterator[str]:
 
 
 def _sides(nodes: int, dimensions: int) -> tuple[int, ...]:
-    """Sides of a torus near `nodes`, none more than twice another: the nearest, of these the most even."""
+    """Return sides of a torus near `nodes`, none over twice another: the nearest, of these the most even."""
     side = max(2, round(nodes ** (1 / dimensions)))
     low, high = max(2, int(side / 1.5)), max(3, int(side * 1.5) + 1)
     found: list[tuple[int, ...]] = [()]
@@ -262,7 +262,7 @@ def _sides(nodes: int, dimensions: int) -> tuple[int, ...]:
 
 
 def switched_names(nodes: int, radix: int) -> Iterator[str]:
-    """Fat tree, and leaves and spines without blocking, of switches of at most `radix` ports."""
+    """Yield fat tree, and leaves and spines without blocking, of switches of at most `radix` ports."""
     trees = [k for k in range(2, radix + 1, 2) if k**3 // 4 > 1]
     if trees:
         yield f"fat_tree({min(trees, key=lambda k: max(k**3 // 4 / nodes, nodes / (k**3 // 4)))})"
@@ -279,7 +279,7 @@ def concurrent_port_steps(nodes: int, ports: int) -> int:
 
 def _direct(fabric: Topology, name: str, site: _Site) -> ReferenceRow:
     n, ports = fabric.n_nodes, int(np.bincount(fabric.tails).max())
-    steps, gather, reduce = bfb_figures(fabric)
+    steps, gather, reduce = bfb_values(fabric)
     unit = with_links(fabric, bandwidth=1)
     collective = on_all_ranks(unit, CollectiveKind.ALLTOALL)
     is_bound = n * n * ports > _MOST_WORK
@@ -293,7 +293,7 @@ def _direct(fabric: Topology, name: str, site: _Site) -> ReferenceRow:
 
 
 def _through_boxes(fabric: Topology, plain: ReferenceRow, box: OpticalBox, site: _Site) -> ReferenceRow:
-    """The same fabric, every cable two fibres to a box in the middle: optical, transceivers at nodes only."""
+    """Return the row with every cable as two fibres to a box in the middle, transceivers at nodes only."""
     sheet, fibres = site.lay(fabric, box)
     planes = sheet.planes
     assert planes is not None

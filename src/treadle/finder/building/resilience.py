@@ -135,7 +135,7 @@ class ResilienceResult(Tabular):
     seconds: Mapping[str, float]
 
     def records(self) -> list[dict[str, Cell]]:
-        """A row for each collective and number of failures."""
+        """Return a row for each collective and number of failures."""
         return [
             plain_row(
                 {
@@ -154,7 +154,7 @@ class ResilienceResult(Tabular):
 
 
 def parse_amounts(text: str, what: str) -> tuple[Amount, ...]:
-    """Numbers and percentages with commas between.
+    """Parse numbers and percentages with commas between.
 
     Examples
     --------
@@ -247,7 +247,14 @@ def resilience(
     def optimum(left: Topology, kind: CollectiveKind) -> Fraction:
         key = kind, _content(left)  # equal parallel cables leave the same
         if key not in known:
-            known[key] = _optimal_busbw(left, kind)
+            seconds = context().seconds_left
+            if seconds == 0:
+                raise TimeLimitError(
+                    "resilience: time ran out; take fewer --samples or a longer --time-limit"
+                )
+            with start(time_limit_s=seconds):
+                result = bound_problem(make_problem(left, kind))  # of an all-to-all what flows attain
+            known[key] = result.algbw * busbw_factor(kind, result.collective.group_size)
         return known[key]
 
     with context().stage("whole"):
@@ -293,16 +300,6 @@ def _harms(
         gain = (optimum(repaired) - optimum(left)) / optimum(fabric)
         found.append(CableHarm(cable.name, float(gain)))
     return tuple(sorted(found, key=lambda harm: -harm.regained))
-
-
-def _optimal_busbw(fabric: Topology, kind: CollectiveKind) -> Fraction:
-    """Return the optimal busbw, bytes/s; for an all-to-all what flows attain."""
-    seconds = context().seconds_left
-    if seconds == 0:
-        raise TimeLimitError("resilience: time ran out; take fewer --samples or a longer --time-limit")
-    with start(time_limit_s=seconds):
-        result = bound_problem(make_problem(fabric, kind))
-    return result.algbw * busbw_factor(result.collective.kind, result.collective.group_size)
 
 
 def _content(fabric: Topology) -> bytes:

@@ -74,7 +74,7 @@ class RewiringPlan:
         return sum(change.is_added for change in self.changes)
 
     def csv(self) -> str:
-        """Commands as CSV, each with the node of the wanted fabric whose part its ends take."""
+        """Format the changes as CSV, with the nodes of the wanted fabric whose parts their ends take."""
         heading = ["action", "from_node", "from_port", "to_node", "to_port", "duplex", "from_part", "to_part"]
         names, duplex = self.topology.node_names, "yes" if self.is_duplex else "no"
         part = positions_of(len(self.node), self.node)

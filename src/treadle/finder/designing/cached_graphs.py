@@ -58,6 +58,11 @@ def _measured(text: object, nodes: int, degree: int, bidirectional: bool) -> Fab
     return replace(found, construction=made, gather=gather, reduce=reduce)
 
 
+def _is_graph(text: str) -> bool:
+    """Whether it is one call of the catalogue: never a path, whatever a file says."""
+    return len(text) <= MAX_NAME and text.endswith(")") and text.partition("(")[0] in catalogue()
+
+
 def cache_graphs(
     nodes: int,
     degree: int,
@@ -81,8 +86,3 @@ def _path(nodes: int, degree: int, directory: Path, *, bidirectional: bool) -> P
     links = "two-way" if bidirectional else "any"
     key = key_of({"graphs": f"{nodes} nodes", "degree": str(degree), "links": links})
     return directory / f"{key}.graphs"
-
-
-def _is_graph(text: str) -> bool:
-    """Whether it is one call of the catalogue: never a path, whatever a file says."""
-    return len(text) <= MAX_NAME and text.endswith(")") and text.partition("(")[0] in catalogue()

@@ -49,7 +49,7 @@ def known_bases(nodes: int, degree: int, extra: Sequence[FabricCandidate] = ()) 
 
 
 def quick_neighbours(nodes: int, degree: int, *, bidirectional: bool) -> tuple[FabricCandidate, ...]:
-    """Neighbours of known graphs where the table ends: the best of a few dozen, always the same ones."""
+    """Search neighbours of known graphs where the table ends: the same few dozen, of which the best."""
     if shipped_neighbours().covers(nodes, degree):
         return ()
     finder = Finder(shipped_tables(neighbours=False).bases, bidirectional=bidirectional)
@@ -110,8 +110,8 @@ def check_pairs(nodes: int, degree: int) -> None:
 def named_option(text: str, nodes: int, degree: int) -> Option:
     """Return a fabric by its expression or notation, with the costs of its construction's schedule.
 
-    A TreadleError says if it is no regular fabric of this size and degree, or a file whose fabric has no
-    expression, which tells how the fabric is constructed.
+    A TreadleError is raised if it is not a regular fabric of this size and degree, or is a file whose
+    fabric has no expression and hence no known construction.
     """
     imported = parse_imported(text)
     topology = imported.topology

@@ -32,13 +32,13 @@ MAX_DEGREE = 64
 def others_of(
     finder: Finder, nodes: int, degree: int, frontier: Sequence[Option]
 ) -> tuple[FabricCandidate, ...]:
-    """Examined fabrics, without the frontier."""
+    """Return the examined fabrics, without the frontier."""
     shown = {option.expression for option in frontier}
     return tuple(one for one in finder.candidates(nodes, degree) if expression(one.construction) not in shown)
 
 
 def format_sizes(workload: Workload) -> int:
-    """The size whose times the table shows: the largest allreduce of the workload, or 1 MiB."""
+    """Return the size whose times the table shows: the largest allreduce of the workload, or 1 MiB."""
     sizes = [call.size_bytes for call in workload.calls if call.kind is Exchange.ALLREDUCE]
     return max(sizes, default=2**20)
 
@@ -46,7 +46,7 @@ def format_sizes(workload: Workload) -> int:
 def row_of(
     priced: PricedFabric, costs: list[float | None], workload: Workload, network: Network, shown: int
 ) -> DesignRow:
-    """Table row of a fabric whose collectives have been priced."""
+    """Return the table row of a fabric whose collectives have been priced."""
     option = priced.option
     bandwidth_only = replace(network, alpha_s=0.0)
     call = Call(Exchange.ALLTOALL, shown)
@@ -108,7 +108,7 @@ def reconfigured(
 
 
 def size_of(workload: Workload, kind: CollectiveKind) -> int:
-    """The largest size of the collective over all nodes in the workload; else that of the rows' times."""
+    """Return the largest size of a collective of all nodes in the workload; else that of the rows' times."""
     sizes = [
         call.size_bytes
         for call in workload.calls
@@ -118,7 +118,7 @@ def size_of(workload: Workload, kind: CollectiveKind) -> int:
 
 
 def plan_of(topology: Topology, option: Option, kind: CollectiveKind) -> Plan:
-    """Verified plan of one collective on a designed fabric."""
+    """Return the verified plan of one collective on a designed fabric."""
     parts = {}
     for name, direction, wanted in (
         ("reduce", Direction.REDUCE, kind.reduces),

@@ -14,7 +14,7 @@ from treadle.finder.designing.fabric_values import DistanceFacts, FabricFacts, F
 from treadle.inputs.fabrics_and_plans import FabricLike, as_fabric
 from treadle.inputs.problem import resolve_topology
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.steps.bfb import BfbValue, bfb_reduce_scatter_value, bfb_value, orbit_value
+from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value, orbit_value
 from treadle.synthesis.steps.bfb.in_links import MAX_NODES
 from treadle.topologies import (
     CayleyGraph,
@@ -38,7 +38,7 @@ from treadle.topologies.isomorphism import (
 
 
 def describe_fabric(topology: FabricLike, *, limits: FactLimits | None = None) -> FabricFacts:
-    """Distances, bounds, breadth-first schedules and symmetries of a fabric, as far as they apply.
+    """Compute distances, bounds, breadth-first schedules and symmetries of a fabric, as far as they apply.
 
     Parameters
     ----------
@@ -71,11 +71,16 @@ def describe_fabric(topology: FabricLike, *, limits: FactLimits | None = None) -
     connected = unreachable_pair(topology) is None
     rows = _rows(topology, n, limits) if connected and n <= limits.distance_nodes else None
     facts = FabricFacts(n_ranks=n, is_direct=not has_switches(topology))
-    case = _Case(topology, limits, _cayley(topology) if facts.is_direct else None)
+    keys = ("bandwidths", "latencies_ns", "injection_bytes_per_s")
+    is_uniform = all(len(np.unique(getattr(topology, key))) <= 1 for key in keys)
+    cayley = cayley_graph_of(topology) if facts.is_direct and is_uniform else None
+    case = _Case(topology, limits, cayley)
     if not facts.is_direct:
         distances = _distances(case, rows, None) if connected else None
         return replace(facts, distances=distances, omissions=tuple(case.omissions))
-    transitive = _transitivity(case, rows)
+    transitive: bool | None = cayley is not None
+    if not transitive and is_regular(topology) and (rows is None or _is_alike(rows)):
+        transitive = _decided("vertex-transitive", is_vertex_transitive, case)
     facts = replace(
         facts,
         is_bidirectional=_is_bidirectional(topology),
@@ -157,22 +162,6 @@ def _is_bidirectional(topology: Topology) -> bool:
     return all(np.array_equal(one[forward], other[backward]) for one, other in pairs)
 
 
-def _cayley(topology: Topology) -> CayleyGraph | None:
-    """Return the Cayley digraph that a fabric with equal links and hosts is, if it is one."""
-    keys = ("bandwidths", "latencies_ns", "injection_bytes_per_s")
-    if any(len(np.unique(getattr(topology, key))) > 1 for key in keys):
-        return None
-    return cayley_graph_of(topology)
-
-
-def _transitivity(case: _Case, rows: Int64Array | None) -> bool | None:
-    if case.cayley is not None:
-        return True
-    if not is_regular(case.topology) or (rows is not None and not _is_alike(rows)):
-        return False
-    return _decided("vertex-transitive", is_vertex_transitive, case)
-
-
 def _decided(name: str, find: Callable[..., bool], case: _Case) -> bool | None:
     """Whether a fabric has a symmetry; None, with an omission, where that takes too long."""
     n_links, most = case.topology.n_links, case.limits.symmetry_links
@@ -222,8 +211,14 @@ def _with_breadth_first(facts: FabricFacts, case: _Case) -> FabricFacts:
         reason = "hosts have injection caps, which it does not know"
     elif cayley is not None:
         try:
+            rate = int(topology.bandwidths[0])
             gather, scatter = (
-                _orbit(topology, cayley, direction) for direction in (Direction.BROADCAST, Direction.REDUCE)
+                replace(
+                    orbit_value(cayley, direction=direction),
+                    unit_bandwidth=rate,
+                    node_bandwidth=rate * cayley.degree,
+                )
+                for direction in (Direction.BROADCAST, Direction.REDUCE)
             )
             return replace(facts, allgather=gather, reduce_scatter=scatter)
         except ScheduleError as error:
@@ -242,12 +237,6 @@ def _with_breadth_first(facts: FabricFacts, case: _Case) -> FabricFacts:
         return replace(facts, allgather=gather, reduce_scatter=scatter)
     case.omissions.append(f"breadth-first broadcast: {reason}")
     return facts
-
-
-def _orbit(topology: Topology, cayley: CayleyGraph, direction: Direction) -> BfbValue:
-    rate = int(topology.bandwidths[0])
-    value = orbit_value(cayley, direction=direction)
-    return replace(value, unit_bandwidth=rate, node_bandwidth=rate * cayley.degree)
 
 
 def _with_regularity(facts: FabricFacts, case: _Case) -> FabricFacts:

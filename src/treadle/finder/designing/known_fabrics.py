@@ -67,14 +67,14 @@ class KnownFabric:
     t_b: Fraction
 
     def allreduce_s(self, network: Network, size_bytes: int) -> float:
-        """Seconds of an allreduce, by alpha and beta as for the finder's own."""
+        """Return the seconds of an allreduce, by alpha and beta as for the finder's own."""
         transfer = size_bytes / network.bandwidth_bytes_per_s
         reduction = network.gamma_s_per_byte * size_bytes
         return 2 * self.steps * network.alpha_s + float(self.t_b) * (2 * transfer + reduction)
 
 
 def known_fabrics(nodes: int, degree: int) -> tuple[KnownFabric, ...]:
-    """Torus, rings, Kautz digraph, dragonfly and fat tree, each of the size nearest to a design's.
+    """Return Torus, rings, Kautz digraph, dragonfly and fat tree, each of the size nearest to a design's.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def is_beaten(steps: int, t_b: Fraction, by: Iterable[tuple[int, Fraction]]) -> 
 
 
 def beaten_summary(result: DesignResult) -> dict[str, object]:
-    """Addition to ``design --json``: fabrics besides the frontier.
+    """Return the part of ``design --json`` about fabrics besides the frontier.
 
     Examples
     --------

@@ -65,7 +65,7 @@ class PlacementPace:
 
     @classmethod
     def of(cls, seed: int, *, is_searched: bool) -> PlacementPace:
-        """Ten times the work where better graphs are searched for, too."""
+        """Return the usual work, or ten times as much where better graphs are searched for too."""
         usual, factor = cls(seed), 10 if is_searched else 1
         return cls(seed, factor * usual.links, factor * usual.rates)
 
@@ -101,7 +101,11 @@ def priced_fabrics(
         if other is None:
             continue
         share, option = other
-        alone = _alone(own, workload, network)
+        alone = sum(  # calls over all nodes, which no placement changes
+            float(call.count) * (cost or 0.0)
+            for call, cost in zip(workload.calls, own.costs(workload, network), strict=True)
+            if call.group_size is None or call.group_size == own.option.nodes
+        )
         estimate = alone + (seconds - alone) * share
         if estimate < _HOPEFUL * best_s:
             moved.append((estimate, place, seconds, option))
@@ -113,15 +117,6 @@ def priced_fabrics(
         if seconds is not None and seconds < before * (1 - _WORTHWHILE):
             found[place] = replace(placed, own_s=before)
     return found
-
-
-def _alone(priced: PricedFabric, workload: Workload, network: Network) -> float:
-    """Return the seconds of the calls over all nodes, which no placement changes."""
-    return sum(
-        float(call.count) * (cost or 0.0)
-        for call, cost in zip(workload.calls, priced.costs(workload, network), strict=True)
-        if call.group_size is None or call.group_size == priced.option.nodes
-    )
 
 
 def rank_groups(option: Option, workload: Workload, network: Network) -> list[RankGroups]:

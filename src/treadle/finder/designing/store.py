@@ -27,7 +27,7 @@ ENDINGS = (".plan", ".rate", ".graphs")
 
 
 def default_directory() -> Path | None:
-    """``$TREADLE_CACHE_DIR``, or ``treadle/plans`` under the user's cache directory; None if unknown."""
+    """Return ``$TREADLE_CACHE_DIR``, or ``treadle/plans`` in the user's cache directory; None if unknown."""
     chosen = os.environ.get("TREADLE_CACHE_DIR")
     if chosen:
         return Path(chosen)

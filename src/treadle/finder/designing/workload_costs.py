@@ -46,7 +46,7 @@ class PricedFabric:
     own_s: float | None = None
 
     def costs(self, workload: Workload, network: Network, *, by_flow: bool = False) -> list[float | None]:
-        """Seconds of each call; None where that is unknown.
+        """Return the seconds of each call; None where that is unknown.
 
         All-to-alls over all nodes are priced by the flow if `by_flow` and there is one, else by distances.
         """
@@ -61,7 +61,7 @@ class PricedFabric:
         ]
 
     def seconds(self, workload: Workload, network: Network) -> float | None:
-        """Time of an iteration, all-to-alls by distances; None if a call is unknown."""
+        """Return the time of an iteration, all-to-alls by distances; None if a call is unknown."""
         return total_seconds(workload, self.costs(workload, network))
 
 
@@ -136,7 +136,7 @@ def _optimal_t_b(
 
 
 def total_seconds(workload: Workload, costs: Sequence[float | None]) -> float | None:
-    """Time of an iteration; None if some call is unknown."""
+    """Return the time of an iteration; None if some call is unknown."""
     known = [
         float(call.count) * cost for call, cost in zip(workload.calls, costs, strict=True) if cost is not None
     ]
@@ -144,7 +144,7 @@ def total_seconds(workload: Workload, costs: Sequence[float | None]) -> float | 
 
 
 def least_seconds(priced: PricedFabric, workload: Workload, network: Network) -> float | None:
-    """Lower bound of all schedules on this fabric: each call at its bound, latency by distances."""
+    """Return the bound of all schedules on this fabric: each call at its bound, latency by distances."""
     option = priced.option
     if option.parts > 1 and any(call.group_size is None for call in workload.calls):
         return None

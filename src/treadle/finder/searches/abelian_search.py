@@ -170,10 +170,10 @@ def search_abelian(
     tried = 0
 
     def bar(target: int) -> int:
-        """Cost that a set of `target` steps has to beat."""
+        """Return the cost that a set of `target` steps has to beat."""
         return min((one.cost for steps, one in best.items() if steps <= target), default=2**62)
 
-    def keep(found: AbelianSet) -> None:
+    def add(found: AbelianSet) -> None:
         if found.cost < bar(found.steps):
             best[found.steps] = found
 
@@ -194,11 +194,11 @@ def search_abelian(
             tried += more
             missed[target] = min(beyond, missed.get(target, n))
             if cost >= 0:
-                keep(AbelianSet(moduli, tuple(sorted(generators.tolist())), steps, cost))
+                add(AbelianSet(moduli, tuple(sorted(generators.tolist())), steps, cost))
         return bar(target) <= optimum
 
     for start in starts:
-        keep(start)
+        add(start)
     target = least = least_abelian_steps(n, degree, two_way=two_way)
     # One-way rings are the slowest: n - 1 steps.
     while target < n and bar(target) > optimum and not is_over():

@@ -12,7 +12,7 @@ from math import prod
 
 from treadle.errors import FormatError
 from treadle.finder.searches.abelian_search import AbelianSet, inverse
-from treadle.finder.searches.cayley_library import LibraryEntry, library_text, table_lines
+from treadle.finder.searches.cayley_library import LibraryEntry, library_contents, table_lines
 from treadle.finder.searches.cayley_value import load_scale
 
 ABELIAN_FILE = "abelian_table.txt.gz"
@@ -51,7 +51,7 @@ class AbelianTable:
         return tuple(self._cells)
 
     def sets(self, n: int, degree: int, *, two_way: bool) -> tuple[AbelianSet, ...]:
-        """Sets of one cell, by rising steps."""
+        """Return the sets of one cell, by rising steps."""
         return tuple(_parsed(n, degree, two_way, line) for line in self._cells.get((n, degree, two_way), ()))
 
     def entries(self, n: int, degree: int) -> tuple[LibraryEntry, ...]:
@@ -62,7 +62,7 @@ class AbelianTable:
 @cache
 def shipped_abelian_table() -> AbelianTable:
     """Return the package's table; read once, never changed."""
-    return AbelianTable(library_text(ABELIAN_FILE))
+    return AbelianTable(library_contents(ABELIAN_FILE))
 
 
 def _parsed(n: int, degree: int, two_way: bool, line: str) -> AbelianSet:

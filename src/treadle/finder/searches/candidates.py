@@ -81,7 +81,7 @@ def is_over() -> bool:
 
 
 def scores(distance: NDArray[np.integer], target: int, costs: Int64Array) -> Int64Array:
-    """Cost of each set for a target T_L, given distances (sets, N) with negative ones for unreached nodes."""
+    """Return each set's cost for a target T_L, given distances (sets, N), negative for unreached nodes."""
     n = distance.shape[1]
     beyond = n - ((distance >= 0) & (distance <= target)).sum(axis=1, dtype=np.int64)
     found: Int64Array = np.where(beyond > 0, beyond * FAR, costs)
@@ -103,7 +103,7 @@ def offer(pool: Pool, group: int, sets: Int64Array, steps: Int64Array, found: In
 
 
 def bars(pools: Mapping[int, Pool], targets: Sequence[int]) -> Int64Array:
-    """Cost below which some pool takes a set of each T_L, shape (last target + 1,).
+    """Return the cost below which some pool takes a set of each T_L, shape (last target + 1,).
 
     A set counts for every target from its own T_L on.
     """
@@ -149,11 +149,11 @@ class GroupSearch:
         self.tried = 0
 
     def expression(self, one: GeneratorSet) -> str:
-        """The Cayley digraph of a set."""
+        """Return the Cayley digraph of a set."""
         return self.groups[one.group].expression(one.generators)
 
     def parent(self, chance: float) -> tuple[GeneratorSet | None, float]:
-        """A good set, mostly, and the random number that chose it."""
+        """Return a good set, mostly, and the random number that chose it."""
         pool = self.pools[self.targets[self.rng.integers(len(self.targets))]]
         choice = self.rng.random()
         if not pool or choice < chance:
@@ -178,7 +178,7 @@ class GroupSearch:
     def _costs(
         self, table: GroupTable, sets: Int64Array, distance: Int16Array, steps: Int64Array
     ) -> Int64Array:
-        """Scaled cost of the worse direction; NONE where T_L is too large or no pool would take it."""
+        """Return the scaled cost of the worse direction; NONE if T_L is too large or no pool takes it."""
         highest = bars(self.pools, self.targets)
         alive = np.flatnonzero(steps <= self.targets[-1])
         worse = np.zeros(alive.size, dtype=np.int64)

@@ -8,17 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from treadle.errors import FormatError
 from treadle.finder.searches.cayley_value import cayley_value
 from treadle.topologies.catalogue.cayley import cayley_graph
 
-if TYPE_CHECKING:
-    from treadle.finder.searches.line_graph_library import LineGraphEntry
-
 VERSION = 1
-Entry = TypeVar("Entry", "LibraryEntry", "LineGraphEntry")
 
 
 @dataclass(frozen=True)
@@ -50,6 +46,50 @@ class LibraryEntry:
     command: str = ""
 
 
+@dataclass(frozen=True)
+class LineGraphEntry:
+    """A line graph of a Cayley digraph, scheduled by breadth-first broadcast.
+
+    Parameters
+    ----------
+    degree, nodes : int
+        d and N, of the line graph.
+    power : int
+        n of L^n.
+    base : str
+        Catalogue expression of the Cayley digraph.
+    t_l : int
+        Steps, either direction.
+    gather_t_b, reduce_t_b : Fraction
+        Of the allgather and of the reduce-scatter, M/B.
+    command : str
+        What found it.
+    """
+
+    degree: int
+    nodes: int
+    power: int
+    base: str
+    t_l: int
+    gather_t_b: Fraction
+    reduce_t_b: Fraction
+    command: str = ""
+    bidirectional: ClassVar[bool] = False
+
+    @property
+    def expression(self) -> str:
+        """Catalogue expression of the line graph."""
+        return f"line_graph({self.base}{'' if self.power == 1 else f', {self.power}'})"
+
+    @property
+    def t_b(self) -> Fraction:
+        """The larger of the two T_B, in M/B."""
+        return max(self.gather_t_b, self.reduce_t_b)
+
+
+Entry = TypeVar("Entry", LibraryEntry, LineGraphEntry)
+
+
 def pareto_entries(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """Return the entries that none of the same degree, size and kind dominates; of equals the shortest.
 
@@ -74,11 +114,11 @@ def pareto_entries(entries: Iterable[Entry]) -> tuple[Entry, ...]:
 
 def load_library() -> tuple[LibraryEntry, ...]:
     """Return all entries, by degree, size and T_L; `check_entry` recomputes one."""
-    return read_entries(library_text("cayley_library.json"), source="cayley_library.json")
+    return read_entries(library_contents("cayley_library.json"), source="cayley_library.json")
 
 
-def library_text(file: str) -> str:
-    """Return the text of a data file of the package, decompressed."""
+def library_contents(file: str) -> str:
+    """Return the contents of a data file of the package, decompressed."""
     data = files("treadle.finder").joinpath("data", file).read_bytes()
     return (gzip.decompress(data) if file.endswith(".gz") else data).decode("utf-8")
 
@@ -113,14 +153,14 @@ def check_entry(entry: LibraryEntry) -> None:
 def check_stated(
     expression: str, names: Sequence[str], found: Sequence[object], stated: Sequence[object]
 ) -> None:
-    """FormatError if something that was found is not as a library states it."""
+    """Raise FormatError unless the values found are as a library states them."""
     for name, ours, theirs in zip(names, found, stated, strict=True):
         if ours != theirs:
             raise FormatError(f"{name} of {expression} is {ours}, the library states {theirs}")
 
 
 def read_entries(text: str, *, source: str = "") -> tuple[LibraryEntry, ...]:
-    """Entries of a library's JSON.
+    """Return the entries of a library's JSON.
 
     Raises
     ------
@@ -138,7 +178,7 @@ def read_entries(text: str, *, source: str = "") -> tuple[LibraryEntry, ...]:
 def read_library(
     text: str, name: str, words: str, entry: Callable[[list[Any], str], Entry], source: str
 ) -> tuple[Entry, ...]:
-    """Entries of a library's JSON, from rows and the commands that found them; FormatError if malformed."""
+    """Parse a library's JSON: rows, and the commands that found them; FormatError if malformed."""
     try:
         data: Any = json.loads(text)
         if data["treadle"] != name or data["version"] != VERSION:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
-from treadle.finder.measure import bfb_figures
-from treadle.finder.searches.cayley_library import check_stated, library_text, read_library
+from treadle.finder.measure import bfb_values
+from treadle.finder.searches.cayley_library import (
+    LineGraphEntry,
+    check_stated,
+    library_contents,
+    read_library,
+)
 from treadle.topologies.catalogue.cayley import cayley_graph
 from treadle.topologies.transforms.expansions import line_graph
 
@@ -15,50 +19,9 @@ NAME = "line_graph_library"
 COLUMNS = ["degree", "nodes", "power", "t_l", "gather_t_b", "reduce_t_b", "base", "command"]
 
 
-@dataclass(frozen=True)
-class LineGraphEntry:
-    """A line graph of a Cayley digraph, scheduled by breadth-first broadcast.
-
-    Parameters
-    ----------
-    degree, nodes : int
-        d and N, of the line graph.
-    power : int
-        n of L^n.
-    base : str
-        Catalogue expression of the Cayley digraph.
-    t_l : int
-        Steps, either direction.
-    gather_t_b, reduce_t_b : Fraction
-        Of the allgather and of the reduce-scatter, M/B.
-    command : str
-        What found it.
-    """
-
-    degree: int
-    nodes: int
-    power: int
-    base: str
-    t_l: int
-    gather_t_b: Fraction
-    reduce_t_b: Fraction
-    command: str = ""
-    bidirectional: ClassVar[bool] = False
-
-    @property
-    def expression(self) -> str:
-        """Catalogue expression of the line graph."""
-        return f"line_graph({self.base}{'' if self.power == 1 else f', {self.power}'})"
-
-    @property
-    def t_b(self) -> Fraction:
-        """The larger of the two T_B, in M/B."""
-        return max(self.gather_t_b, self.reduce_t_b)
-
-
 def load_line_graphs() -> tuple[LineGraphEntry, ...]:
     """Return all entries, by degree, size and T_L; `check_entry` recomputes one."""
-    return read_entries(library_text(f"{NAME}.json"), source=f"{NAME}.json")
+    return read_entries(library_contents(f"{NAME}.json"), source=f"{NAME}.json")
 
 
 def check_entry(entry: LineGraphEntry) -> None:
@@ -73,14 +36,14 @@ def check_entry(entry: LineGraphEntry) -> None:
     """
     base = cayley_graph(entry.base)
     topology = line_graph(base.topology(), entry.power)
-    found = (topology.n_nodes, base.degree, *bfb_figures(topology))
+    found = (topology.n_nodes, base.degree, *bfb_values(topology))
     stated = (entry.nodes, entry.degree, entry.t_l, entry.gather_t_b, entry.reduce_t_b)
     names = ("nodes", "degree", "T_L", "T_B", "T_B of the reduce-scatter")
     check_stated(entry.expression, names, found, stated)
 
 
 def read_entries(text: str, *, source: str = "") -> tuple[LineGraphEntry, ...]:
-    """Entries of a library's JSON.
+    """Return the entries of a library's JSON.
 
     Raises
     ------

@@ -11,9 +11,8 @@ from treadle.arrays import Int64Array
 from treadle.errors import TopologyError
 from treadle.finder.searches.candidates import FAR, GroupSearch, Judge, Searched, is_over
 from treadle.finder.searches.cayley_batch import GroupTable, Int16Array, batch_costs
-from treadle.finder.searches.cayley_library import pareto_entries
+from treadle.finder.searches.cayley_library import LineGraphEntry, pareto_entries
 from treadle.finder.searches.cayley_search import least_steps
-from treadle.finder.searches.line_graph_library import LineGraphEntry
 from treadle.finder.searches.line_graph_value import batch_line_graph_costs, check_power, line_graph_value
 from treadle.topologies.catalogue.cayley import cayley_graph
 from treadle.topologies.limits import check_count
@@ -29,7 +28,7 @@ _ROUND = 48
 def search_line_graphs(
     n: int, degree: int, *, trials: int, seed: int = 0, power: int = 1
 ) -> Searched[LineGraphEntry]:
-    """Pareto front over (T_L, worse T_B of both directions) of L^power of the Cayley digraphs tried.
+    """Return the front over (T_L, worse T_B of both directions) of L^power of the Cayley digraphs tried.
 
     Parameters
     ----------
@@ -95,7 +94,7 @@ class _LineGraphSearch(GroupSearch):
         return self.rng.integers(1, self.n, size=(self.block, self.degree))
 
     def _next_block(self, groups: Sequence[int]) -> tuple[int, Int64Array]:
-        """Mostly a good base with one or two generators replaced, else new sets of its group or another."""
+        """Choose changes of one or two generators of a good base, or new sets of its group or another."""
         parent, choice = self.parent(0.15)
         if parent is None:
             return groups[int(self.rng.integers(len(groups)))], self._random_sets()
@@ -109,7 +108,7 @@ class _LineGraphSearch(GroupSearch):
         return parent.group, sets
 
     def evaluate(self, table: GroupTable) -> list[Judge]:
-        """Lower bounds of both directions, then their costs."""
+        """Return the lower bounds of both directions, then their costs."""
         both = (table.products, table.reversed_products)
 
         def bound(products: Int16Array, sets: Int64Array, distance: Int16Array) -> Int64Array:

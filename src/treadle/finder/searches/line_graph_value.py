@@ -24,8 +24,8 @@ import numpy as np
 from treadle.arrays import BoolArray, Int64Array
 from treadle.errors import TopologyError
 from treadle.finder.searches.cayley_batch import GroupTable, Int16Array, batch_distances
+from treadle.finder.searches.cayley_library import LineGraphEntry
 from treadle.finder.searches.cayley_value import load_scale, scaled_loads
-from treadle.finder.searches.line_graph_library import LineGraphEntry
 from treadle.topologies.catalogue.cayley import CayleyGraph
 from treadle.topologies.limits import check_count
 
@@ -86,7 +86,7 @@ def check_power(n: int, degree: int) -> None:
 def batch_line_graph_costs(
     table: GroupTable, products: Int16Array, generators: Int64Array, distance: Int16Array, n: int
 ) -> Int64Array:
-    """Sum of the loads over the steps of L^n times lcm(1, ..., d), for each generator set.
+    """Return the sum of the loads over the steps of L^n times lcm(1, ..., d), for each generator set.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def batch_line_graph_costs(
 
 
 def _step_and_links(products: Int16Array, inverses: Int64Array, distance: Int16Array) -> Int64Array:
-    """For every source: the step in which node 0 receives it, times 2^d, plus the set of links it may use."""
+    """Return for every source the step in which node 0 receives it, times 2^d, plus the links it may use."""
     d = inverses.shape[1]
     key: Int64Array = distance.astype(np.int64) << d
     for link in range(d):
@@ -135,7 +135,7 @@ def _step_and_links(products: Int16Array, inverses: Int64Array, distance: Int16A
 def _taken_away(
     products: Int16Array, inverses: Int64Array, n: int
 ) -> Iterator[list[tuple[Int64Array, Int64Array]]]:
-    """For every walk from node 0: the nodes it comes by, and how many walks that end there share its arcs.
+    """Yield for every walk from node 0 its nodes, and how many walks that end there share its arcs.
 
     Notes
     -----

@@ -15,7 +15,7 @@ from treadle.errors import FormatError
 from treadle.finder.construction import bfb_base
 from treadle.finder.measure import measure_graph
 from treadle.finder.search import FabricCandidate, graph_candidate
-from treadle.finder.searches.cayley_library import library_text, table_lines
+from treadle.finder.searches.cayley_library import library_contents, table_lines
 from treadle.finder.searches.neighbour_search import NeighbourEntry
 from treadle.topologies import parse
 from treadle.topologies.properties import is_regular, is_symmetric
@@ -69,7 +69,7 @@ class NeighbourTable:
 
 
 def parsed_entry(line: str) -> NeighbourEntry:
-    """An entry from its line.
+    """Parse the line of an entry.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def parsed_entry(line: str) -> NeighbourEntry:
 @cache
 def shipped_neighbours() -> NeighbourTable:
     """Return the package's table; read once, never changed."""
-    return NeighbourTable(library_text(NEIGHBOUR_FILE))
+    return NeighbourTable(library_contents(NEIGHBOUR_FILE))
 
 
 def check_neighbour(entry: NeighbourEntry) -> None:
