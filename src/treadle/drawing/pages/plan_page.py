@@ -91,11 +91,10 @@ def display_names(own: Plan, others: Sequence[Plan]) -> list[str]:
 
 def static_values(plan: Plan, fabric: DrawnFabric) -> dict[str, object]:
     """Return the part of a report that needs no simulation."""
-    busy = full = words = None
+    busy = full = None
     with suppress(ScheduleError):  # several groups, or a timetable: loads are only simulated
         busy, full = busy_links(plan)
-    with suppress(ScheduleError):
-        words = describe_cut(plan)
+    words = _cut(plan)
     shown = plan.collective.ranks if plan.collective.n_ranks <= MOST_COLLAPSED else ()
     return {
         "title": f"{plan.collective.kind.value} on {plan.topology.name}",
@@ -386,9 +385,7 @@ def size_curves(
         ]
         + list(_reference_curves(plan, sizes, progress=progress)),
         "bound": bounds,
-        "note": f"Simulated on this fabric's model, the best of several numbers of slices: {costs}, "
-        f"{first.sharing.value} links."
-        + ("" if bounds is None else " The bound of each size is proved: no schedule ends before."),
+        "note": _note(f"{costs}, {first.sharing.value} links", bounds),
     }
 
 
@@ -557,3 +554,15 @@ def timeline(simulation: Simulation, fabric: DrawnFabric) -> dict[str, object]:
         "levels": base64.b64encode(levels.tobytes()).decode(),
         "leftOut": f"the {len(chosen)} busiest of {len(used)} links" if len(chosen) < len(used) else "",
     }
+
+
+def _note(model: str, bounds: list[float] | None) -> str:
+    words = f"Simulated on this fabric's model, the best of several numbers of slices: {model}."
+    return words if bounds is None else f"{words} The bound of each size is proved: no schedule ends before."
+
+
+def _cut(plan: Plan) -> CutDescription | None:
+    try:
+        return describe_cut(plan)
+    except ScheduleError:
+        return None

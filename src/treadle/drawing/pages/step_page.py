@@ -35,8 +35,7 @@ def step_page(result: TrainResult) -> str:
     result : TrainResult
         Each row with its timeline.
     """
-    several = len({row.fabric for row in result.rows}) > 1
-    names = [f"{row.schedule} on {row.fabric}" if several else row.schedule for row in result.rows]
+    names = _row_names(result.rows)
     first = result.rows[0]
     setup, rows = result.setup, list(zip(names, result.rows, strict=True))
     return page(
@@ -175,3 +174,9 @@ def _facts(result: TrainResult) -> list[list[str]]:
     rows += [["Times", words] for words in dict.fromkeys(w for row in result.rows for w in row.model_words)]
     rows += [["Does not fit", missing]] if missing else []
     return rows + [["Note", note] for note in result.notes]
+
+
+def _row_names(rows: tuple[TrainRow, ...]) -> list[str]:
+    """Return the schedules, with the fabric where there are several."""
+    several = len({row.fabric for row in rows}) > 1
+    return [f"{row.schedule} on {row.fabric}" if several else row.schedule for row in rows]
