@@ -20,10 +20,8 @@ from treadle.finder.construction import notation
 from treadle.finder.search import Finder
 from treadle.finder.tables import Tables, shipped_tables
 from treadle.reproduction.finder_figures import (
-    ALL_TO_ALL,
-    ALLREDUCE,
-    all_to_all_row,
-    allreduce_row,
+    all_to_all_points,
+    allreduce_points,
     allreduce_us,
     bound_us,
     side,
@@ -105,10 +103,12 @@ def write_figure_3_7(tables: Tables, nodes: int, out: Path) -> None:
     between nodes 0 to i and the others: a multi-commodity flow may take longer.
     """
     search, size = finder(tables), SIZES["1MB"]
-    reduced = [(n, *allreduce_row(search, n, size)) for n in range(7, nodes + 1)]
+    reduced = {n: allreduce_points(search, n, size) for n in range(7, nodes + 1)}
     sampled = [n for n in range(7, nodes + 1) if n % 5 == 0 or side(n) or 900 <= n <= 1000]
-    exchanged = [(n, *all_to_all_row(n, size)) for n in sampled]
-    for kind, names, rows in (("allreduce", ALLREDUCE, reduced), ("all_to_all", ALL_TO_ALL, exchanged)):
+    exchanged = {n: all_to_all_points(n, size) for n in sampled}
+    for kind, points in (("allreduce", reduced), ("all_to_all", exchanged)):
+        names = list(next(iter(points.values())))
+        rows = [(n, *found.values()) for n, found in points.items()]
         path = out / f"figure_3_7_{kind}.csv"
         write_csv(path, ("n", *(f"{name}_us" for name in names)), rows)
         draw(path.with_suffix(".png"), partial(plot_3_7, kind=kind, names=names, rows=rows))

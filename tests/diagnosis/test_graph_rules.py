@@ -63,9 +63,9 @@ def fell_back(
 )
 def test_a_graph_search_that_fell_back(channels: int, nvls: int, words: str) -> None:
     patterns = (
-        LoggedPattern(line(5), 4, 0, 2, 1.0, 1.0, "NVL", "PIX"),
-        LoggedPattern(line(6), 4, 0, 1, 1.0, 1.0, "NVL", "PIX"),
-        LoggedPattern(line(7), 4, 0, 0, 1.0, 1.0, "NVL", "PIX"),
+        LoggedPattern(line(5), 2, "NVL", "PIX"),
+        LoggedPattern(line(6), 1, "NVL", "PIX"),
+        LoggedPattern(line(7), 0, "NVL", "PIX"),
     )
     text = f"NCCL's graph search fell back ({words}): it sees too few links between the GPUs"
     remarks = {"no-path": line(8)}
@@ -77,7 +77,7 @@ def test_a_graph_search_that_fell_back(channels: int, nvls: int, words: str) -> 
 
 def test_a_graph_search_without_a_path() -> None:
     text = "NCCL's graph search fell back (no path): it sees too few links between the GPUs"
-    patterns = (LoggedPattern(line(6), 4, 0, 1, 1.0, 1.0, "NVL", "PIX"),)
+    patterns = (LoggedPattern(line(6), 1, "NVL", "PIX"),)
     expected = [Cause("graph-search", text, (line(8),), LOOK)]
     found: dict[str, object] = {"remarks": {"no-path": line(8)}, "patterns": patterns}
     assert fell_back(3, found=found, has_fast_links=False) == expected

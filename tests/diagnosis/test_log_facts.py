@@ -102,8 +102,8 @@ def test_graphs_and_channels() -> None:
     )
     found = facts(*lines)
     assert found.patterns == [
-        LoggedPattern(at(1, lines[0]), 4, 2, 3, 24.5, 12.25, "NVL", "PXB"),
-        LoggedPattern(at(4, lines[3]), 1, 2, 3, 24.5, 12.25, "NVL", "PXB"),
+        LoggedPattern(at(1, lines[0]), 3, "NVL", "PXB"),
+        LoggedPattern(at(4, lines[3]), 3, "NVL", "PXB"),
     ]
     assert found.ring_ends == [RingEnds(at(2, lines[1]), "NET/0-3", "NET/2")]
     assert found.channels == [ChannelCount(at(6, lines[5]), 5, 3), ChannelCount(at(7, lines[6]), 6, -1)]

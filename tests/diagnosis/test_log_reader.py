@@ -60,7 +60,7 @@ def told(log: Log) -> dict[str, object]:
         "network": [(one.host, one.kind, one.devices) for one in log.networks],
         "ways": [(one.kind, one.is_direct, one.count) for one in log.transports],
         "hops": [(one.channel, one.ranks, one.sends, one.nic) for one in log.hops],
-        "patterns": [(one.number, one.channels, one.inner, one.outer, one.outer_bw) for one in log.patterns],
+        "patterns": [(one.channels, one.inner, one.outer) for one in log.patterns],
         "channels": [(one.collective, one.nvls) for one in log.channels],
         "settings": [(one.name, one.value) for one in log.settings],
         "counts": (log.version, log.n_ranks, log.n_nodes, log.hosts, log.n_warnings),
@@ -87,7 +87,7 @@ def test_a_log_says_all_of_this(tmp_path: Path) -> None:
     assert values["network"] == [("node0", "IB", ("mlx5_0:1/IB", "mlx5_1:1/RoCE"))]
     assert values["ways"] == [("NET/IB", True, 2), ("P2P", False, 1), ("SHM", False, 1), ("NET/IB", False, 1)]
     assert values["hops"] == [(0, (15, 0), False, 1), (1, (7, 8), True, 0), (0, (7, 8), True, 0)]
-    assert values["patterns"] == [(4, 1, "NVL", "PXB", 12)]
+    assert values["patterns"] == [(1, "NVL", "PXB")]
     assert values["channels"] == [(2, 0)]
     assert ("NCCL_IB_HCA", "mlx5_0") in values["settings"]  # type: ignore[operator]
     assert ("NCCL_MAX_NCHANNELS", "2") in values["settings"]  # type: ignore[operator]

@@ -168,7 +168,7 @@ NEARER = (
 
 
 def pattern(number: int, outer: str) -> LoggedPattern:
-    return LoggedPattern(line(number), 4, 0, 2, 24.0, 12.0, "PXB", outer)
+    return LoggedPattern(line(number), 2, "PXB", outer)
 
 
 @pytest.mark.parametrize("outer", ["PHB", "SYS"])

@@ -13,8 +13,7 @@ from treadle.finder.construction import Base, LineGraph, ScheduleMethod
 from treadle.finder.predict import Performance
 from treadle.finder.search import FabricCandidate
 from treadle.finder.searches.abelian_table import AbelianTable
-from treadle.finder.searches.cayley_library import LibraryEntry
-from treadle.finder.searches.line_graph_library import LineGraphEntry
+from treadle.finder.searches.cayley_library import LibraryEntry, LineGraphEntry
 from treadle.finder.searches.neighbour_search import NeighbourEntry
 from treadle.finder.searches.neighbour_table import NeighbourTable, candidate_of_neighbour
 from treadle.finder.tables import Tables, candidate_of_cayley, candidate_of_line_graph

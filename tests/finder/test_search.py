@@ -27,7 +27,6 @@ from treadle.finder.predict import Performance
 from treadle.finder.search import (
     FabricCandidate,
     Finder,
-    _divisors,
     _roots,
     degree_expansion_of,
     line_graph_of,
@@ -37,6 +36,7 @@ from treadle.finder.search import (
     product_of,
     with_reverse_of,
 )
+from treadle.finder.searches.cayley_groups import divisors
 from treadle.finder.tables import Tables, shipped_tables
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.steps import StepSchedule
@@ -294,7 +294,7 @@ def test_products_have_their_factors_in_order() -> None:
 
 def test_divisors_and_roots() -> None:
     for number in range(1, 200):
-        assert _divisors(number) == [k for k in range(2, number + 1) if number % k == 0]
+        assert divisors(number) == [k for k in range(1, number + 1) if number % k == 0]
         assert sorted(_roots(number)) == sorted(
             (root, power) for power in range(2, 9) for root in range(2, 15) if root**power == number
         )

@@ -77,7 +77,6 @@ def test_functions_do_not_see_what_is_printed() -> None:
         ({"basis": FigureBasis.SIMULATED, "model": ""}, "simulated, and the model is not named"),
         ({"basis": FigureBasis.FITTED, "model": ""}, "fitted, and the model is not named"),
         ({"basis": FigureBasis.NO_FIGURES, "function": ""}, "no reason is given"),
-        ({"full_s": 3, "left_out": ""}, "leaves something out"),
     ],
 )
 def test_records_that_contradict_themselves_are_refused(change: dict[str, object], message: str) -> None:

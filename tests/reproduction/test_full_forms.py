@@ -24,7 +24,7 @@ from treadle.reproduction import (
 )
 from treadle.reproduction.curve_settings import BEST_TOPOLOGIES, Curve, CurveSetting, Panel
 from treadle.reproduction.expansion_tables import TABLE_A1, AllgatherCost
-from treadle.reproduction.paper_figure import ReproducedValue
+from treadle.reproduction.paper_figure import ReproducedValue, Row
 from treadle.reproduction.printed import published_figures
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.steps import StepSchedule
@@ -34,18 +34,18 @@ from treadle.topologies import parse
 from treadle.topologies.moore import moore_steps
 
 
-def labels(rows: Iterable[ReproducedValue]) -> list[str]:
-    return [row.label for row in rows]
+def labels(rows: Iterable[Row]) -> list[str]:
+    return [row[0] for row in rows]
 
 
-def values(rows: Iterable[ReproducedValue]) -> dict[str, Any]:
-    return {row.label: row.value for row in rows}
+def values(rows: Iterable[Row]) -> dict[str, Any]:
+    return {row[0]: row[1] for row in rows}
 
 
 def test_sizes_and_limits_of_the_schemes(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[dict[str, str], float | None]] = []
 
-    def schemes(cases: dict[str, str], limit: float | None) -> Iterable[ReproducedValue]:
+    def schemes(cases: dict[str, str], limit: float | None) -> Iterable[Row]:
         asked.append((cases, limit))
         return ()
 
@@ -106,8 +106,8 @@ def test_how_far_kautz_graphs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(graph_tables, "parse", lambda text: text)
     monkeypatch.setattr(graph_tables, "bfb_value", value)
     for full, most in ((False, 240), (True, 2000)):
-        found = list(graph_tables.figure_a_7(full))
-        assert labels(found) == [
+        found = [ReproducedValue(*row) for row in graph_tables.figure_a_7(full)]
+        assert [row.label for row in found] == [
             f"d = {d}: {what}"
             for d in (2, 4, 8, 16)
             for what in ("largest T_B/T_B*", "largest T_L - T_L*", "mean T_B/T_B*")
@@ -120,7 +120,7 @@ def test_how_far_kautz_graphs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_sides_of_cubes_and_tori(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_tables, "_beside_optimum", lambda text: iter([ReproducedValue(text, 1)]))
+    monkeypatch.setattr(graph_tables, "_beside_optimum", lambda text: iter([(text, 1)]))
     cubes, tori = [f"hypercube({n})" for n in range(2, 7)], [f"torus({n}, {n})" for n in range(2, 7)]
     assert labels(graph_tables.figure_3_10(False)) == cubes + tori
     assert labels(graph_tables.figure_3_10(True)) == [*cubes, "hypercube(10)", *tori, "torus(50, 50)"]
@@ -199,7 +199,7 @@ def test_sizes_at_which_plans_are_timed(monkeypatch: pytest.MonkeyPatch) -> None
         assert greedy == [place for place in places if full or int(place.split()[1]) <= 128]
         assert told["A100, 16 GPUs: optimum / ring"] == 2
         assert told["A100, 16 GPUs: optimum"] == 2
-        assert next(row.note for row in found if row.label == "MI250, 32 GPUs: ForestColl") == "k = 3"
+        assert next(row[3:] for row in found if row[0] == "MI250, 32 GPUs: ForestColl") == ("k = 3",)
 
 
 def test_bases_of_the_tables_are_what_they_are_called() -> None:
@@ -240,7 +240,10 @@ def test_a_search_that_finds_nothing_says_why_and_when_one_finds_its_seconds(
 
     monkeypatch.setattr(generation_times, "synthesise_exact", exact)
     solver = object()
-    found, late = (generation_times._exact("uni_ring(1, 2)", 1, chunks, solver) for chunks in (1, 2))  # type: ignore[arg-type]
+    found, late = (
+        ReproducedValue(*generation_times._exact("uni_ring(1, 2)", 1, chunks, solver))  # type: ignore[arg-type]
+        for chunks in (1, 2)
+    )
     assert (found.label, found.unit, found.note) == ("uni_ring(1, 2): SCCL's problem, c = 1", "s", "")
     assert found.value is not None
     assert 7 <= float(found.value) < 9
@@ -329,7 +332,7 @@ def test_rings_of_the_testbed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == [
         (title, label) for title in panels for label in ("OurBestTopo, BFB", "ShiftedBFBRing", "ShiftedRing")
     ]
-    assert [(row.label, row.value) for row in found] == [
+    assert [row[:2] for row in found] == [
         (f"{title}: OurBestTopo, BFB / {label}, {simulated_curves.format_sizes(size)}{model}", value)
         for title in panels
         for label, times in (("ShiftedBFBRing", 2.0), ("ShiftedRing", 3.0))

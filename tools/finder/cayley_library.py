@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tools.finder.library_texts import cayley_text
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found += search_cayley(
                 n, given.degree, trials=given.trials, seed=given.seed, bidirectional=given.bidirectional
             ).entries
-        sys.stdout.write(cayley_text([entry.generator_command(command) for entry in found]))
+        sys.stdout.write(cayley_text([replace(entry, command=command) for entry in found]))
     except (TopologyError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from treadle.finder.searches import cayley_library, line_graph_library
 from treadle.finder.searches.abelian_search import AbelianSet, inverse
 from treadle.finder.searches.abelian_table import ABELIAN_HEAD
-from treadle.finder.searches.cayley_library import LibraryEntry
+from treadle.finder.searches.cayley_library import LibraryEntry, LineGraphEntry
 from treadle.finder.searches.cayley_value import load_scale
-from treadle.finder.searches.line_graph_library import LineGraphEntry
 
 
 def cayley_text(entries: Iterable[LibraryEntry]) -> str:
@@ -39,7 +38,7 @@ def cayley_text(entries: Iterable[LibraryEntry]) -> str:
 
 def line_graph_text(entries: Iterable[LineGraphEntry]) -> str:
     """The library's JSON: the commands once, then one line an entry, dominated ones dropped."""
-    kept = line_graph_library.pareto_entries(entries)
+    kept = cayley_library.pareto_entries(entries)
     commands = sorted({entry.command for entry in kept})
     lines = ",\n".join(json.dumps(_row(entry, commands)) for entry in kept)
     name, version = line_graph_library.NAME, cayley_library.VERSION

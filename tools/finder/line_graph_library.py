@@ -10,17 +10,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tools.finder.library_texts import line_graph_text
 from tools.finder.sizes import parse_sizes
 from treadle.errors import TreadleError
 from treadle.finder.search import FabricCandidate, Finder
-from treadle.finder.searches.line_graph_library import (
-    LineGraphEntry,
-    pareto_entries,
-    read_entries,
-)
+from treadle.finder.searches.cayley_library import LineGraphEntry, pareto_entries
+from treadle.finder.searches.line_graph_library import read_entries
 from treadle.finder.searches.line_graph_search import search_line_graphs
 from treadle.finder.searches.line_graph_value import check_power
 from treadle.finder.tables import shipped_tables
@@ -73,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found += search_line_graphs(
                 n, given.degree, trials=given.trials, seed=given.seed, power=given.power
             ).entries
-        sys.stdout.write(line_graph_text(entry.generator_command(command) for entry in found))
+        sys.stdout.write(line_graph_text(replace(entry, command=command) for entry in found))
     except (TreadleError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 2

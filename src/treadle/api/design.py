@@ -28,13 +28,10 @@ from treadle.finder.designing.design_rows import (
     worthwhile,
 )
 from treadle.finder.designing.fabrics_of_size import fabrics_of_size
-from treadle.finder.designing.hybrids import HybridOption, best_hybrids
-from treadle.finder.designing.placements import PlacementPace, PricedFabric, priced_fabrics
+from treadle.finder.designing.hybrids import best_hybrids
+from treadle.finder.designing.placements import PlacementPace, priced_fabrics
 from treadle.finder.designing.store import cached_plan, default_directory
-from treadle.finder.designing.workload_costs import (
-    costs_of,
-    with_exact_rates,
-)
+from treadle.finder.designing.workload_costs import with_exact_rates
 from treadle.finder.searches.fresh import USUAL_SEARCH
 from treadle.finder.workload import Network, Workload
 from treadle.options.keywords import DesignKeywords
@@ -110,22 +107,20 @@ def design(
             fabrics = with_flows(fabrics, workload, directory=directory, progress=progress)
     shown = format_sizes(workload)
     with context().stage("workload"):
-        hybrids: tuple[HybridOption, ...] = ()
+        hybrids = []
         if asked.topology is None:
             hybrids = best_hybrids(nodes, degree, workload, network, partial(frontier_options, finder))
         pace = PlacementPace.of(asked.seed, is_searched=asked.search not in (None, USUAL_SEARCH))
-        best_s = min((one.seconds for one in hybrids), default=inf)
+        hybrid_times = (one.seconds(workload, network) for one in hybrids)
+        best_s = min((seconds for seconds in hybrid_times if seconds is not None), default=inf)
         priced = priced_fabrics(fabrics, workload, network, pace, best_s=best_s)
         for one in hybrids:
             whole = one.option.parts == 1 and asked.alltoall is AlltoallRates.FLOW
             option = with_flow(one.option) if whole else one.option
-            priced.append(PricedFabric(option, with_exact_rates(option, one.shared, workload, nodes)))
-        costs = [
-            costs_of(replace(one.option, flow=None), workload, network, nodes, one.shared) for one in priced
-        ]
-        own = costs
-        if all(one.option.flow for one in priced if one.option.parts == 1):
-            own = [costs_of(one.option, workload, network, nodes, one.shared) for one in priced]
+            priced.append(replace(one, option=option, shared=with_exact_rates(option, one.shared, workload)))
+        costs = [one.costs(workload, network) for one in priced]
+        has_flows = all(one.option.flow for one in priced if one.option.parts == 1)
+        own = [one.costs(workload, network, by_flow=has_flows) for one in priced]
         rows = tuple(
             row_of(one, cost, workload, network, shown) for one, cost in zip(priced, own, strict=True)
         )

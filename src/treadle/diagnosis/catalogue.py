@@ -71,7 +71,7 @@ RESTRICTIONS = (
 
 
 def restricting(case: Case, found: tuple[Cause, ...]) -> list[Cause]:
-    """A variable restricts NCCL, and no other cause names it yet."""
+    """Find variables that restrict NCCL and that no other cause names yet."""
     named = {line for one in found for line in one.lines}
     suspects: list[Cause] = []
     for restriction in RESTRICTIONS:
@@ -97,7 +97,7 @@ _LINK = re.compile(r"\+ (PCI|NVL|XGMI|NET)\[(\d{1,6}(?:\.\d{1,3})?)\] - (GPU|NVS
 
 
 def graph_fell_back(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
-    """NCCL found hardly any way through a box that has fast links."""
+    """Find a box with fast links through which NCCL found hardly any path."""
     log = case.log
     least = min(log.channels, key=lambda one: one.collective, default=None)
     no_path = log.remarks.get("no-path")
@@ -123,7 +123,7 @@ def graph_fell_back(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
 
 
 def no_p2p(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
-    """GPUs of a box exchange data through the CPU's memory although they have fast links."""
+    """Find GPUs of a box that exchange data through the CPU's memory although they have fast links."""
     log = case.log
     said, shared = log.remarks.get("p2p-disabled"), log.transport("SHM")
     setting = log.setting("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")
@@ -142,7 +142,7 @@ def no_p2p(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
 
 
 def slow_links(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
-    """A GPU or a network card has slower links than its like."""
+    """Find GPUs and network cards with slower links than others of their kind."""
     slowest: list[Cause] = []
     for what, values in _figures(case.log).items():
         counts = Counter(speed for _, _, speed in values)
@@ -167,7 +167,7 @@ def slow_links(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
 
 
 def _figures(log: Log) -> dict[str, list[tuple[LogLine, str, Fraction]]]:
-    """Speeds of GPUs and NICs of all hosts: PCIe, total NVLink, ports; with line and name."""
+    """Return the speeds of GPUs and NICs of all hosts, with line and name: PCIe, total NVLink, ports."""
     found: dict[str, list[tuple[LogLine, str, Fraction]]] = {"PCIe": [], "NVLinks": [], "a port": []}
     for tree in log.trees:
         gpu, where = "", 0
@@ -196,7 +196,7 @@ _RISING = 1.15
 
 
 def wrong_results(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
-    """Values were wrong."""
+    """Find tables with wrong values."""
     found: list[Cause] = []
     remedy = "test GPUs and links one by one (dcgmi diag -r 3), NCCL_P2P_DISABLE=1, without plug-ins"
     for table in case.log.tables:
@@ -208,7 +208,7 @@ def wrong_results(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
 
 
 def falls(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
-    """Large sizes are slower than middling ones."""
+    """Find large sizes that are slower than middling ones."""
     table = case.table
     last = None if table is None else fallen(table)
     if table is None or last is None:
@@ -234,7 +234,7 @@ def falls(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
 
 
 def reported(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
-    """NCCL's RAS service found errors."""
+    """Find errors that NCCL's RAS service reports."""
     lines = case.log.ras
     if not lines:
         return []
@@ -245,7 +245,7 @@ def reported(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
 
 
 def still_rising(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
-    """The largest size is too small to show what the system can do."""
+    """Find out whether the largest size is too small to show what the system can do."""
     table = case.table
     if table is None or len(table.rows) < 2:
         return []
@@ -329,7 +329,7 @@ RULES = (
 
 
 def find_causes(case: Case) -> tuple[Cause, ...]:
-    """All that the catalogue finds, the surest first."""
+    """Return all causes that the catalogue finds, the surest first."""
     found: tuple[Cause, ...] = ()
     for rule in RULES:
         if rule.is_always or case.is_low:

@@ -44,26 +44,12 @@ from treadle.topologies.topology import Topology
 from treadle.unsupported import Unsupported
 
 HEALTHY_SHARES = {LimitPosition.NICS: 0.85, LimitPosition.PCIE: 0.85, LimitPosition.NETWORK: 0.85}
-
-
 """Shares of the ring that a healthy system reaches, by where that binds: 86% and more in public cases."""
-
-
 HEALTHY_IN_BOX = 0.75
-
-
 """Within a box: NCCL's protocols leave 370 of 450 GB/s of NVLink (82%), and some 230 of 300 (77%)."""
-
-
 HEALTHY_IN_NETWORK = 0.6
-
-
 """Fraction of the in-network optimum: NVLink SHARP reaches 480 of 700 GB/s (69%) on eight H100."""
-
-
 HEALTHY_ALLTOALL = 0.6
-
-
 """Fraction of an all-to-all's optimum."""
 
 
@@ -81,52 +67,42 @@ class Examination:
         self._notes: dict[str, None] = {}
 
     def diagnosis(self) -> Diagnosis:
-        """All of it."""
-        judgements: list[CheckedTable] = []
-        unjudged: list[tuple[ResultTable, str]] = []
-        for table in self._log.tables:
-            found = self._judged(table)
-            if isinstance(found, CheckedTable):
-                judgements.append(found)
-            else:
-                unjudged.append((table, str(found)))
+        """Check all tables and find the causes."""
+        found = [(table, self._judged(table)) for table in self._log.tables]
         if not self._cases:
             only = self._log.tables[0] if self._log.tables else None
             self._cases.append(self._case(only, self._hosts(only)))
         case = next((one for one in self._cases if one.is_low), self._cases[0])
-        fabric = self._fabric
+        known = None if isinstance(self._fabric, Unsupported) else self._fabric
         return Diagnosis(
             log=self._log,
             topology=self._topology,
-            imported=None if isinstance(fabric, Unsupported) else fabric.imported,
-            assumed=(*(() if isinstance(fabric, Unsupported) else fabric.assumed), *self._notes),
-            judgements=tuple(judgements),
-            unjudged=tuple(unjudged),
+            imported=known.imported if known else None,
+            assumed=(*(known.assumed if known else ()), *self._notes),
+            judgements=tuple(one for _, one in found if isinstance(one, CheckedTable)),
+            unjudged=tuple((table, str(one)) for table, one in found if isinstance(one, Unsupported)),
             suspects=find_causes(case),
             used_nics=self._used_nics,
             fabric_nics=self._fabric_nics,
             late=tuple(self._late),
-            missing=str(fabric) if isinstance(fabric, Unsupported) and self._log.tables else "",
+            missing="" if known or not self._log.tables else str(self._fabric),
         )
 
     def _hosts(self, table: ResultTable | None) -> list[str]:
-        """Host of each rank; empty if the log does not list all of them."""
+        """Return the host of each rank; empty if the log does not list all of them."""
         ranks = self._log.ranks if table is None else table.ranks
         hosts = {rank: one.host for rank, one in ranks.items()} or self._log.rank_hosts
         whole = sorted(hosts) == list(range(len(hosts)))
         return [hosts[rank] for rank in range(len(hosts))] if whole else []
 
     def _judged(self, table: ResultTable) -> CheckedTable | Unsupported:
-        kind = self._kind or kind_of(table)
-        hosts = self._hosts(table)
-        n_ranks = (
-            len(hosts) or self._log.n_ranks or (0 if isinstance(kind, Unsupported) else ranks_of(table, kind))
-        )
-        topology = self._topology
+        kind, topology = self._kind or kind_of(table), self._topology
         if isinstance(kind, Unsupported):
             return kind
         if topology is None:
             return Unsupported("the fabric is not known")
+        hosts = self._hosts(table)
+        n_ranks = len(hosts) or self._log.n_ranks or ranks_of(table, kind)
         n = len(topology.compute_nodes)
         if n_ranks and n_ranks != n:
             return Unsupported(f"it has {n_ranks} ranks, the fabric {n}; say the right one by --topology")
@@ -209,10 +185,7 @@ class Examination:
         if isinstance(system, Unsupported) or not (system.generation.has_nvls and system.has_switch):
             return None
         capable = with_sums(topology, find_boxes(topology, of_rank), nvls=True, sharp=False)
-        limits: list[tuple[str, Limit]] = []
-        if capable is not None:
-            self._add(limits, IN_NETWORK, lambda: in_network_limit(capable, kind), (kind, "nvls", *of_rank))
-        return limits[0][1] if limits else None
+        return self._in_network(capable, kind, "nvls", *of_rank)
 
     def _note_sizes(self, hosts: Sequence[str], of_rank: Sequence[int], topology: Topology) -> None:
         """Say where the hosts of the log are other groups of ranks than the boxes of the fabric."""
@@ -234,29 +207,24 @@ class Examination:
         *,
         is_whole: bool,
     ) -> tuple[ReferenceBandwidth, ...]:
-        """Ring, optimum, and the in-network optimum where that applies."""
+        """Return Ring, optimum, and the in-network optimum where that applies."""
         measured = Fraction(table.peak.busbw) * 10**9
         boxes = find_boxes(topology, of_rank)
         plain = without_sums(topology)
         root = max(table.root or 0, 0) if kind.is_rooted else None
         if root is not None and root >= len(topology.compute_nodes):
             root = 0
-        key = (tuple(of_rank), is_whole)
-        finders: list[tuple[str, Callable[[], Limit]]] = []
+        key = (kind, root, tuple(of_rank), is_whole)
+        ring = None
         if kind is not CollectiveKind.ALLTOALL:
-            finders.append((RING, lambda: ring_limit(plain, boxes)))
-        finders.append((OPTIMUM, lambda: optimum(plain, kind, root=root)))
-        found: list[tuple[str, Limit]] = []
-        for name, find in finders:
-            self._add(found, name, find, (kind, root, *key))
-        limits = dict(found)
-        if RING in limits and OPTIMUM in limits and limits[RING].busbw > limits[OPTIMUM].busbw:
-            found[0] = RING, limits[OPTIMUM]  # cuts ignore uplinks that carry both ways
-        if kind is CollectiveKind.ALLREDUCE and found:
-            capable = self._capable(topology, boxes, is_above=measured > found[-1][1].busbw)
-            if capable is not None:
-                more = (kind, *key)
-                self._add(found, IN_NETWORK, lambda: in_network_limit(capable, kind), more)
+            ring = self._limit(RING, key, lambda: ring_limit(plain, boxes))
+        best = self._limit(OPTIMUM, key, lambda: optimum(plain, kind, root=root))
+        if ring and best and ring.busbw > best.busbw:
+            ring = best  # cuts ignore uplinks that carry both directions
+        capable = None
+        if kind is CollectiveKind.ALLREDUCE and (last := best or ring):
+            capable = self._capable(topology, boxes, is_above=measured > last.busbw)
+        limits = {RING: ring, OPTIMUM: best, IN_NETWORK: self._in_network(capable, *key)}
         return tuple(
             ReferenceBandwidth(
                 name,
@@ -265,24 +233,24 @@ class Examination:
                 limit_position_of(topology, boxes, limit),
                 is_whole,
             )
-            for name, limit in found
+            for name, limit in limits.items()
+            if limit is not None
         )
 
-    def _add(
-        self,
-        found: list[tuple[str, Limit]],
-        name: str,
-        find: Callable[[], Limit],
-        key: tuple[object, ...],
-    ) -> None:
-        """A limit, found once for all tables; none if time runs out."""
+    def _in_network(self, capable: Topology | None, kind: CollectiveKind, *key: object) -> Limit | None:
+        """Return the limit of a fabric with in-network sums, if there is one."""
+        if capable is None:
+            return None
+        return self._limit(IN_NETWORK, (kind, *key), lambda: in_network_limit(capable, kind))
+
+    def _limit(self, name: str, key: tuple[object, ...], find: Callable[[], Limit]) -> Limit | None:
+        """Return a limit, computed once for all tables; None if time runs out."""
         if (name, *key) not in self._limits:
             try:
                 self._limits[name, *key] = find()
             except TimeLimitError:
                 self._late[name] = None
-                return
-        found.append((name, self._limits[name, *key]))
+        return self._limits.get((name, *key))
 
     def _capable(self, topology: Topology, boxes: Boxes, *, is_above: bool) -> Topology | None:
         """Return the fabric with in-network reduction, if the log shows it or a value requires it."""

@@ -69,7 +69,7 @@ def _are_of_nics(topology: Topology, boxes: Boxes, links: Int64Array) -> bool:
 
 
 def pcie_limit(topology: Topology, boxes: Boxes, limit: Limit) -> PcieLimit | None:
-    """A limit that PCIe sets although the network cards behind it could carry much more; else None."""
+    """Return a limit that PCIe sets although the network cards behind it could carry much more; else None."""
     links = np.array(limit.links, dtype=np.int64)
     box = int(boxes.of_node[topology.tails[links[0]]])
     leaving = boxes.leaving(topology)[box]

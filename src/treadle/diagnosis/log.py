@@ -120,16 +120,11 @@ class NetworkHop:
 class LoggedPattern:
     """A graph that NCCL's search found.
 
-    `number` is 4 for rings and 1 to 3 for trees; `inner` and `outer` are path types within a box and to its
-    NICs (LOC, NVL, PIX, PXB, PHB, SYS ...), `inner_bw` and `outer_bw` GB/s a channel.
+    `inner` and `outer` are path types within a box and to its NICs (LOC, NVL, PIX, PXB, PHB, SYS ...).
     """
 
     line: LogLine
-    number: int
-    crosses: int
     channels: int
-    inner_bw: float
-    outer_bw: float
     inner: str
     outer: str
 
@@ -250,11 +245,11 @@ class Log:
     ras: tuple[LogLine, ...] = ()
 
     def setting(self, *names: str) -> SetVariable | None:
-        """The first of these variables that is set."""
+        """Return the first of these variables that is set."""
         return next((one for name in names for one in self.settings if one.name == name), None)
 
     def transport(self, kind: str) -> UsedTransport | None:
-        """The first connections whose kind begins so, such as ``NET/Socket`` or ``SHM``."""
+        """Return the first connections whose kind begins so, such as ``NET/Socket`` or ``SHM``."""
         return next((one for one in self.transports if one.kind.startswith(kind)), None)
 
     @property
@@ -268,7 +263,7 @@ class Log:
         return next((one for one in self.networks if one.kind != "Socket"), None)
 
     def rdma(self, *, direct: bool) -> UsedTransport | None:
-        """Connections over the network but by TCP: with GPUDirect RDMA, or without."""
+        """Return the connections over the network but by TCP: with GPUDirect RDMA, or without."""
         found = (one for one in self.transports if one.kind.startswith("NET/") and one.kind != "NET/Socket")
         return next((one for one in found if one.is_direct is direct), None)
 

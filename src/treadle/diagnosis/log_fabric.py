@@ -26,7 +26,7 @@ _NETWORK = "one-switch"
 
 
 def fabric_of_log(log: Log, options: ImportOptions) -> LogFabric | Unsupported:
-    """The fabric of a log's system tree, or what is missing and which option says it.
+    """Return the fabric of a log's system tree, or what is missing and the option that gives it.
 
     Parameters
     ----------
@@ -39,8 +39,7 @@ def fabric_of_log(log: Log, options: ImportOptions) -> LogFabric | Unsupported:
         usual = fabric_of_devices(log, options)
         return tree if isinstance(usual, Unsupported) else usual
     try:
-        lines = [(line.number, text) for line, text in tree.lines]
-        box = read_system(lines, links=options.links or LinkSpeeds.NOMINAL, source=log.source)
+        box = _box(log, tree, options)
     except TreadleError as error:
         return _refused(str(error).removeprefix(f"{log.source}:"))
     if not box.links and log.has_staged_transfers:
@@ -50,8 +49,10 @@ def fabric_of_log(log: Log, options: ImportOptions) -> LogFabric | Unsupported:
         return count
     completed = _completed(log, options, count)
     imported = _joined(log, box, completed)
-    if isinstance(imported, Unsupported) or count == 1:
-        return imported if isinstance(imported, Unsupported) else LogFabric(imported.topology, imported)
+    if isinstance(imported, Unsupported):
+        return imported
+    if count == 1:
+        return LogFabric(imported.topology, imported)
     own, unlike = _others(log, tree, box, completed)
     assumed = [f"{count} boxes like that of {tree.host}"]
     if own:
@@ -66,6 +67,11 @@ def fabric_of_log(log: Log, options: ImportOptions) -> LogFabric | Unsupported:
     return LogFabric(imported.topology, imported, tuple(assumed))
 
 
+def _box(log: Log, tree: SystemTree, options: ImportOptions) -> Box:
+    lines = [(line.number, text) for line, text in tree.lines]
+    return read_system(lines, links=options.links or LinkSpeeds.NOMINAL, source=log.source)
+
+
 def _several(hosts: Sequence[str]) -> str:
     return hosts[0] + (f" and {len(hosts) - 1} more" if len(hosts) > 1 else "")
 
@@ -73,7 +79,7 @@ def _several(hosts: Sequence[str]) -> str:
 def _others(
     log: Log, tree: SystemTree, box: Box, options: ImportOptions
 ) -> tuple[dict[str, tuple[int, Imported]], list[str]]:
-    """Hosts whose trees show another box than the first.
+    """Return hosts whose trees show another box than the first.
 
     Returns
     -------
@@ -83,17 +89,16 @@ def _others(
     """
     own: dict[str, tuple[int, Imported]] = {}
     unlike: list[str] = []
-    places = _places(log, tree)
+    listed = {rank: one.host for rank, one in log.ranks.items()} or log.rank_hosts
+    hosts = dict.fromkeys(listed[rank] for rank in sorted(listed))
+    hosts |= dict.fromkeys([tree.host, *(other.host for other in log.trees)])
+    places = {host: place for place, host in enumerate(hosts)}
     known: dict[tuple[object, ...], Imported | Unsupported] = {}
     for other in log.trees:
         if not other.is_whole or other.host == tree.host:
             continue
         try:
-            found = read_system(
-                [(line.number, text) for line, text in other.lines],
-                links=options.links or LinkSpeeds.NOMINAL,
-                source=log.source,
-            )
+            found = _box(log, other, options)
         except TreadleError:
             unlike.append(other.host)
             continue
@@ -112,16 +117,8 @@ def _others(
     return own, unlike
 
 
-def _places(log: Log, tree: SystemTree) -> dict[str, int]:
-    """Number of each host's box: hosts in the order of their first ranks, else of their trees."""
-    listed = {rank: one.host for rank, one in log.ranks.items()} or log.rank_hosts
-    hosts = dict.fromkeys(listed[rank] for rank in sorted(listed))
-    hosts |= dict.fromkeys([tree.host, *(other.host for other in log.trees)])
-    return {host: place for place, host in enumerate(hosts)}
-
-
 def _damaged(imported: Imported, own: Mapping[str, tuple[int, Imported]]) -> Imported:
-    """A fabric of equal boxes with some of them taken from fabrics of others."""
+    """Return a fabric of equal boxes with some of them taken from fabrics of others."""
     base = imported.topology
     builder = TopologyBuilder(base.name)
     sources = {f"box{place}": other.topology for place, other in own.values()}
@@ -158,7 +155,7 @@ def _measures(box: Box) -> tuple[object, ...]:
 
 
 def _tree(log: Log) -> SystemTree | Unsupported:
-    """The tree of the first rank's host, if it is whole."""
+    """Return the tree of the first rank's host, if it is whole."""
     first = log.ranks[0].host if 0 in log.ranks else ""
     whole = [tree for tree in log.trees if tree.is_whole]
     if whole:

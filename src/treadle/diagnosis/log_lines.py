@@ -83,13 +83,13 @@ class LogMessage:
 
 
 def format_line(text: str) -> str:
-    """A line as reports print it."""
+    """Format a line for reports."""
     text = " ".join(text.split())
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
 def messages(path: Path | str) -> Iterator[LogMessage]:
-    """The lines of a log, in constant memory.
+    """Yield the lines of a log, in constant memory.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def messages(path: Path | str) -> Iterator[LogMessage]:
 
 
 def _raw_lines(file: BinaryIO, source: str) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines, each cut to `MAX_LINE_BYTES`."""
+    """Yield numbered lines, each cut to `MAX_LINE_BYTES`."""
     total, number, is_inside = 0, 0, False
     while data := file.readline(MAX_LINE_BYTES):
         total += len(data)
@@ -125,7 +125,7 @@ def _raw_lines(file: BinaryIO, source: str) -> Iterator[tuple[int, bytes]]:
 
 
 def message(number: int, raw: str) -> LogMessage:
-    """A line taken apart.
+    """Parse a line.
 
     Examples
     --------

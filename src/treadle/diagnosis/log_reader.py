@@ -48,8 +48,8 @@ _VIA = re.compile(
 )
 _VIA_NET = re.compile(r"((?:NET|COLLNET)/[^/]{1,40})/(\d{1,4})(?:\(\d{1,7}\))?((?:/\w{1,20})*)")
 _PATTERN = re.compile(
-    r"Pattern (\d{1,2}), crossNic (\d{1,2}), nChannels (\d{1,4}), (?:bw|speed) (\d{1,6}(?:\.\d{1,9})?)"
-    r"/(\d{1,6}(?:\.\d{1,9})?), type (\w{3})/(\w{3})"
+    r"Pattern (\d{1,2}), crossNic \d{1,2}, nChannels (\d{1,4}), (?:bw|speed) \d{1,6}(?:\.\d{1,9})?"
+    r"/\d{1,6}(?:\.\d{1,9})?, type (\w{3})/(\w{3})"
 )
 _RING = "4"
 """NCCL's number of the pattern of rings."""
@@ -169,7 +169,7 @@ class FactReader:
         return match is not None
 
     def _plain(self, message: LogMessage) -> None:
-        """A line of another program: a version, a command, the output of lspci."""
+        """Read a line of another program: a version, a command, the output of lspci."""
         text = message.text
         if "NCCL" in text:
             if not self._find_version(text):
@@ -240,10 +240,7 @@ class FactReader:
             self._after_ring.add(message.process)
         else:
             self._after_ring.discard(message.process)
-        number, crosses, channels = int(match[1]), int(match[2]), int(match[3])
-        speeds = float(match[4]), float(match[5])
-        pattern = LoggedPattern(message.line, number, crosses, channels, *speeds, match[6], match[7])
-        _keep(self.patterns, pattern)
+        _keep(self.patterns, LoggedPattern(message.line, int(match[2]), match[3], match[4]))
 
     def _ends(self, message: LogMessage, match: re.Match[str]) -> None:
         if message.process in self._after_ring:

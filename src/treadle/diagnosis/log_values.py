@@ -11,7 +11,7 @@ from treadle.unsupported import Unsupported
 
 
 def kind_of(table: ResultTable) -> CollectiveKind | Unsupported:
-    """The collective of a table: by the test's name, else by reduction, root and busbw / algbw."""
+    """Return the collective of a table: by the test's name, else by reduction, root and busbw / algbw."""
     if table.test in TESTS:
         return TESTS[table.test]
     if table.test in OTHER_TESTS:
@@ -73,6 +73,6 @@ def shows_fast_links(log: Log) -> bool:
 
 
 def nvls_line(log: Log) -> LogLine | None:
-    """The line that shows NVLink SHARP in use."""
+    """Return the line that shows NVLink SHARP in use."""
     found = next((one.line for one in log.channels if one.nvls > 0), None)
     return found or log.remarks.get("nvls") or log.remarks.get("collnet")

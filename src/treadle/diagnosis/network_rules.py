@@ -13,7 +13,7 @@ _FAR = ("PHB", "SYS")
 
 
 def idle_nics(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
-    """NCCL uses fewer network cards than the fabric has."""
+    """Find network cards of the fabric that NCCL does not use."""
     setting = case.log.setting("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME")
     network = case.log.rdma_network
     if not 0 < case.used_nics < case.fabric_nics or not (setting or network):
@@ -40,7 +40,7 @@ def _narrowed(case: Case) -> list[Cause]:
 
 
 def tcp(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
-    """Data between boxes goes by TCP."""
+    """Find data between boxes that goes by TCP."""
     log = case.log
     way, said = log.transport("NET/Socket"), log.remarks.get("network-socket")
     if way is None and not (said is not None and case.spans_hosts):
@@ -55,7 +55,7 @@ def tcp(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
 
 
 def no_gdr(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
-    """Data between GPU and network card passes through the CPU's memory."""
+    """Find data between GPU and network card that passes through the CPU's memory."""
     log = case.log
     staged, direct = log.rdma(direct=False), log.rdma(direct=True)
     disabled = log.remarks.get("gdr-disabled")
@@ -78,7 +78,7 @@ def no_gdr(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
 
 
 def crossed_rails(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
-    """A ring leaves a box by one rail and enters the next by another."""
+    """Find rings that leave a box by one rail and enter the next by another."""
     if case.is_one_switch:
         return []
     sent: dict[tuple[int, tuple[int, int]], NetworkHop] = {}
@@ -114,7 +114,7 @@ def crossed_rails(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
 
 
 def pcie(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
-    """More NICs are attached to a GPU's PCIe than it can feed."""
+    """Find a GPU whose PCIe is slower than its NICs."""
     limit, log = case.pcie, case.log
     if limit is None:
         return []
@@ -137,14 +137,14 @@ def pcie(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
 
 
 def acs(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
-    """PCIe's access control sends data between devices up to the CPU."""
+    """Find PCIe access control, which sends data between devices up to the CPU."""
     remedy = "disable ACS on the PCIe switches (setpci, or the BIOS); lspci -vvv then shows SrcValid-"
     text = "ACS is on: what GPU and NIC exchange goes up to the CPU instead of across the PCIe switch"
     return make_cause("acs", text, remedy, case.log.remarks.get("acs"))
 
 
 def ports(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
-    """A port failed or changed its speed meanwhile."""
+    """Find a port that failed or changed its speed."""
     text = "a network port failed or changed its speed during the run"
     remedy = "see ibstat and the switch's counters; replace the cable or module"
     return make_cause("port", text, remedy, case.log.remarks.get("port"))

@@ -56,7 +56,7 @@ class Limit:
 
 
 def egress_links(topology: Topology, boxes: Boxes, links: BoolArray | None = None) -> BoolArray:
-    """Switches of boxes from which the network is reached over switches alone: PCIe, network cards.
+    """Return box switches that reach the network over switches alone: PCIe, network cards.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def egress_links(topology: Topology, boxes: Boxes, links: BoolArray | None = Non
 
 
 def optimum(topology: Topology, kind: CollectiveKind, *, root: int | None = None) -> Limit:
-    """The exact optimum as busbw, and the links that bind."""
+    """Return the exact optimum as busbw, and the links that bind."""
     collective = Collective(kind, tuple(topology.compute_nodes.tolist()), root=root)
     found = find_bound(Problem(topology, collective))
     busbw = found.algbw * busbw_factor(kind, collective.group_size)
@@ -94,23 +94,19 @@ def optimum(topology: Topology, kind: CollectiveKind, *, root: int | None = None
 def _limit(topology: Topology, collective: Collective, bound: Bound, busbw: Fraction) -> Limit:
     witness = bound.witness
     if isinstance(witness, BottleneckCut):
-        return _cut(topology, collective, witness, busbw)
+        inside = mask_of(topology.n_nodes, list(witness.nodes))
+        if collective.kind.reduces:
+            inside = ~inside
+        cut = np.flatnonzero(inside[topology.tails] & ~inside[topology.heads])
+        return Limit(busbw, tuple(cut.tolist()), int(topology.bandwidths[cut].sum()))
     if isinstance(witness, DualCertificate):
         links = tuple(link for link, length in enumerate(witness.lengths) if length > 0)
         return Limit(busbw, links, is_priced=True)
     return Limit(busbw)
 
 
-def _cut(topology: Topology, collective: Collective, witness: BottleneckCut, busbw: Fraction) -> Limit:
-    inside = mask_of(topology.n_nodes, list(witness.nodes))
-    if collective.kind.reduces:
-        inside = ~inside
-    links = np.flatnonzero(inside[topology.tails] & ~inside[topology.heads])
-    return Limit(busbw, tuple(links.tolist()), int(topology.bandwidths[links].sum()))
-
-
 def in_network_limit(topology: Topology, kind: CollectiveKind) -> Limit:
-    """The optimum with in-network sums; an upper bound, that of the least cut, where it takes over 2 s.
+    """Return the optimum with in-network sums; where it takes over 2 s, the least cut's upper bound.
 
     Everything leaves each set of nodes once even where switches reduce and copy.
     """
@@ -127,7 +123,7 @@ def in_network_limit(topology: Topology, kind: CollectiveKind) -> Limit:
 
 
 def ring_limit(topology: Topology, boxes: Boxes) -> Limit:
-    """The most that rings carry by NCCL's rule, as busbw.
+    """Return the most that rings carry by NCCL's rule, as busbw.
 
     Parameters
     ----------
@@ -149,7 +145,9 @@ def ring_limit(topology: Topology, boxes: Boxes) -> Limit:
         nodes = boxes.of_node == box
         if topology.is_compute[nodes].sum() < 2:
             continue
-        key = _shape(_part(topology, nodes)[0])
+        part, _ = _part(topology, nodes)
+        columns = (part.is_compute, part.tails, part.heads, part.bandwidths)
+        key = b"|".join(column.tobytes() for column in columns)  # equal for boxes that differ in names only
         if key not in seen:
             seen.add(key)
             limits.append(_within_box(topology, nodes, outward))
@@ -157,7 +155,7 @@ def ring_limit(topology: Topology, boxes: Boxes) -> Limit:
 
 
 def _within_box(topology: Topology, nodes: BoolArray, outward: BoolArray) -> Limit:
-    """The least cut that parts GPUs of a box; PCIe on the way to NICs joins them if nothing else does."""
+    """Return the least cut between GPUs of a box; PCIe on the way to NICs joins them if nothing else does."""
     for chosen in (nodes & ~outward, nodes):
         part, links = _part(topology, chosen)
         try:
@@ -169,7 +167,7 @@ def _within_box(topology: Topology, nodes: BoolArray, outward: BoolArray) -> Lim
 
 
 def least_cut(topology: Topology) -> Limit:
-    """The least cut that parts ranks: one broadcast's optimum, and one reduce's where in and out differ."""
+    """Return the least cut between ranks: a broadcast's optimum, and a reduce's where in and out differ."""
     ranks = tuple(topology.compute_nodes.tolist())
     kinds = [CollectiveKind.BROADCAST]
     balance = sums_of(topology.n_nodes, topology.tails, topology.bandwidths)
@@ -185,7 +183,7 @@ def least_cut(topology: Topology) -> Limit:
 
 
 def _between_boxes(topology: Topology, boxes: Boxes) -> Limit:
-    """The least cut that parts boxes: all ranks of a box are one node, switches stay."""
+    """Return the least cut that parts boxes: all ranks of a box are one node, switches stay."""
     switches = np.flatnonzero(~topology.is_compute)
     number = np.zeros(topology.n_nodes, dtype=np.int64)
     number[switches] = boxes.count + np.arange(len(switches))
@@ -206,17 +204,11 @@ def _between_boxes(topology: Topology, boxes: Boxes) -> Limit:
 
 
 def _part(topology: Topology, nodes: BoolArray) -> tuple[Topology, Int64Array]:
-    """Some nodes with the links among them, and which links those are; switches without links go."""
+    """Return some nodes with the links among them, and the numbers of these; switches without links go."""
     keep = nodes[topology.tails] & nodes[topology.heads]
     uncapped = np.zeros(topology.n_nodes, dtype=np.int64)
     part = _restricted(replace(topology, name="box", injection_bytes_per_s=uncapped), keep, nodes)
     return part, np.flatnonzero(keep)
-
-
-def _shape(topology: Topology) -> bytes:
-    """Equal for fabrics that differ in names only."""
-    columns = (topology.is_compute, topology.tails, topology.heads, topology.bandwidths)
-    return b"|".join(column.tobytes() for column in columns)
 
 
 def with_nics(topology: Topology, boxes: Boxes, count: int) -> Topology:
@@ -231,21 +223,16 @@ def with_nics(topology: Topology, boxes: Boxes, count: int) -> Topology:
             if ends not in used:
                 keep &= ~((topology.tails == ends[1]) & (topology.heads == ends[0]))
     idle = before & ~egress_links(topology, boxes, keep)  # cards, and PCIe that leads to none
+    n = topology.n_nodes
     while idle.any():
         keep &= ~idle[topology.tails] & ~idle[topology.heads]
-        idle = before & (_neighbours(topology, keep) == 1)  # cards without a port beside others
+        pairs = np.unique(topology.tails[keep].astype(np.int64) * n + topology.heads[keep])
+        idle = before & (np.bincount(pairs // n, minlength=n) == 1)  # cards without a port beside others
     return _restricted(topology, keep)
 
 
-def _neighbours(topology: Topology, keep: BoolArray) -> Int64Array:
-    """Return the number of neighbours of each node."""
-    n = topology.n_nodes
-    pairs = np.unique(topology.tails[keep].astype(np.int64) * n + topology.heads[keep])
-    return np.bincount(pairs // n, minlength=n)
-
-
 def _restricted(topology: Topology, keep: BoolArray, among: BoolArray | None = None) -> Topology:
-    """The fabric with some of its links only; ranks (`among` these nodes) stay, linked or not."""
+    """Return the fabric with some of its links only; ranks (`among` these nodes) stay, linked or not."""
     linked = mask_of(topology.n_nodes, topology.tails[keep]) | mask_of(topology.n_nodes, topology.heads[keep])
     nodes = linked | topology.is_compute
     if among is not None:
@@ -266,7 +253,7 @@ def _restricted(topology: Topology, keep: BoolArray, among: BoolArray | None = N
 
 
 def without_sums(topology: Topology) -> Topology:
-    """The fabric with switches that only pass on."""
+    """Return the fabric without in-network multicast and aggregation."""
     none = np.zeros(topology.n_nodes, dtype=np.bool_)
     return replace(topology, multicast=none, aggregation=none, turns_round=none)
 
@@ -293,7 +280,7 @@ def with_sums(topology: Topology, boxes: Boxes, *, nvls: bool, sharp: bool) -> T
 
 
 def least_nics(topology: Topology, boxes: Boxes) -> int:
-    """Fewest links that leave a box; 0 for a single box."""
+    """Return the fewest links that leave a box; 0 for a single box."""
     return min((len(links) for links in boxes.leaving(topology)), default=0) if boxes.count > 1 else 0
 
 

@@ -54,7 +54,7 @@ class TableReader:
         self._wrong: LogLine | None = None
 
     def tables(self) -> tuple[ResultTable, ...]:
-        """The tables so far; the last is closed."""
+        """Close the last table and return all of them."""
         self._close()
         return tuple(self._tables)
 
@@ -133,7 +133,7 @@ class TableReader:
 
 
 def _by_heading(heading: Sequence[str], words: Sequence[str]) -> _Columns | None:
-    """Root, and the four columns of each side, by where the heading has them."""
+    """Return Root, and the four columns of each side, by where the heading has them."""
     starts = [place - 1 for place, word in enumerate(heading) if word == "algbw"]
     # columns before the first time, of those in `words`
     first = sum(word == "root" for word in heading[: starts[0]])
@@ -146,7 +146,7 @@ def _by_heading(heading: Sequence[str], words: Sequence[str]) -> _Columns | None
 
 
 def _by_count(words: Sequence[str]) -> _Columns | None:
-    """Same as `_by_heading`, without a heading: each side has time, algbw, busbw and #wrong."""
+    """Return the same without a heading: each side has time, algbw, busbw and #wrong."""
     numbers = list(takewhile(lambda word: word == "N/A" or _number(word) is not None, words))
     root = None
     if len(numbers) % 4 == 1:
@@ -159,7 +159,7 @@ def _by_count(words: Sequence[str]) -> _Columns | None:
 
 
 def _side(words: Sequence[str]) -> tuple[float, float, float, int] | None:
-    """Time, algbw, busbw and wrong elements; None for what was not measured."""
+    """Return Time, algbw, busbw and wrong elements; None for what was not measured."""
     values = [_number(word) for word in words[:3]]
     if any(value is None or value < 0 for value in values):
         return None

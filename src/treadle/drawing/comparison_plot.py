@@ -14,7 +14,7 @@ _MOST_TIMES = 16
 
 
 def plot_comparison(found: Comparison, *, title: str = "", file_format: str = "png") -> bytes:
-    """Simulated times by size, as multiples of the quickest one's.
+    """Plot simulated times by size, as multiples of the fastest scheduler's.
 
     A scheduler that is quickest at some size has a colour and a marker of its own, the others are grey. A
     dashed line is the bound of each size.
@@ -56,8 +56,10 @@ def plot_comparison(found: Comparison, *, title: str = "", file_format: str = "p
     for times, names in alike.items():
         ratios = [time / quickest for time, quickest in zip(times, least, strict=True)]
         if times in winners:
+            more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+            label = ", ".join(names[:_MOST_NAMES]) + more
             marker = _MARKERS[winners.index(times) % len(_MARKERS)]
-            axes.plot(found.sizes, ratios, marker=marker, markersize=4, label=_label(names), zorder=2)
+            axes.plot(found.sizes, ratios, marker=marker, markersize=4, label=label, zorder=2)
         else:
             axes.plot(found.sizes, ratios, color="0.75", linewidth=0.8, zorder=1)
     if len(winners) < len(alike):
@@ -76,9 +78,3 @@ def plot_comparison(found: Comparison, *, title: str = "", file_format: str = "p
     axes.set_title(title, fontsize="medium")
     axes.legend(fontsize="small")
     return plot_bytes(figure, file_format)
-
-
-def _label(names: list[str]) -> str:
-    """Group the rows with equal times into one line."""
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return ", ".join(names[:_MOST_NAMES]) + more

@@ -64,7 +64,7 @@ def painting_of(subject: FabricLike | PlanLike, show: str) -> Painting:
 
 
 def _plan(subject: Any) -> Plan | None:
-    """The plan that this is, has, or is the file of; None for fabrics."""
+    """Return the plan that this is, has, or is the file of; None for fabrics."""
     if isinstance(subject, Topology):
         return None
     if isinstance(subject, str | Path):
@@ -111,7 +111,7 @@ def _cut(plan: Plan) -> Painting:
 
 
 def describe_cut(plan: Plan) -> CutDescription:
-    """The smaller side of the cut that proves the optimum, or the links that have a price.
+    """Return the smaller side of the cut that proves the optimum, or the links that have a price.
 
     Raises
     ------
@@ -152,7 +152,7 @@ class CutDescription:
 
 
 def smaller_side(plan: Plan, witness: BottleneckCut) -> CutDescription:
-    """The side with fewer ranks, and what has to enter or leave it."""
+    """Return the side with fewer ranks, and what has to enter or leave it."""
     topology, collective = plan.topology, plan.collective
     inside = mask_of(topology.n_nodes, list(witness.nodes))
     ranks = np.array(collective.ranks)

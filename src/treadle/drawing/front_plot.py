@@ -7,7 +7,7 @@ from treadle.viz.matplotlib_plots import new_plot, plot_bytes
 
 
 def plot_front(front: TreeFront, *, title: str = "", file_format: str = "png") -> bytes:
-    """Throughput by height.
+    """Plot throughput by height.
 
     Parameters
     ----------

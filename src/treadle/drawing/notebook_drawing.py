@@ -15,7 +15,7 @@ _MOST_NODES = 5000
 
 
 def draw_inline(value: Any) -> bytes:
-    """SVG of a fabric, or of how busy a plan's links are; of all else nothing, and of very large fabrics.
+    """Draw a fabric, or the link loads of a plan, as SVG; nothing for other values and very large fabrics.
 
     Parameters
     ----------

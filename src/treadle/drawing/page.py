@@ -16,8 +16,10 @@ from html import escape
 from importlib.resources import files
 from string import Template
 
-from treadle.viz.painting import CUT, HOPS, LOADS, PLAIN, TASKS, Style
+from treadle.viz.painting import CUT, HOPS, LOADS, PLAIN, TASKS
 from treadle.viz.svg import GROUNDS, INKS
+
+_STYLES = (PLAIN, *LOADS, CUT, *HOPS, *TASKS)
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class PageKind(Enum):
 
 
 def page(values: Mapping[str, object], kind: PageKind = PageKind.PLAN) -> str:
-    """The whole file.
+    """Return the file's content.
 
     Parameters
     ----------
@@ -100,13 +102,11 @@ def _hash(text: str) -> str:
 
 
 def _variables() -> str:
-    """Colours of drawings, as in files of `draw`, as variables of both themes."""
+    """Return the colours of drawings, as in files of `draw`, as variables of both themes."""
     light, dark = _theme("light"), _theme("dark")
-    widths = "".join(f".{style.name}{{stroke-width:{style.width}}}" for style in _styles())
-    strokes = "".join(
-        f".{style.name}{{stroke:var(--{style.name})}}.f{style.name}{{fill:var(--{style.name})}}"
-        for style in _styles()
-    )
+    names = [style.name for style in _STYLES]
+    widths = "".join(f".{style.name}{{stroke-width:{style.width}}}" for style in _STYLES)
+    strokes = "".join(f".{name}{{stroke:var(--{name})}}.f{name}{{fill:var(--{name})}}" for name in names)
     strokes += "".join(f".on-{style.name}{{fill:var(--on-{style.name})}}" for style in TASKS)
     return (
         f":root{{{light}}}@media(prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}"
@@ -114,14 +114,10 @@ def _variables() -> str:
     )
 
 
-def _styles() -> tuple[Style, ...]:
-    return (PLAIN, *LOADS, CUT, *HOPS, *TASKS)
-
-
 def _theme(name: str) -> str:
     ground, box, rank, switch = GROUNDS[name]
     ink, quiet = INKS[name]
     colours = {"page": ground, "box": box, "rank": rank, "switch": switch, "ink": ink, "quiet": quiet}
-    colours |= {style.name: style.light if name == "light" else style.dark for style in _styles()}
+    colours |= {style.name: style.colour(name) for style in _STYLES}
     colours |= {f"on-{style.name}": style.label_colour(name) for style in TASKS}
     return f"color-scheme:{name};" + ";".join(f"--{key}:{colour}" for key, colour in colours.items())

@@ -28,7 +28,7 @@ from treadle.verification.loads import algbw_of
 
 
 def busy_links(plan: Plan) -> tuple[NDArray[np.float64], BoolArray]:
-    """Loads at large sizes, where latencies vanish.
+    """Compute link loads at large sizes, where latencies vanish.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def busy_links(plan: Plan) -> tuple[NDArray[np.float64], BoolArray]:
 
 
 def _loads(plan: Plan) -> Iterator[NDArray[Any]]:
-    """Units over each link, step by step; concurrent flows are one step."""
+    """Yield the units over each link, step by step; concurrent flows are one step."""
     topology, schedule = plan.topology, plan.entries[-1].schedule
     if isinstance(schedule, ForestSchedule):
         yield link_loads(topology, schedule)

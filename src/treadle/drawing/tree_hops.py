@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from treadle.errors import ScheduleError
@@ -13,7 +15,7 @@ from treadle.spelling import counted
 
 
 def hops_of(plan: Plan, root: int) -> tuple[dict[int, int], str]:
-    """Links of a rank's heaviest tree by hop, or of its shards' steps by step, from 1; and what this is.
+    """Return links of a rank's heaviest tree by hop, or of its shards by step, from 1; and what this is.
 
     Raises
     ------
@@ -42,20 +44,24 @@ def _tree_hops(forest: Trees, root: int) -> tuple[dict[int, int], str]:
         raise ScheduleError(f"draw: no tree has rank {root} for its root")
     chosen = max(trees, key=lambda tree: tree.multiplicity)
     units = sum(tree.multiplicity for tree in trees)
-    depth = tree_depths(chosen)
     hops: dict[int, int] = {}
-    for child in range(len(chosen.parent)):
-        for entry in range(int(chosen.entry_offset[child]), int(chosen.entry_offset[child + 1])):
-            for link in forest.path(int(chosen.entry_path[entry])).tolist():
-                hops[link] = min(hops.get(link, depth[child]), depth[child])
+    for depth, links in links_by_hop(forest, chosen):
+        hops |= {link: min(depth, hops.get(link, depth)) for link in links}
     way = "to" if forest.direction is Direction.REDUCE else "from"
     share = f"{100 * chosen.multiplicity / units:.3g}% of its data"
-    words = f"one of {counted(len(trees), 'tree')} {way} it, with {share}; {counted(max(depth), 'hop')}"
-    return hops, words
+    height = counted(max(tree_depths(chosen)), "hop")
+    return hops, f"one of {counted(len(trees), 'tree')} {way} it, with {share}; {height}"
+
+
+def links_by_hop(forest: Trees, tree: Tree) -> Iterator[tuple[int, list[int]]]:
+    """Yield the hops from the root to each rank, with the links of each path that leads there."""
+    for child, depth in enumerate(tree_depths(tree)):
+        for entry in range(int(tree.entry_offset[child]), int(tree.entry_offset[child + 1])):
+            yield depth, forest.path(int(tree.entry_path[entry])).tolist()
 
 
 def tree_depths(tree: Tree) -> list[int]:
-    """Hops from a tree's root to each rank."""
+    """Return the hops from a tree's root to each rank."""
     depth = [-1] * len(tree.parent)
     depth[tree.root] = 0
     for rank in range(len(depth)):

@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import isqrt
 from typing import Any
 
-from treadle.finder.construction import Base, ScheduleMethod
+from treadle.finder.construction import Base, ScheduleMethod, construction_of, join_name
 from treadle.finder.search import FabricCandidate, graph_candidate
 
 _DISTANCE_REGULAR = {
@@ -18,13 +18,14 @@ _DISTANCE_REGULAR = {
 
 
 _EXACT = (
-    (8, 2, "diamond()", "Diamond", 3, False),
-    (8, 2, "modified_de_bruijn(2, 3)", "DBJMod(2,3)", 4, True),
-    (9, 3, "modified_de_bruijn(3, 2)", "DBJMod(3,2)", 3, False),
-    (16, 4, "modified_de_bruijn(4, 2)", "DBJMod(4,2)", 3, False),
-    (16, 2, "modified_de_bruijn(2, 4)", "DBJMod(2,4)", 5, False),
+    (8, 2, "diamond()", 3, False),
+    (8, 2, "modified_de_bruijn(2, 3)", 4, True),
+    (9, 3, "modified_de_bruijn(3, 2)", 3, False),
+    (16, 4, "modified_de_bruijn(4, 2)", 3, False),
+    (16, 2, "modified_de_bruijn(2, 4)", 5, False),
 )
-"""Bandwidth-optimal bases whose schedules come from exact synthesis (table A.3)."""
+"""Nodes, degree, expression, steps and reverse symmetry of the bandwidth-optimal bases whose schedules come
+from exact synthesis (table A.3)."""
 
 
 def formula_bases(n: int, d: int) -> Iterator[FabricCandidate]:
@@ -45,8 +46,8 @@ def formula_bases(n: int, d: int) -> Iterator[FabricCandidate]:
         yield optimal(f"complete_bipartite({d}, {d})", f"K{d},{d}", "bipartite", 2)
     if n == d + 2 and d > 1:
         offsets = ", ".join(map(str, range(1, d + 1)))
-        name, words = f"DiC({n},{{{offsets.replace(' ', '')}}})", "directed circulant"
-        yield optimal(f"directed_circulant({n}, {offsets})", name, words, 2, is_two_way=False)
+        call, name = f"directed_circulant({n}, {offsets})", f"DiC({n},{{{join_name(offsets)}}})"
+        yield optimal(call, name, "directed circulant", 2, is_two_way=False)
     # rings: bandwidth-optimal for any size (section A.6.1); parallel links come from `parallel_of`
     if d == 2 and n >= 3:
         yield optimal(f"bi_ring(2, {n})", f"BiRing(2,{n})", "ring", n // 2)
@@ -62,9 +63,10 @@ def formula_bases(n: int, d: int) -> Iterator[FabricCandidate]:
     if d == 4 and n in _DISTANCE_REGULAR:
         call, name = f"distance_regular(4, {n})", f"DistReg(4,{n})"
         yield optimal(call, name, "distance-regular", _DISTANCE_REGULAR[n])
-    for *size, call, name, steps, symmetric in _EXACT:
+    for *size, call, steps, symmetric in _EXACT:
         if size == [n, d]:
-            base = Base(call, name, ScheduleMethod.EXACT, "exact synthesis")
+            base = construction_of(call)
+            assert isinstance(base, Base), "these calls are no expansions"
             yield bandwidth_optimal(base, n, d, steps, is_reverse_symmetric=symmetric)
 
 
@@ -96,7 +98,7 @@ def bandwidth_optimal(
 
 
 def least_circulant_diameter(n: int) -> int:
-    """ceil((sqrt(2n - 1) - 1) / 2), in integers (theorem 22): the least m with (2m + 1)**2 >= 2n - 1.
+    """Return ceil((sqrt(2n - 1) - 1) / 2) (theorem 22): the least m with (2m + 1)**2 >= 2n - 1.
 
     Examples
     --------

@@ -34,7 +34,7 @@ from treadle.topologies.topology import Topology
 
 
 def build(construction: Construction, direction: Direction) -> tuple[Topology, Steps]:
-    """The fabric with the steps of its allgather (BROADCAST) or reduce-scatter (REDUCE).
+    """Return the fabric with the steps of its allgather (BROADCAST) or reduce-scatter (REDUCE).
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def build(construction: Construction, direction: Direction) -> tuple[Topology, S
 
 
 def _parallel(topology: Topology, steps: Steps, times: int) -> tuple[Topology, Steps]:
-    """Every send cut into equal parts for the parallel links."""
+    """Cut every send into equal parts for the parallel links."""
     fine = subdivide(steps, times)
     lane = np.arange(times, dtype=np.int32)
     width = (fine.high - fine.low) // times

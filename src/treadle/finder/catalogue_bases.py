@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from importlib.resources import files
 from math import comb, isqrt, prod
 
 from treadle.finder.base_formulas import bandwidth_optimal
-from treadle.finder.construction import Base, ScheduleMethod, join_name
+from treadle.finder.construction import Base, bfb_base
 from treadle.finder.search import FabricCandidate, graph_candidate
+from treadle.finder.searches.cayley_library import library_contents
 from treadle.topologies.catalogue.finite_field import prime_power
 
 CATALOGUE_FILE = "catalogue_figures.json"
@@ -54,11 +54,11 @@ class CatalogueGraph:
     @property
     def base(self) -> Base:
         """Make a base whose notation is the expression without blanks."""
-        return Base(self.expression, join_name(self.expression), ScheduleMethod.BFB, self.family)
+        return bfb_base(self.expression)
 
 
 def formula_graphs() -> Iterator[CatalogueGraph]:
-    """Graphs of at most 100,000 nodes and degree 64 with formulas for their values, by family."""
+    """Yield graphs of at most 100,000 nodes and degree 64 with formulas for their values, by family."""
     for graph in _all_closed_forms():
         if 2 <= graph.nodes <= _MOST_NODES and 1 <= graph.degree <= MOST_DEGREE:
             yield graph
@@ -104,28 +104,23 @@ def _by_size() -> Mapping[tuple[int, int], Sequence[CatalogueGraph]]:
 def _tabled() -> Mapping[tuple[int, int], Sequence[FabricCandidate]]:
     found: dict[tuple[int, int], list[FabricCandidate]] = {}
     # expression, nodes, degree, steps and T_B both ways of each graph of the file
-    text = files("treadle.finder").joinpath("data", CATALOGUE_FILE).read_text("utf-8")
-    for expression, n, d, steps, gather, reduce in [tuple(row) for row in json.loads(text)["graphs"]]:
-        graph = CatalogueGraph(expression, n, d)
-        candidate = _measured(graph, steps, Fraction(gather), Fraction(reduce))
+    for expression, n, d, steps, gather, reduce in json.loads(library_contents(CATALOGUE_FILE))["graphs"]:
+        base = bfb_base(expression)
+        is_one_way, has_loops = base.family in ("kautz", "de bruijn"), base.family == "de bruijn"
+        candidate = graph_candidate(
+            *(base, n, d, steps, Fraction(gather), Fraction(reduce)),
+            is_bidirectional=not is_one_way,
+            has_loops=has_loops,
+            is_simple=not has_loops,
+            has_exact_line_graphs=not is_one_way,
+            is_reverse_symmetric=True,
+        )
         found.setdefault((n, d), []).append(candidate)
     return found
 
 
-def _measured(graph: CatalogueGraph, steps: int, gather: Fraction, reduce: Fraction) -> FabricCandidate:
-    is_one_way, has_loops = graph.family in ("kautz", "de bruijn"), graph.family == "de bruijn"
-    return graph_candidate(
-        *(graph.base, graph.nodes, graph.degree, steps, gather, reduce),
-        is_bidirectional=not is_one_way,
-        has_loops=has_loops,
-        is_simple=not has_loops,
-        has_exact_line_graphs=not is_one_way,
-        is_reverse_symmetric=True,
-    )
-
-
 def catalogue_bases(nodes: int, degree: int) -> Iterator[FabricCandidate]:
-    """Every catalogue graph of that size and degree that the other tables of bases do not have."""
+    """Yield every catalogue graph of that size and degree that the other tables of bases do not have."""
     for graph in _by_size().get((nodes, degree), ()):
         assert graph.steps is not None, "closed forms know their diameter"
         yield bandwidth_optimal(graph.base, nodes, degree, graph.steps, is_bidirectional=True)

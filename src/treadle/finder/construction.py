@@ -103,12 +103,12 @@ _CALLS: dict[type[LineGraph | DegreeExpansion | Power | Parallel], str] = {
 
 
 def unplaced(construction: Construction) -> Construction:
-    """The fabric with ranks in the order of its own numbers."""
+    """Return the fabric with ranks in the order of its own numbers."""
     return construction.of if isinstance(construction, Placed) else construction
 
 
 def expression(construction: Construction) -> str:
-    """The topology in the catalogue's language; `treadle.topologies.parse` builds it.
+    """Format the topology in the catalogue's language; `treadle.topologies.parse` builds it.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def expression(construction: Construction) -> str:
 
 
 def notation(construction: Construction) -> str:
-    """The topology as the dissertation writes it, in plain characters: ``L^3(C(16,{3,4}))``.
+    """Format the topology as the dissertation writes it, in plain characters: ``L^3(C(16,{3,4}))``.
 
     Constructions without a sign in papers use the catalogue's language. `treadle.topologies.parse` reads
     either.
@@ -179,8 +179,14 @@ def family(construction: Construction) -> str:
 
 
 def join_name(expression: str) -> str:
-    """An expression without blanks, as notation."""
+    """Return an expression without blanks, as notation."""
     return expression.replace(", ", ",")
+
+
+def bfb_base(expression: str, family: str = "") -> Base:
+    """Return a graph with breadth-first broadcast; without a family that of its function's name."""
+    named = family or expression.partition("(")[0].replace("_", " ")
+    return Base(expression, join_name(expression), ScheduleMethod.BFB, named)
 
 
 def _operand(construction: Construction) -> str:
@@ -215,7 +221,7 @@ _EXACT = {
 
 
 def construction_of(expression: str) -> Construction:
-    """Expansions of the outermost calls, as far as there are schedules for them; what is inside is a base.
+    """Parse the outermost calls as expansions, as far as there are schedules for them; the inside is a base.
 
     Parameters
     ----------
@@ -236,7 +242,7 @@ def construction_of(expression: str) -> Construction:
 def _base(text: str) -> Base:
     if text in _EXACT:
         return Base(text, _EXACT[text], ScheduleMethod.EXACT, "exact synthesis")
-    return Base(text, join_name(text), ScheduleMethod.BFB, text.partition("(")[0].replace("_", " "))
+    return bfb_base(text)
 
 
 def _read(node: ast.expr) -> Construction:

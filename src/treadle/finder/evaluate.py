@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import itemgetter
 
 import numpy as np
 
@@ -49,7 +50,7 @@ class GroupCosts:
 def call_seconds(
     call: Call, option: Option, network: Network, groups: GroupCosts | None = None
 ) -> float | None:
-    """Time of one call.
+    """Return the time of one call.
 
     Parameters
     ----------
@@ -94,7 +95,7 @@ def call_seconds(
 
 
 def group_costs(option: Option, groups: Sequence[Sequence[int]]) -> GroupCosts:
-    """Shortest-path trees from every member to its group, pruned to it, balanced greedily over the links.
+    """Build shortest-path trees from every member, pruned to its group and balanced greedily over the links.
 
     Each tree may pass through nodes of other groups. The load of a link counts every group.
     """
@@ -129,26 +130,30 @@ def cheapest_sequence(costs: Sequence[Mapping[str, float]], delay_s: float) -> t
     -----
     Exact: for each fabric to begin with, the cheapest path through the calls (Viterbi) and back to it.
     """
-    cheapest = min((_from_first(costs, delay_s, first) for first in costs[0]), key=lambda found: found[1])
-    return tuple(cheapest[0]), cheapest[1]
+    seconds, path = min((_from_first(costs, delay_s, first) for first in costs[0]), key=itemgetter(0))
+    return path, seconds
 
 
-def _from_first(costs: Sequence[Mapping[str, float]], delay_s: float, first: str) -> tuple[list[str], float]:
-    """The cheapest path that begins, and after the last call continues, with `first`."""
-    spent = {first: costs[0][first]}
-    before: list[dict[str, str]] = []
+_Path = tuple[str, "_Path | None"]
+"""The fabric of the last call, and the path before it."""
+
+
+def _from_first(
+    costs: Sequence[Mapping[str, float]], delay_s: float, first: str
+) -> tuple[float, tuple[str, ...]]:
+    """Return the cheapest path that begins, and after the last call continues, with `first`."""
+    ends: dict[str, tuple[float, _Path | None]] = {first: (costs[0][first], (first, None))}
     for call in costs[1:]:
-        nearest = min(spent, key=lambda fabric: spent[fabric])
-        came: dict[str, str] = {}
-        reached: dict[str, float] = {}
-        for fabric, own in call.items():
-            change = spent[nearest] + delay_s
-            came[fabric] = fabric if fabric in spent and spent[fabric] <= change else nearest
-            reached[fabric] = own + min(spent.get(fabric, change), change)
-        spent = reached
-        before.append(came)
-    totals = {fabric: value + (delay_s if fabric != first else 0.0) for fabric, value in spent.items()}
-    path = [min(totals, key=lambda fabric: totals[fabric])]
-    for came in reversed(before):
-        path.append(came[path[-1]])
-    return path[::-1], min(totals.values())
+        seconds, path = min(ends.values(), key=itemgetter(0))
+        changed = seconds + delay_s, path
+        came = {fabric: min(ends.get(fabric, changed), changed, key=itemgetter(0)) for fabric in call}
+        ends = {fabric: (own + came[fabric][0], (fabric, came[fabric][1])) for fabric, own in call.items()}
+    totals = [
+        (seconds + (0.0 if fabric == first else delay_s), path) for fabric, (seconds, path) in ends.items()
+    ]
+    seconds, path = min(totals, key=itemgetter(0))
+    fabrics: list[str] = []
+    while path is not None:
+        fabric, path = path
+        fabrics.append(fabric)
+    return seconds, tuple(fabrics[::-1])

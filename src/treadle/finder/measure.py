@@ -37,11 +37,19 @@ def is_quick_breadth_first(nodes: int, degree: int) -> bool:
     return nodes**2 * (degree + 16) <= _BREADTH_FIRST_WORK
 
 
-def measure_graph(topology: Topology) -> tuple[int, Fraction, Fraction]:
-    """Steps, T_B of the allgather and T_B of the reduce-scatter in M/B, by breadth-first broadcast."""
-    with under(context().unlimited):  # a search that is late still values what it found
-        forward, backward = bfb_value(topology), bfb_reduce_scatter_value(topology)
+def bfb_values(topology: Topology) -> tuple[int, Fraction, Fraction]:
+    """Return steps, T_B of the allgather and T_B of the reduce-scatter in M/B, by breadth-first broadcast.
+
+    A graph and its transpose have the same diameter, and so both directions take as many steps.
+    """
+    forward, backward = bfb_value(topology), bfb_reduce_scatter_value(topology)
     return forward.diameter, forward.t_b, backward.t_b
+
+
+def measure_graph(topology: Topology) -> tuple[int, Fraction, Fraction]:
+    """Return the `bfb_values`, however late it is: a search past its deadline measures what it found."""
+    with under(context().unlimited):
+        return bfb_values(topology)
 
 
 @dataclass(frozen=True)
@@ -142,13 +150,13 @@ class Option:
 
 
 def measured_options(candidates: Iterable[FabricCandidate]) -> tuple[Option, ...]:
-    """Candidates with exact figures, Pareto-efficient ones only, by rising steps.
+    """Measure candidates and return the Pareto-efficient ones, by rising steps.
 
     A construction that is not scheduled by breadth-first broadcast is also offered with that: it never takes
     more steps, and sometimes no more bandwidth time either.
     """
     exact = [found for candidate in candidates for found in _exact(candidate)]
-    kept = pareto(exact, lambda c: (c.steps, c.t_b_both))
+    kept = pareto(exact)
     return tuple(Option(candidate, _distances(candidate)) for candidate in kept)
 
 
@@ -165,18 +173,11 @@ def _exact(candidate: FabricCandidate) -> Iterator[FabricCandidate]:
 
 
 def _with_breadth_first(candidate: FabricCandidate) -> FabricCandidate:
-    topology = parse(expression(candidate.construction))
-    forward = bfb_value(topology)
+    steps, t_b, backward = bfb_values(parse(expression(candidate.construction)))
     gather = replace(
-        candidate.gather,
-        steps=forward.diameter,
-        t_b=forward.t_b,
-        diameter=forward.diameter,
-        is_breadth_first=True,
-        is_exact=True,
+        candidate.gather, steps=steps, t_b=t_b, diameter=steps, is_breadth_first=True, is_exact=True
     )
-    backward = bfb_reduce_scatter_value(topology).t_b
-    reduce = gather if backward == gather.t_b else replace(gather, t_b=backward)
+    reduce = gather if backward == t_b else replace(gather, t_b=backward)
     return replace(candidate, gather=gather, reduce=reduce)
 
 

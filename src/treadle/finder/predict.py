@@ -64,7 +64,7 @@ class Performance:
 
 
 def line_graph_performance(base: Performance, n: int = 1) -> Performance:
-    """L^n of `base` with Definition 1's schedule (Corollaries 7.1 and 10.1).
+    """Return L^n of `base` with Definition 1's schedule (Corollaries 7.1 and 10.1).
 
     Exact where `base.has_exact_line_graphs`; else an upper bound, and T_B can be smaller.
     """
@@ -88,7 +88,7 @@ def line_graph_performance(base: Performance, n: int = 1) -> Performance:
 
 
 def degree_expansion_performance(base: Performance, n: int) -> Performance:
-    """`base` * n with Definition 2's schedule: Theorem 11, exact.
+    """Return `base` * n with Definition 2's schedule: Theorem 11, exact.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def degree_expansion_performance(base: Performance, n: int) -> Performance:
 
 
 def cartesian_power_performance(base: Performance, n: int) -> Performance:
-    """Cartesian power of `base` with Definition 14's schedule: Theorem 12, exact."""
+    """Return the cartesian power of `base` with Definition 14's schedule: Theorem 12, exact."""
     if n == 1:
         return base
     size = base.nodes
@@ -130,7 +130,7 @@ def cartesian_power_performance(base: Performance, n: int) -> Performance:
 
 
 def cartesian_product_performance(*factors: Performance) -> Performance:
-    """Product of `factors` with its optimal breadth-first schedule: Theorem 13, exact.
+    """Return the product of `factors` with its optimal breadth-first schedule: Theorem 13, exact.
 
     Raises
     ------

@@ -112,7 +112,7 @@ class RankOrder:
 
 
 def tree_graph(topology: Topology) -> TreeGraph:
-    """Properties of a regular fabric that trees use.
+    """Return the properties of a regular fabric that trees use.
 
     Raises
     ------
@@ -127,7 +127,7 @@ def tree_graph(topology: Topology) -> TreeGraph:
 
 
 def order_ranks(topology: Topology, kinds: Sequence[RankGroups], *, work: int, seed: int = 0) -> RankOrder:
-    """The cheapest placement that a search finds, which may be the fabric's own.
+    """Return the cheapest placement that a search finds, which may be the fabric's own.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def order_ranks(topology: Topology, kinds: Sequence[RankGroups], *, work: int, s
 
 
 def regular_orders(n: int) -> Iterator[Int32Array]:
-    """Placements by axes and by multiples, the nodes' own numbers first; none twice."""
+    """Yield placements by axes and by multiples, the nodes' own numbers first; none twice."""
     known: set[bytes] = set()
     for order in _orders(n):
         nodes = order.astype(np.int32)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import gcd, isqrt
+from math import gcd
+from operator import attrgetter
 
 from treadle.brief import brief
 from treadle.finder.construction import (
@@ -28,6 +29,7 @@ from treadle.finder.predict import (
     degree_expansion_performance,
     line_graph_performance,
 )
+from treadle.finder.searches.cayley_groups import divisors
 
 Bases = Callable[[int, int], Iterable["FabricCandidate"]]
 """bases(nodes, degree): every known base of that size."""
@@ -65,6 +67,11 @@ class FabricCandidate:
         return self.gather.t_b + self.reduce.t_b
 
     @property
+    def cost(self) -> tuple[int, Fraction]:
+        """Steps and T_B of both directions, by which candidates are compared."""
+        return self.steps, self.t_b_both
+
+    @property
     def is_bandwidth_optimal(self) -> bool:
         """T_B = (N - 1) / N for allgather and reduce-scatter (Theorem 4)."""
         return self.gather.is_bandwidth_optimal and self.reduce.is_bandwidth_optimal
@@ -92,7 +99,7 @@ def graph_candidate(
     is_exact: bool = True,
     is_reverse_symmetric: bool = False,
 ) -> FabricCandidate:
-    """A graph with schedules of as many steps as its diameter; T_B of both directions, in M/B."""
+    """Return a graph with schedules of as many steps as its diameter; T_B of both directions, in M/B."""
     figures = Performance(
         nodes=nodes,
         degree=degree,
@@ -120,26 +127,26 @@ def _changed(
 
 
 def line_graph_of(base: FabricCandidate, times: int = 1) -> FabricCandidate:
-    """L^times (Theorem 7), written as a higher line graph where the base is one already."""
+    """Return L^times (Theorem 7), written as a higher line graph where the base is one already."""
     of = base.construction
     before, of = (of.times, of.of) if isinstance(of, LineGraph) else (0, of)
     return _changed(base, LineGraph(of, before + times), lambda p: line_graph_performance(p, times))
 
 
 def degree_expansion_of(base: FabricCandidate, copies: int) -> FabricCandidate:
-    """G * copies (Theorem 11); G must have no self-loops."""
+    """Return G * copies (Theorem 11); G must have no self-loops."""
     construction = DegreeExpansion(base.construction, copies)
     return _changed(base, construction, lambda p: degree_expansion_performance(p, copies))
 
 
 def power_of(base: FabricCandidate, exponent: int) -> FabricCandidate:
-    """Cartesian power (Theorem 12)."""
+    """Return the cartesian power (Theorem 12)."""
     construction = Power(base.construction, exponent)
     return _changed(base, construction, lambda p: cartesian_power_performance(p, exponent))
 
 
 def product_of(*parts: FabricCandidate) -> FabricCandidate:
-    """Cartesian product (Theorem 13) of simple graphs with bandwidth-optimal breadth-first schedules."""
+    """Return the product (Theorem 13) of simple graphs with bandwidth-optimal breadth-first schedules."""
     factors: list[Construction] = []
     for part in parts:
         inner = part.construction
@@ -154,7 +161,7 @@ def product_of(*parts: FabricCandidate) -> FabricCandidate:
 
 
 def parallel_of(base: FabricCandidate, times: int) -> FabricCandidate:
-    """Every link `times` times over: the same steps and, in M/B, the same bandwidth time."""
+    """Return every link `times` times over: the same steps and, in M/B, the same bandwidth time."""
     construction = Parallel(base.construction, times)
     return _changed(
         base,
@@ -164,7 +171,7 @@ def parallel_of(base: FabricCandidate, times: int) -> FabricCandidate:
 
 
 def with_reverse_of(base: FabricCandidate) -> FabricCandidate:
-    """G and its transpose combined (section A.1.6); G must be reverse-symmetric."""
+    """Return G and its transpose combined (section A.1.6); G must be reverse-symmetric."""
     return _changed(
         base,
         WithReverse(base.construction),
@@ -184,8 +191,8 @@ def with_reverse_of(base: FabricCandidate) -> FabricCandidate:
 Key = Callable[[FabricCandidate], tuple[int | Fraction, ...]]
 
 
-def pareto(candidates: Iterable[FabricCandidate], key: Key) -> list[FabricCandidate]:
-    """Candidates that no other one beats: not worse in every entry of `key`, by rising key.
+def pareto(candidates: Iterable[FabricCandidate], key: Key = attrgetter("cost")) -> list[FabricCandidate]:
+    """Return the candidates that no other one equals or beats in every entry of `key`, by rising key.
 
     Of equals the first stays.
     """
@@ -194,11 +201,6 @@ def pareto(candidates: Iterable[FabricCandidate], key: Key) -> list[FabricCandid
         if not any(all(a <= b for a, b in zip(other, values, strict=True)) for other, _ in kept):
             kept.append((values, candidate))
     return [candidate for _, candidate in kept]
-
-
-def _figures(candidate: FabricCandidate) -> tuple[int | Fraction, ...]:
-    """Text for users."""
-    return candidate.steps, candidate.t_b_both
 
 
 class Finder:
@@ -224,19 +226,19 @@ class Finder:
         self._one_way = Finder(bases) if bidirectional else self
 
     def frontier(self, nodes: int, degree: int) -> list[FabricCandidate]:
-        """Fabrics of `nodes` and `degree` that are Pareto-efficient in steps and bandwidth time.
+        """Return the fabrics of `nodes` and `degree` that are Pareto-efficient in steps and bandwidth time.
 
         By rising steps; bandwidth time is that of reduce-scatter and allgather together.
         """
-        return pareto(self._useful(nodes, degree), _figures)
+        return pareto(self._useful(nodes, degree))
 
     def candidates(self, nodes: int, degree: int) -> list[FabricCandidate]:
-        """All of `nodes` and `degree` that were looked at, each once, the best figures first."""
+        """Return all candidates of `nodes` and `degree`, each once, the cheapest first."""
         found = {one.construction: one for one in self._candidates(nodes, degree)}
-        return sorted(found.values(), key=_figures)
+        return sorted(found.values(), key=attrgetter("cost"))
 
     def hopeful(self, nodes: int, degree: int, *, limit: int = 24) -> list[FabricCandidate]:
-        """Candidates that the frontier leaves out but that may beat it once measured, by rising predictions.
+        """Return candidates beyond the frontier that may beat it once measured, by rising predictions.
 
         Their values are upper bounds, such as those of line graphs of bases without
         bidirectional links; nothing else of as few steps or fewer is known to be bandwidth-optimal.
@@ -255,16 +257,16 @@ class Finder:
             for found in self._candidates(nodes, degree)
             if not (found.is_exact or found.construction in known or found.steps >= min(best, default=nodes))
         }
-        return sorted(hopes.values(), key=_figures)[:limit]
+        return sorted(hopes.values(), key=attrgetter("cost"))[:limit]
 
     def _useful(self, nodes: int, degree: int) -> list[FabricCandidate]:
-        """The candidates worth expanding; recursion ends because nodes or degree shrink."""
+        """Return the candidates to expand; recursion ends because nodes or degree shrink."""
         place = nodes, degree
         if place not in self._kept:
             # loops rule out degree expansion, asymmetry the reverse
             self._kept[place] = pareto(
                 self._candidates(nodes, degree),
-                lambda one: (*_figures(one), one.gather.has_loops, not one.is_reverse_symmetric),
+                lambda one: (*one.cost, one.gather.has_loops, not one.is_reverse_symmetric),
             )
         return self._kept[place]
 
@@ -272,14 +274,14 @@ class Finder:
         yield from self._bases(nodes, degree)
         if (factor := self._factor(nodes, degree)) is not None:
             yield factor
-        for times in _divisors(degree):
+        for times in divisors(degree)[1:]:
             for part in self._useful(nodes, degree // times):
                 if not isinstance(part.construction, Parallel):  # that one has all its links at once
                     yield parallel_of(part, times)
         if not self._bidirectional and degree > 1 and nodes % degree == 0 and nodes // degree > 1:
             for part in self._useful(nodes // degree, degree):
                 yield line_graph_of(part)
-        for copies in _divisors(gcd(nodes, degree)):
+        for copies in divisors(gcd(nodes, degree))[1:]:
             if nodes // copies > 1:
                 for part in self._useful(nodes // copies, degree // copies):
                     if not part.gather.has_loops:
@@ -294,7 +296,7 @@ class Finder:
                     yield with_reverse_of(part)
 
     def _factor(self, nodes: int, degree: int) -> FabricCandidate | None:
-        """The candidate with the fewest steps of those that Theorem 13 lets multiply."""
+        """Return the candidate with the fewest steps of those that Theorem 13 lets multiply."""
         place = nodes, degree
         if place not in self._factors:
             self._factors[place] = self._best_factor(nodes, degree)
@@ -309,7 +311,7 @@ class Finder:
                 best = base
         pair: tuple[FabricCandidate, FabricCandidate] | None = None
         fewest = nodes if best is None else best.steps
-        for part in _divisors(nodes):
+        for part in divisors(nodes)[1:]:
             if part * part > nodes or part == nodes:
                 break
             for share in range(1, degree):
@@ -320,14 +322,8 @@ class Finder:
         return best if pair is None else product_of(*pair)
 
 
-def _divisors(number: int) -> list[int]:
-    """Divisors of `number` but 1, ascending."""
-    low = [i for i in range(1, isqrt(number) + 1) if number % i == 0]
-    return sorted({*low[1:], *(number // i for i in low)} - {1})
-
-
 def _roots(number: int) -> Iterator[tuple[int, int]]:
-    """Every (r, k) with r**k = number and k > 1."""
+    """Yield every (r, k) with r**k = number and k > 1."""
     for exponent in range(2, number.bit_length()):
         root = round(number ** (1 / exponent))
         if root > 1 and root**exponent == number:

@@ -8,16 +8,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
-from importlib import resources
-from math import lcm
 
 from treadle.finder.base_formulas import formula_bases
 from treadle.finder.catalogue_bases import catalogue_bases
-from treadle.finder.construction import Base, LineGraph, ScheduleMethod, join_name
+from treadle.finder.construction import Base, LineGraph, ScheduleMethod, bfb_base
 from treadle.finder.search import FabricCandidate, graph_candidate
 from treadle.finder.searches.abelian_table import AbelianTable, shipped_abelian_table
-from treadle.finder.searches.cayley_library import LibraryEntry, load_library
-from treadle.finder.searches.line_graph_library import LineGraphEntry, load_line_graphs
+from treadle.finder.searches.cayley_library import (
+    LibraryEntry,
+    LineGraphEntry,
+    library_contents,
+    load_library,
+)
+from treadle.finder.searches.cayley_value import load_scale
+from treadle.finder.searches.line_graph_library import load_line_graphs
 from treadle.finder.searches.neighbour_table import (
     NeighbourTable,
     candidate_of_neighbour,
@@ -92,15 +96,14 @@ def _from_figures(family: str, n: int, d: int, row: tuple[int, Fraction, Fractio
 
 @cache
 def shipped_tables(*, line_graphs: bool = True, neighbours: bool = True) -> Tables:
-    """The data files of the package, some of them on request only; read once, never changed."""
-    text = resources.files("treadle.finder").joinpath("data", _FILE).read_text("utf-8")
+    """Return the data files of the package, some of them on request only; read once, never changed."""
     library: dict[tuple[int, int], list[FabricCandidate]] = {}
     for entry in load_library():
         library.setdefault((entry.nodes, entry.degree), []).append(candidate_of_cayley(entry))
     for found in load_line_graphs() if line_graphs else ():
         library.setdefault((found.nodes, found.degree), []).append(candidate_of_line_graph(found))
     return Tables(
-        _decode(json.loads(text)),
+        _decode(json.loads(library_contents(_FILE))),
         library,
         shipped_abelian_table(),
         has_catalogue=True,
@@ -109,14 +112,13 @@ def shipped_tables(*, line_graphs: bool = True, neighbours: bool = True) -> Tabl
 
 
 def candidate_of_cayley(entry: LibraryEntry) -> FabricCandidate:
-    """A Cayley digraph that search found; the entry's T_B is that of the worse direction."""
+    """Return a Cayley digraph that search found; the entry's T_B is that of the worse direction."""
     n, d = entry.nodes, entry.degree
     generators = re.findall(r"\d+", entry.expression)[-d:]
     # The two directions cost the same, or neither can cost less than the worse one.
     symmetric = entry.bidirectional or entry.expression.startswith("abelian")
-    base = Base(entry.expression, join_name(entry.expression), ScheduleMethod.BFB, "Cayley")
     return graph_candidate(
-        *(base, n, d, entry.t_l, entry.t_b, entry.t_b),
+        *(bfb_base(entry.expression, "Cayley"), n, d, entry.t_l, entry.t_b, entry.t_b),
         is_bidirectional=entry.bidirectional,
         is_simple=len(set(generators)) == d,
         has_exact_line_graphs=entry.bidirectional and n > 2,
@@ -126,27 +128,26 @@ def candidate_of_cayley(entry: LibraryEntry) -> FabricCandidate:
 
 
 def candidate_of_line_graph(entry: LineGraphEntry) -> FabricCandidate:
-    """A searched line graph of a Cayley digraph with its own breadth-first broadcast; exact both directions.
+    """Return a searched line graph of a Cayley digraph; its breadth-first broadcasts are exact.
 
     Cayley digraphs have no self-loops, and their parallel links become different nodes: it is simple.
     """
-    base = Base(entry.base, join_name(entry.base), ScheduleMethod.BFB, "Cayley")
     figures = entry.t_l, entry.gather_t_b, entry.reduce_t_b
-    graph = LineGraph(base, entry.power)
+    graph = LineGraph(bfb_base(entry.base, "Cayley"), entry.power)
     return graph_candidate(graph, entry.nodes, entry.degree, *figures, is_bidirectional=False)
 
 
 def _decode(
     values: Mapping[str, Mapping[str, Mapping[str, list[int]]]],
 ) -> dict[str, dict[tuple[int, int], tuple[int, Fraction, Fraction]]]:
-    figures: dict[str, dict[tuple[int, int], tuple[int, Fraction, Fraction]]] = {}
-    for family, degrees in values.items():
-        rows = figures.setdefault(family, {})
-        for degree_text, columns in degrees.items():
-            d = int(degree_text)
-            scale = lcm(*range(1, d + 1))
+    return {
+        family: {
+            (n, int(degree)): (steps, Fraction(gather, n * scale), Fraction(reduce, n * scale))
+            for degree, columns in degrees.items()
+            for scale in (load_scale(int(degree)),)
             for n, steps, gather, reduce in zip(
-                columns["nodes"], columns["steps"], columns["gather"], columns["reduce"], strict=True
-            ):
-                rows[n, d] = (steps, Fraction(gather, n * scale), Fraction(reduce, n * scale))
-    return figures
+                *(columns[key] for key in ("nodes", "steps", "gather", "reduce")), strict=True
+            )
+        }
+        for family, degrees in values.items()
+    }

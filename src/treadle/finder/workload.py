@@ -79,7 +79,7 @@ class Call:
     stride: int = 1
 
     def groups(self, n: int) -> tuple[tuple[int, ...], ...]:
-        """Ranks of each group among `n` nodes.
+        """Return the ranks of each group among `n` nodes.
 
         Raises
         ------
@@ -123,7 +123,7 @@ class Workload:
 
 
 def allreduce_of(size_bytes: int) -> Workload:
-    """The workload of a single allreduce."""
+    """Return the workload of a single allreduce."""
     return Workload("one allreduce", (Call(Exchange.ALLREDUCE, size_bytes),))
 
 
@@ -180,7 +180,7 @@ class _File(Table, frozen=True):
 
 
 def parse_workload(text: str, *, default_name: str = "workload") -> Workload:
-    """A workload from TOML text; see `load_workload`."""
+    """Parse a workload from TOML; see `load_workload`."""
     file = read_toml(text, _File)
     name = default_name if file.name is None else file.name
     alpha, bandwidth = file.network.alpha, file.network.bandwidth

@@ -13,32 +13,31 @@ _BY_NAME = {one.name: one for one in DISSERTATION}
 
 
 def _same(name: str, other: str) -> PaperFigure:
-    """A table or figure of the preprint that the dissertation has too."""
+    """Return a table or figure of the preprint that the dissertation has too."""
     first = _BY_NAME[other]
     found = replace(first, name=name, same_as=other)
     return replace(found, place=f"{found.source} ({first.source})")
 
 
-def _preprint_table(number: int, what: str, quick_s: float, full_s: float, left_out: str) -> PaperFigure:
+def _preprint_table(number: int, what: str, quick_s: float, full: tuple[float, str]) -> PaperFigure:
     return simulated(
         f"preprint-table-{number}",
         what,
         f"{_CURVES}:preprint_table_{number}",
         model=SIMULATOR,
         quick_s=quick_s,
-        full_s=full_s,
-        left_out=left_out,
+        full=full,
     )
 
 
 def _drawn(table: PaperFigure, number: int) -> PaperFigure:
-    """The figure that draws a table."""
+    """Return the figure that draws a table."""
     found = replace(table, name=f"preprint-figure-{number}", same_as=table.name)
     return replace(found, place=f"{found.source}, which draws table {table.name[-1]}")
 
 
-_FORESTS = _preprint_table(2, "MI250: ratios at four sizes", 2, 11, "1 to 128 MB, and 16+16 GPUs")
-_A100 = _preprint_table(3, "DGX A100: ratios at four sizes", 0.5, 1, "1 to 128 MB")
+_FORESTS = _preprint_table(2, "MI250: ratios at four sizes", 2, (11, "1 to 128 MB, and 16+16 GPUs"))
+_A100 = _preprint_table(3, "DGX A100: ratios at four sizes", 0.5, (1, "1 to 128 MB"))
 
 PREPRINT = (
     no_figures(
@@ -98,8 +97,7 @@ ALLTOALL = (
         "punctured tori",
         f"{_EXCHANGES}:figure_5",
         quick_s=1.5,
-        full_s=4,
-        left_out="six of ten instances",
+        full=(4, "six of ten instances"),
         model="loads of links (the paper's curves are measured)",
     ),
     simulated(
@@ -117,8 +115,7 @@ ALLTOALL = (
         f"{_EXCHANGES}:figure_7",
         "treadle bound generalized_kautz:4,1000 alltoall",
         quick_s=1,
-        full_s=28,
-        left_out="256 to 1000 nodes, and the published programs beyond 16",
+        full=(28, "256 to 1000 nodes, and the published programs beyond 16"),
         model="CPU seconds (this machine)",
     ),
     computed(
@@ -127,16 +124,14 @@ ALLTOALL = (
         f"{_EXCHANGES}:figure_8",
         "treadle compare generalized_kautz:4,27 alltoall",
         quick_s=3,
-        full_s=26,
-        left_out="50 to 81 nodes; integer programs have 1 s instead of 10",
+        full=(26, "50 to 81 nodes; integer programs have 1 s instead of 10"),
     ),
     computed(
         "alltoall-figure-9",
         "schemes with links disabled",
         f"{_EXCHANGES}:figure_9",
         quick_s=2,
-        full_s=170,
-        left_out="32 and 64 links, and programs over paths",
+        full=(170, "32 and 64 links, and programs over paths"),
     ),
     computed(
         "alltoall-figure-10",
@@ -144,7 +139,6 @@ ALLTOALL = (
         f"{_EXCHANGES}:figure_10",
         "treadle bound generalized_kautz:4,400 alltoall",
         quick_s=2,
-        full_s=180,
-        left_out="more than 100 nodes",
+        full=(180, "more than 100 nodes"),
     ),
 )

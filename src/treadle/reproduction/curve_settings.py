@@ -123,7 +123,7 @@ class Measured:
     whole_steps_s: Mapping[int, float] = field(default_factory=dict)
 
     def algbw(self, size: int) -> float:
-        """Bytes/s."""
+        """Return the algorithm bandwidth, bytes/s."""
         return size / self.seconds[size]
 
 
@@ -132,7 +132,7 @@ Results = Mapping[tuple[str, str, str], Measured]
 
 
 def _box_panels(fabric: str) -> tuple[Panel, ...]:
-    """The three collectives on boxes around switches."""
+    """Return the three collectives on boxes around switches."""
     common = (
         Curve("ForestColl", fabric, "forestcoll", exact=fabric != "mi250(2)"),
         Curve("ForestColl, 1 tree a root", fabric, "forestcoll", trees=1),
@@ -147,7 +147,7 @@ def _box_panels(fabric: str) -> tuple[Panel, ...]:
 
 
 def _h100(boxes: int, collective: str, title: str) -> Panel:
-    """NCCL-like baselines, and ForestColl's trees with what switches can do; one box has no InfiniBand."""
+    """Return NCCL-like baselines and ForestColl's trees by what switches can do; a box lacks InfiniBand."""
     plain, nvls, sharp = (
         f"dgx_h100({boxes}{able})" for able in ("", ", nvls=True", ", nvls=True, sharp=True")
     )
@@ -170,7 +170,7 @@ LINK = 79 * 10**9 // 8 // 4
 
 
 def testbed_panel(n: int, collective: str, title: str) -> Panel:
-    """Figures 3.6 and A.1: graphs of degree 4."""
+    """Return figures 3.6 and A.1: graphs of degree 4."""
     best = f'with_links({BEST_TOPOLOGIES[n]}, bandwidth="{LINK}B/s")'
     shifted = f'shifted_ring({n}, bandwidth="{LINK}B/s")'
     curves = [
@@ -188,7 +188,7 @@ def testbed_panel(n: int, collective: str, title: str) -> Panel:
 
 
 def _cubes(collective: str) -> Panel:
-    """Figure A.2: eight nodes of degree 3."""
+    """Return figure A.2: eight nodes of degree 3."""
     curves = []
     for name, fabric in (("hypercube", "hypercube(3"), ("twisted", "twisted_hypercube(3")):
         fabric += ', bandwidth="25Gbit/s")'
@@ -202,7 +202,7 @@ def _cubes(collective: str) -> Panel:
 
 
 def _torus(dims: str) -> Panel:
-    """Figure 3.11."""
+    """Return the panel of figure 3.11."""
     fabric = f'torus({dims}, bandwidth="25Gbit/s")'
     curves = (
         Curve("BFB", fabric, "bfb"),

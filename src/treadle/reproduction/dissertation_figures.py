@@ -35,8 +35,7 @@ _CHAPTER_3 = (
         "figure-3.3",
         "line graphs of optimal bases of degree 4",
         f"{_EXPANSIONS}:figure_3_3",
-        full_s=2.5,
-        left_out="L^3 and L^4, of up to 2304 nodes",
+        full=(2.5, "L^3 and L^4, of up to 2304 nodes"),
     ),
     computed("figure-3.4", "a ring expanded to degree 2", f"{_EXPANSIONS}:figure_3_4"),
     computed("table-3.3", "what expansions preserve", f"{_EXPANSIONS}:table_3_3"),
@@ -60,8 +59,7 @@ _CHAPTER_3 = (
         "allreduce and all-to-all at large N",
         f"{_FINDER}:figure_3_7",
         quick_s=2.5,
-        full_s=9,
-        left_out="flows on generalized Kautz graphs",
+        full=(9, "flows on generalized Kautz graphs"),
         model="alpha-beta model (section 3.3.2; all-to-alls by bounds)",
     ),
     simulated(
@@ -77,8 +75,7 @@ _CHAPTER_3 = (
         f"{_HERE}.expert_training:figure_3_9",
         model=f"{_STEPS} (roofline at 0.2 of the bf16 peak; certified all-to-all flows)",
         quick_s=5,
-        full_s=30,
-        left_out="the other rows of table A.1",
+        full=(30, "the other rows of table A.1"),
     ),
     computed(
         "table-3.6",
@@ -86,8 +83,7 @@ _CHAPTER_3 = (
         f"{_TIMES}:table_3_6",
         "treadle solve hypercube:10 allgather --algorithm bfb",
         quick_s=1,
-        full_s=60,
-        left_out="exact synthesis on 8 to 16 nodes",
+        full=(60, "exact synthesis on 8 to 16 nodes"),
         model=_SECONDS,
     ),
     computed(
@@ -95,8 +91,7 @@ _CHAPTER_3 = (
         "T_L and T_B of the schedules of table 3.6",
         f"{_GRAPHS}:figure_3_10",
         "treadle topology show hypercube:6",
-        full_s=1,
-        left_out="1024 and 2500 nodes",
+        full=(1, "1024 and 2500 nodes"),
     ),
     simulated(
         "figure-3.11",
@@ -104,8 +99,7 @@ _CHAPTER_3 = (
         f"{_CURVES}:figure_3_11",
         model=SIMULATOR.replace("10 us", "10 us, 25 Gbit/s links, hosts of 100 Gbit/s"),
         quick_s=0.2,
-        full_s=37,
-        left_out="means over sizes",
+        full=(37, "means over sizes"),
     ),
 )
 
@@ -150,8 +144,7 @@ _CHAPTER_4 = (
         "treadle compare mi250:2 allreduce",
         model=SIMULATOR,
         quick_s=1.5,
-        full_s=24,
-        left_out="means over sizes, and 16+16 GPUs",
+        full=(24, "means over sizes, and 16+16 GPUs"),
     ),
     simulated(
         "figure-4.11",
@@ -160,8 +153,7 @@ _CHAPTER_4 = (
         "treadle compare 'dgx_a100_flat(2)' allgather",
         model=SIMULATOR,
         quick_s=0.6,
-        full_s=2,
-        left_out="means over sizes",
+        full=(2, "means over sizes"),
     ),
     simulated(
         "figure-4.12",
@@ -170,8 +162,7 @@ _CHAPTER_4 = (
         "treadle bound dgx_h100:16 allgather",
         model=SIMULATOR,
         quick_s=0.2,
-        full_s=17,
-        left_out="simulations of 128 GPUs",
+        full=(17, "simulations of 128 GPUs"),
     ),
     simulated(
         "figure-4.13",
@@ -186,8 +177,7 @@ _CHAPTER_4 = (
         f"{_TIMES}:figure_4_14",
         "treadle compare mi250:8 allgather",
         quick_s=3,
-        full_s=31,
-        left_out="MultiTree and rings beyond 128 GPUs",
+        full=(31, "MultiTree and rings beyond 128 GPUs"),
         model=_SECONDS,
     ),
 )
@@ -221,8 +211,7 @@ _APPENDIX_A = (
         f"{_FINDER}:figure_a_4",
         "treadle design --nodes 900 --degree 4",
         quick_s=1,
-        full_s=4,
-        left_out="501 to 2000 nodes",
+        full=(4, "501 to 2000 nodes"),
         model="alpha-beta model (section 3.3.2)",
     ),
     simulated(
@@ -244,8 +233,7 @@ _APPENDIX_A = (
         f"{_GRAPHS}:figure_a_7",
         "treadle topology show generalized_kautz:4,1000",
         quick_s=1,
-        full_s=95,
-        left_out="241 to 2000 nodes",
+        full=(95, "241 to 2000 nodes"),
     ),
     computed("figure-A.8", "Diamond", f"{_GRAPHS}:figure_a_8", "treadle topology show 'diamond()'"),
     computed(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -23,7 +22,7 @@ from treadle.finder.construction import (
 )
 from treadle.finder.search import Finder
 from treadle.finder.tables import shipped_tables
-from treadle.reproduction.paper_figure import ReproducedValue, yes_or_no
+from treadle.reproduction.paper_figure import Rows, yes_or_no
 from treadle.reproduction.published_formulas import published_tree_time_s
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.step_cost import bandwidth_time, node_bandwidth
@@ -41,12 +40,12 @@ GAP = 1e-4
 
 
 def bfb(expression: str) -> Base:
-    """A catalogue graph with breadth-first broadcast."""
+    """Return a catalogue graph with breadth-first broadcast."""
     return Base(expression, expression, ScheduleMethod.BFB, "")
 
 
 def exact(expression: str) -> Base:
-    """A base whose schedule is shipped, found by exact synthesis."""
+    """Return a base whose schedule is shipped, found by exact synthesis."""
     return Base(expression, expression, ScheduleMethod.EXACT, "")
 
 
@@ -119,7 +118,7 @@ class AllgatherCost:
 
 
 def check_steps(name: str, topology: Topology, schedule: StepSchedule) -> None:
-    """ScheduleError unless the verifier accepts it."""
+    """Raise ScheduleError unless the verifier accepts the schedule."""
     report = verify_steps(topology, on_all_ranks(topology, schedule.kind), schedule)
     if not report.is_ok:
         raise ScheduleError(f"{name}: {report.violations[0]}")
@@ -127,7 +126,7 @@ def check_steps(name: str, topology: Topology, schedule: StepSchedule) -> None:
 
 @cache
 def allgather_of(construction: Construction) -> tuple[Topology, AllgatherCost]:
-    """A fabric and what its allgather costs, built and accepted by the verifier."""
+    """Return a fabric and what its allgather costs, built and accepted by the verifier."""
     topology, steps = build(construction, Direction.BROADCAST)
     schedule = StepSchedule(CollectiveKind.ALLGATHER, broadcast=steps)
     check_steps(topology.name, topology, schedule)
@@ -137,70 +136,68 @@ def allgather_of(construction: Construction) -> tuple[Topology, AllgatherCost]:
 
 
 def all_to_all_rate(topology: Topology) -> float:
-    """f in link bandwidths, certified to `GAP`."""
+    """Return f in link bandwidths, certified to `GAP`."""
     found = planning.bound(topology, CollectiveKind.ALLTOALL, gap=GAP)
     assert found.rate is not None, "an all-to-all has a rate"
     return found.rate.rate / int(topology.bandwidths[0])
 
 
 def _exchange_us(rate: float, n: int) -> float:
-    """Time of 1 MB out of each node, 1 / n of it for each, over four links of 25 Gbit/s."""
+    """Return the time of 1 MB out of each node, 1 / n of it for each, over four links of 25 Gbit/s."""
     return float(4 * MEGABYTE_US) / n / rate
 
 
 def _reduced_us(steps: int, t_b: Fraction) -> Fraction:
-    """2 (T_L + T_B)."""
+    """Return 2 (T_L + T_B)."""
     return 2 * (steps * ALPHA_US + t_b * MEGABYTE_US)
 
 
-def table_a_1(_full: bool) -> Iterator[ReproducedValue]:
-    """T_L, T_B, diameter and all-to-all rate of every row."""
+def table_a_1(_full: bool) -> Rows:
+    """Yield T_L, T_B, diameter and all-to-all rate of every row."""
     for n, rows in TABLE_A1.items():
         for name, construction in rows.items():
             topology, found = allgather_of(construction)
             place = f"N={n} {name}"
-            yield ReproducedValue(f"{place}: T_L", found.steps, "alpha")
-            yield ReproducedValue(f"{place}: T_B", found.t_b, "M/B")
-            yield ReproducedValue(f"{place}: D", diameter(topology))
-            yield ReproducedValue(f"{place}: MCF", all_to_all_rate(topology), "b")
-        yield ReproducedValue(f"N={n} bound: T_L", moore_steps(n, 4), "alpha")
-        yield ReproducedValue(f"N={n} bound: T_B", bandwidth_optimum(n), "M/B")
-        yield ReproducedValue(f"N={n} bound: MCF", all_to_all_limit(n, 4), "b")
+            yield f"{place}: T_L", found.steps, "alpha"
+            yield f"{place}: T_B", found.t_b, "M/B"
+            yield f"{place}: D", diameter(topology)
+            yield f"{place}: MCF", all_to_all_rate(topology), "b"
+        yield f"N={n} bound: T_L", moore_steps(n, 4), "alpha"
+        yield f"N={n} bound: T_B", bandwidth_optimum(n), "M/B"
+        yield f"N={n} bound: MCF", all_to_all_limit(n, 4), "b"
 
 
-def table_3_4(_full: bool) -> Iterator[ReproducedValue]:
-    """The frontier at N = 1024, its times at 1 MB, and the baselines of its caption."""
+def table_3_4(_full: bool) -> Rows:
+    """Yield the frontier at N = 1024, its times at 1 MB, and the baselines of its caption."""
     for name, construction in TABLE_A1[1024].items():
         topology, found = allgather_of(construction)
-        yield ReproducedValue(f"{name}: T_L", found.steps, "alpha")
-        yield ReproducedValue(f"{name}: T_B", found.t_b, "M/B")
-        yield ReproducedValue(f"{name}: 2(T_L+T_B)", _reduced_us(found.steps, found.t_b), "us")
-        yield ReproducedValue(f"{name}: D", diameter(topology))
-        yield ReproducedValue(f"{name}: all-to-all", _exchange_us(all_to_all_rate(topology), 1024), "us")
+        yield f"{name}: T_L", found.steps, "alpha"
+        yield f"{name}: T_B", found.t_b, "M/B"
+        yield f"{name}: 2(T_L+T_B)", _reduced_us(found.steps, found.t_b), "us"
+        yield f"{name}: D", diameter(topology)
+        yield f"{name}: all-to-all", _exchange_us(all_to_all_rate(topology), 1024), "us"
     optimum = bandwidth_optimum(1024)
-    yield ReproducedValue("bound: 2(T_L+T_B)", _reduced_us(moore_steps(1024, 4), optimum), "us")
-    yield ReproducedValue("bound: all-to-all", _exchange_us(float(all_to_all_limit(1024, 4)), 1024), "us")
+    yield "bound: 2(T_L+T_B)", _reduced_us(moore_steps(1024, 4), optimum), "us"
+    yield "bound: all-to-all", _exchange_us(float(all_to_all_limit(1024, 4)), 1024), "us"
     # steps of the schedules: around the ring; along each dimension of the torus
-    yield ReproducedValue("ShiftedRing: 2(T_L+T_B)", _reduced_us(1023, optimum), "us")
-    yield ReproducedValue("32x32 torus, traditional: 2(T_L+T_B)", _reduced_us(2 * 31, optimum), "us")
+    yield "ShiftedRing: 2(T_L+T_B)", _reduced_us(1023, optimum), "us"
+    yield "32x32 torus, traditional: 2(T_L+T_B)", _reduced_us(2 * 31, optimum), "us"
     _, torus = allgather_of(bfb("torus(32, 32)"))
-    yield ReproducedValue("32x32 torus, BFB: 2(T_L+T_B)", _reduced_us(torus.steps, torus.t_b), "us")
+    yield "32x32 torus, BFB: 2(T_L+T_B)", _reduced_us(torus.steps, torus.t_b), "us"
     trees_s = published_tree_time_s(1024, ALPHA_US / 1e6, float(MEGABYTE_US) / 1e6)
-    yield ReproducedValue("double binary tree: 2(T_L+T_B)", 1e6 * trees_s, "us")
+    yield "double binary tree: 2(T_L+T_B)", 1e6 * trees_s, "us"
     for name, topology in (
         ("ShiftedRing", shifted_ring(1024)),
         ("double binary tree", double_binary_tree(1024)),
     ):
-        yield ReproducedValue(f"{name}: all-to-all", _exchange_us(prefix_cut_rate(topology), 1024), "us")
+        yield f"{name}: all-to-all", _exchange_us(prefix_cut_rate(topology), 1024), "us"
     frontier = Finder(shipped_tables().bases).frontier(1024, 4)
     best = min(_reduced_us(one.steps, one.t_b_both / 2) for one in frontier)
-    yield ReproducedValue(
-        "best of `treadle design`: 2(T_L+T_B)", best, "us", "graphs of ours, not in the paper"
-    )
+    yield "best of `treadle design`: 2(T_L+T_B)", best, "us", "graphs of ours, not in the paper"
 
 
 def prefix_cut_rate(topology: Topology) -> float:
-    """Most that an all-to-all can have, in link bandwidths, by cuts between nodes 0 to i and the others."""
+    """Return an all-to-all's upper bound, in link bandwidths, by cuts between nodes 0 to i and the others."""
     n = topology.n_nodes
     crossing = np.zeros((2, n), dtype=np.int64)
     ways = ((topology.tails, topology.heads), (topology.heads, topology.tails))
@@ -213,28 +210,28 @@ def prefix_cut_rate(topology: Topology) -> float:
     return float((links / (below * (n - below))).min())
 
 
-def table_3_5(_full: bool) -> Iterator[ReproducedValue]:
-    """The best fabrics of 5 to 12 nodes: steps of an allreduce, and whether T_B is optimal."""
+def table_3_5(_full: bool) -> Rows:
+    """Yield the best fabrics of 5 to 12 nodes: steps of an allreduce, and whether T_B is optimal."""
     for n, construction in TABLE_3_5.items():
         _, found = allgather_of(construction)
-        yield ReproducedValue(f"N={n}: T_L of the allreduce", 2 * found.steps, "alpha")
-        yield yes_or_no(f"N={n}: bandwidth-optimal", holds=found.t_b == bandwidth_optimum(n))
+        yield f"N={n}: T_L of the allreduce", 2 * found.steps, "alpha"
+        yield f"N={n}: bandwidth-optimal", yes_or_no(found.t_b == bandwidth_optimum(n))
 
 
-def figure_3_1(_full: bool) -> Iterator[ReproducedValue]:
-    """The allgather of K2,2."""
+def figure_3_1(_full: bool) -> Rows:
+    """Yield the allgather of K2,2."""
     _, found = allgather_of(bfb("complete_bipartite(2, 2)"))
-    yield ReproducedValue("T_L", found.steps, "alpha")
-    yield ReproducedValue("T_B", found.t_b, "M/B")
+    yield "T_L", found.steps, "alpha"
+    yield "T_B", found.t_b, "M/B"
 
 
-def figure_3_2(_full: bool) -> Iterator[ReproducedValue]:
-    """The line graph of K2,2: as many nodes as K2,2 has links, one step more."""
+def figure_3_2(_full: bool) -> Rows:
+    """Yield the line graph of K2,2: as many nodes as K2,2 has links, one step more."""
     topology, found = allgather_of(LineGraph(bfb("complete_bipartite(2, 2)")))
-    yield ReproducedValue("N", topology.n_nodes)
-    yield ReproducedValue("degree", found.degree)
-    yield ReproducedValue("T_L", found.steps, "alpha")
-    yield ReproducedValue("T_B", found.t_b, "M/B")
+    yield "N", topology.n_nodes
+    yield "degree", found.degree
+    yield "T_L", found.steps, "alpha"
+    yield "T_B", found.t_b, "M/B"
 
 
 FIGURE_3_3 = {
@@ -245,32 +242,30 @@ FIGURE_3_3 = {
 }
 
 
-def figure_3_3(full: bool) -> Iterator[ReproducedValue]:
-    """T_B / T_B* of L^n of optimal bases, and the steps beyond the Moore bound."""
+def figure_3_3(full: bool) -> Rows:
+    """Yield T_B / T_B* of L^n of optimal bases, and the steps beyond the Moore bound."""
     for name, expression in FIGURE_3_3.items():
         base = bfb(expression)
         for n in range(5 if full else 3):
             topology, found = allgather_of(LineGraph(base, n) if n else base)
             nodes = topology.n_nodes
-            yield ReproducedValue(f"{name}, n = {n}: T_B/T_B*", found.t_b / bandwidth_optimum(nodes))
-            yield ReproducedValue(
-                f"{name}, n = {n}: T_L - T_L*", found.steps - moore_steps(nodes, 4), "alpha"
-            )
+            yield f"{name}, n = {n}: T_B/T_B*", found.t_b / bandwidth_optimum(nodes)
+            yield f"{name}, n = {n}: T_L - T_L*", found.steps - moore_steps(nodes, 4), "alpha"
         # Corollary 10.1's limit, below which all of them stay
-        yield ReproducedValue(f"{name}: limit of T_B/T_B*", 1 + Fraction(1, 3 * parse(expression).n_nodes))
+        yield f"{name}: limit of T_B/T_B*", 1 + Fraction(1, 3 * parse(expression).n_nodes)
 
 
-def figure_3_4(_full: bool) -> Iterator[ReproducedValue]:
-    """A ring of four, one way, expanded to degree 2."""
+def figure_3_4(_full: bool) -> Rows:
+    """Yield a ring of four, one way, expanded to degree 2."""
     topology, found = allgather_of(DegreeExpansion(bfb("uni_ring(1, 4)"), 2))
-    yield ReproducedValue("N", topology.n_nodes)
-    yield ReproducedValue("degree", found.degree)
-    yield ReproducedValue("T_L", found.steps, "alpha")
-    yield yes_or_no("bandwidth-optimal", holds=found.is_bandwidth_optimal)
+    yield "N", topology.n_nodes
+    yield "degree", found.degree
+    yield "T_L", found.steps, "alpha"
+    yield "bandwidth-optimal", yes_or_no(found.is_bandwidth_optimal)
 
 
-def table_3_3(_full: bool) -> Iterator[ReproducedValue]:
-    """Effect of each expansion on one base: nodes, degree, what is preserved."""
+def table_3_3(_full: bool) -> Rows:
+    """Yield effect of each expansion on one base: nodes, degree, what is preserved."""
     cases: dict[str, Construction] = {
         "L^2(K3)": LineGraph(bfb("complete(3)"), 2),
         "UniRing(1,4)*2": DegreeExpansion(bfb("uni_ring(1, 4)"), 2),
@@ -279,7 +274,7 @@ def table_3_3(_full: bool) -> Iterator[ReproducedValue]:
     }
     for name, construction in cases.items():
         topology, found = allgather_of(construction)
-        yield ReproducedValue(f"{name}: nodes", topology.n_nodes)
-        yield ReproducedValue(f"{name}: degree", found.degree)
-        yield yes_or_no(f"{name}: Moore-optimal", holds=found.is_moore_optimal)
-        yield yes_or_no(f"{name}: bandwidth-optimal", holds=found.is_bandwidth_optimal)
+        yield f"{name}: nodes", topology.n_nodes
+        yield f"{name}: degree", found.degree
+        yield f"{name}: Moore-optimal", yes_or_no(found.is_moore_optimal)
+        yield f"{name}: bandwidth-optimal", yes_or_no(found.is_bandwidth_optimal)

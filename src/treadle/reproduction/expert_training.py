@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import pairwise
@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from treadle.finder.construction import Construction
 from treadle.reproduction.expansion_tables import TABLE_A1, all_to_all_rate, allgather_of, bfb
-from treadle.reproduction.paper_figure import ReproducedValue
+from treadle.reproduction.paper_figure import Rows
 from treadle.reproduction.training_costs import GIGABIT, DirectConnectCosts, roofline_step
 from treadle.topologies import all_to_all_limit, bandwidth_optimum, moore_steps, parse
 from treadle.training.models.training_model import TrainingModel
@@ -74,34 +74,35 @@ CASES = (
 
 @cache
 def fabric_costs(name: str, construction: Construction) -> DirectConnectCosts:
-    """Costs of a fabric whose allgather was built and verified and whose flow is certified."""
+    """Return the costs of a fabric whose allgather was built and verified and whose flow is certified."""
     topology, found = allgather_of(construction)
     return _Costs(name, found.nodes, found.steps, found.t_b, exchange=all_to_all_rate(topology))
 
 
-@cache
 def ring_costs(nodes: int) -> DirectConnectCosts:
-    """ShiftedRing: rings, each way around."""
-    rate = all_to_all_rate(parse(f"shifted_ring({nodes})"))
-    return _Costs("ShiftedRing", nodes, nodes - 1, bandwidth_optimum(nodes), exchange=rate)
+    """Return the costs of ShiftedRing: rings in both directions."""
+    return _optimal_costs("ShiftedRing", nodes, nodes - 1, f"shifted_ring({nodes})")
+
+
+def torus_costs(side: int) -> DirectConnectCosts:
+    """Return the costs of a square torus with rings along one dimension after another."""
+    return _optimal_costs("torus", side * side, 2 * (side - 1), f"torus({side}, {side})")
 
 
 @cache
-def torus_costs(side: int) -> DirectConnectCosts:
-    """A square torus with the traditional schedule: rings along one dimension after another."""
-    nodes = side * side
-    rate = all_to_all_rate(parse(f"torus({side}, {side})"))
-    return _Costs("torus", nodes, 2 * (side - 1), bandwidth_optimum(nodes), exchange=rate)
+def _optimal_costs(name: str, nodes: int, steps: int, fabric: str) -> DirectConnectCosts:
+    rate = all_to_all_rate(parse(fabric))
+    return _Costs(name, nodes, steps, bandwidth_optimum(nodes), exchange=rate)
 
 
 def bound_costs(nodes: int) -> DirectConnectCosts:
-    """Bound for all fabrics with this number of nodes of degree 4."""
+    """Return the bound for all fabrics with this number of nodes of degree 4."""
     rate, t_b = float(all_to_all_limit(nodes, 4)), bandwidth_optimum(nodes)
     return _Costs("bound", nodes, moore_steps(nodes, 4), t_b, exchange=rate, is_bound=True)
 
 
 def without_routers(model: TrainingModel) -> TrainingModel:
-    """The same without the matrices that choose experts."""
+    """Return the model without the matrices that choose experts."""
     layers = tuple(
         replace(
             layer,
@@ -116,7 +117,7 @@ def without_routers(model: TrainingModel) -> TrainingModel:
 def expert_step(
     model: TrainingModel, costs: DirectConnectCosts, *, efficiency: float = EFFICIENCY
 ) -> StepOutcome:
-    """An iteration on A100s: experts on all nodes, all else replicated, the best of the paper's buckets."""
+    """Return an iteration on A100s: experts on all nodes, all else replicated, the paper's best buckets."""
     options = TrainingOptions(
         kappa=1, gradient_bytes=2, has_optimizer=False, streams=CommunicationStreams.ONE
     )
@@ -125,60 +126,54 @@ def expert_step(
 
 
 def exchange_fraction(step: StepOutcome) -> float:
-    """Fraction of the iteration, in %."""
+    """Return the all-to-all's share of the iteration, in %."""
     return 100 * float(step.exposed_s[Category.ALLTOALL] / step.iteration_s)
 
 
-def _parts(place: str, step: StepOutcome) -> Iterator[ReproducedValue]:
-    yield ReproducedValue(f"{place}: iteration", 1e3 * float(step.iteration_s), "ms", _bucket(step))
-    yield ReproducedValue(f"{place}: compute", 1e3 * float(step.compute_s), "ms")
+def _parts(place: str, step: StepOutcome) -> Rows:
+    yield f"{place}: iteration", 1e3 * float(step.iteration_s), "ms", _bucket(step)
+    yield f"{place}: compute", 1e3 * float(step.compute_s), "ms"
     for category, words in ((Category.ALLREDUCE, "exposed allreduce"), (Category.ALLTOALL, "all-to-all")):
-        yield ReproducedValue(f"{place}: {words}", 1e3 * float(step.exposed_s.get(category, 0)), "ms")
+        yield f"{place}: {words}", 1e3 * float(step.exposed_s.get(category, 0)), "ms"
 
 
 def _bucket(step: StepOutcome) -> str:
     return f"buckets of {step.bucket_bytes // 2**20} MiB" if step.bucket_bytes else ""
 
 
-def figure_3_9(full: bool) -> Iterator[ReproducedValue]:
-    """Iterations of both models on Treadle's fabric, ShiftedRing and torus, compared with the bound."""
+def figure_3_9(full: bool) -> Rows:
+    """Yield both models' iterations on Treadle's fabric, ShiftedRing and torus, compared with the bound."""
     for case in CASES:
         yield from _case(case, full=full)
 
 
-def _case(case: ExpertCase, *, full: bool) -> Iterator[ReproducedValue]:
+def _case(case: ExpertCase, *, full: bool) -> Rows:
     place = f"{case.nodes} nodes"
     model = without_routers(zoo_model(case.model))
     ours = fabric_costs(case.best, TABLE_A1[case.nodes][case.best])
     others = {"ShiftedRing": ring_costs(case.nodes), "torus": torus_costs(case.side)}
     step = expert_step(model, ours)
-    yield ReproducedValue(f"{place}: parameters", model.parameters / 1e9, "1e9")
+    yield f"{place}: parameters", model.parameters / 1e9, "1e9"
     yield from _parts(f"{place}, {case.best}", step)
-    yield ReproducedValue(f"{place}: all-to-all's share, ours", exchange_fraction(step), "%")
+    yield f"{place}: all-to-all's share, ours", exchange_fraction(step), "%"
     for name, costs in others.items():
         other = expert_step(model, costs)
         yield from _parts(f"{place}, {name}", other)
-        yield ReproducedValue(f"{place}: all-to-all, {name} / ours", ours.exchange / costs.exchange, "times")
-        yield ReproducedValue(
-            f"{place}: iteration, {name} / ours", float(other.iteration_s / step.iteration_s), "times"
-        )
-        yield ReproducedValue(f"{place}: all-to-all's share, {name}", exchange_fraction(other), "%")
+        yield f"{place}: all-to-all, {name} / ours", ours.exchange / costs.exchange, "times"
+        yield f"{place}: iteration, {name} / ours", float(other.iteration_s / step.iteration_s), "times"
+        yield f"{place}: all-to-all's share, {name}", exchange_fraction(other), "%"
     limit = expert_step(model, bound_costs(case.nodes))
-    yield ReproducedValue(f"{place}: iteration, ours above the bound", _above(step, limit), "%")
+    yield f"{place}: iteration, ours above the bound", _above(step, limit), "%"
     own = expert_step(model, fabric_costs("own", case.own))
-    yield ReproducedValue(f"{place}: iteration, Treadle's design above the bound", _above(own, limit), "%")
+    yield f"{place}: iteration, Treadle's design above the bound", _above(own, limit), "%"
     printed = expert_step(model, replace(ours, exchange=PRINTED_RATE[case.nodes]))
-    yield ReproducedValue(
-        f"{place}: all-to-all's share, ours, at the printed rate", exchange_fraction(printed), "%"
-    )
+    yield f"{place}: all-to-all's share, ours, at the printed rate", exchange_fraction(printed), "%"
     yield from _ratios(f"{place}, with routers", zoo_model(case.model), ours, others)
     if full:
         yield from _frontier(case, model, step)
         kautz = all_to_all_rate(parse(f"generalized_kautz(4, {case.nodes})"))
         for name, costs in others.items():
-            yield ReproducedValue(
-                f"{place}: all-to-all, {name} / Pi(4,{case.nodes})", kautz / costs.exchange, "times"
-            )
+            yield f"{place}: all-to-all, {name} / Pi(4,{case.nodes})", kautz / costs.exchange, "times"
 
 
 def _above(step: StepOutcome, limit: StepOutcome) -> float:
@@ -187,25 +182,25 @@ def _above(step: StepOutcome, limit: StepOutcome) -> float:
 
 def _ratios(
     place: str, model: TrainingModel, ours: DirectConnectCosts, others: Mapping[str, DirectConnectCosts]
-) -> Iterator[ReproducedValue]:
+) -> Rows:
     step = expert_step(model, ours)
-    yield ReproducedValue(f"{place}: all-to-all's share, ours", exchange_fraction(step), "%")
+    yield f"{place}: all-to-all's share, ours", exchange_fraction(step), "%"
     for name, costs in others.items():
         ratio = expert_step(model, costs).iteration_s / step.iteration_s
-        yield ReproducedValue(f"{place}: iteration, {name} / ours", float(ratio), "times")
+        yield f"{place}: iteration, {name} / ours", float(ratio), "times"
 
 
-def _frontier(case: ExpertCase, model: TrainingModel, best: StepOutcome) -> Iterator[ReproducedValue]:
-    """The other rows of table A.1: none is quicker."""
+def _frontier(case: ExpertCase, model: TrainingModel, best: StepOutcome) -> Rows:
+    """Yield the other rows of table A.1: none is quicker."""
     for name, construction in TABLE_A1[case.nodes].items():
         if name != case.best:
             step = expert_step(model, fabric_costs(name, construction))
             ratio = float(step.iteration_s / best.iteration_s)
-            yield ReproducedValue(f"{case.nodes} nodes: iteration, {name} / {case.best}", ratio, "times")
+            yield f"{case.nodes} nodes: iteration, {name} / {case.best}", ratio, "times"
 
 
-def figure_a_5(_full: bool) -> Iterator[ReproducedValue]:
-    """Counts of the paper's timeline, on a simulated one."""
+def figure_a_5(_full: bool) -> Rows:
+    """Yield the counts of the paper's timeline, on a simulated one."""
     case = CASES[0]
     costs = fabric_costs(case.best, TABLE_A1[case.nodes][case.best])
     step = expert_step(without_routers(zoo_model(case.model)), costs)
@@ -224,8 +219,8 @@ def figure_a_5(_full: bool) -> Iterator[ReproducedValue]:
         for start, end, task in rows
         if task.computes
     )
-    yield ReproducedValue("computations", sum(row[2].computes for row in rows))
-    yield ReproducedValue("all-to-alls", len(exchanges))
-    yield ReproducedValue("allreduces", len(sends) - len(exchanges), note=_bucket(step))
-    yield ReproducedValue("pairs of communications that overlap", overlaps)
-    yield ReproducedValue("computations during an all-to-all", blocked)
+    yield "computations", sum(row[2].computes for row in rows)
+    yield "all-to-alls", len(exchanges)
+    yield "allreduces", len(sends) - len(exchanges), "", _bucket(step)
+    yield "pairs of communications that overlap", overlaps
+    yield "computations during an all-to-all", blocked

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from math import ceil
 from time import process_time
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from treadle import planning
 from treadle.context import start
 from treadle.reproduction.box_tables import ALLGATHER, gigabytes
 from treadle.reproduction.expansion_tables import check_steps
-from treadle.reproduction.paper_figure import ReproducedValue
+from treadle.reproduction.paper_figure import Row, Rows
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.synthesis.steps.bfb import bfb_allgather
@@ -21,6 +21,7 @@ from treadle.synthesis.trees import Packer, synthesise
 from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.topologies import parse
 
+Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 PLATFORMS = {"A100": ("dgx_a100_flat", 8), "MI250": ("mi250", 16)}
@@ -31,15 +32,17 @@ _MOST_QUICK = 128
 _BASELINES = ("multitree", "ring")
 
 
-def timed(call: Callable[[], Result]) -> tuple[Result, float]:
-    """Result and CPU seconds of a call."""
-    start = process_time()
-    result = call()
-    return result, process_time() - start
+def timed(
+    call: Callable[Parameters, Result], *values: Parameters.args, **options: Parameters.kwargs
+) -> tuple[Result, float]:
+    """Return the result and the CPU seconds of a call."""
+    begun = process_time()
+    result = call(*values, **options)
+    return result, process_time() - begun
 
 
-def figure_4_14(full: bool) -> Iterator[ReproducedValue]:
-    """Allgathers of both platforms by size: throughput, and time from the fabric to the verified plan."""
+def figure_4_14(full: bool) -> Rows:
+    """Yield allgathers of both platforms by size: throughput, and time from fabric to verified plan."""
     for platform, (function, gpus) in PLATFORMS.items():
         for boxes in _BOXES:
             ranks = boxes * gpus
@@ -47,38 +50,30 @@ def figure_4_14(full: bool) -> Iterator[ReproducedValue]:
                 continue
             place, fabric = f"{platform}, {ranks} GPUs", f"{function}({boxes})"
             best = planning.bound(fabric, ALLGATHER).algbw
-            ours, seconds = timed(lambda fabric=fabric: planning.solve(fabric, ALLGATHER))  # type: ignore[misc]
-            yield ReproducedValue(f"{place}: optimum", gigabytes(best), "GB/s")
-            yield ReproducedValue(
-                f"{place}: ForestColl", gigabytes(ours.algbw), "GB/s", f"k = {ours.trees_per_root}"
-            )
-            yield ReproducedValue(f"{place}: ForestColl, time", seconds, "s")
+            ours, seconds = timed(planning.solve, fabric, ALLGATHER)
+            yield f"{place}: optimum", gigabytes(best), "GB/s"
+            yield f"{place}: ForestColl", gigabytes(ours.algbw), "GB/s", f"k = {ours.trees_per_root}"
+            yield f"{place}: ForestColl, time", seconds, "s"
             for name in _BASELINES if full or ranks <= _MOST_QUICK else ():
-                found, seconds = timed(
-                    lambda fabric=fabric, name=name: planning.solve(fabric, ALLGATHER, algorithm=name)  # type: ignore[misc]
-                )
-                yield ReproducedValue(f"{place}: {name}", gigabytes(found.algbw), "GB/s")
-                yield ReproducedValue(f"{place}: {name}, time", seconds, "s")
-                yield ReproducedValue(f"{place}: optimum / {name}", best / found.algbw, "times")
+                found, seconds = timed(planning.solve, fabric, ALLGATHER, algorithm=name)
+                yield f"{place}: {name}", gigabytes(found.algbw), "GB/s"
+                yield f"{place}: {name}, time", seconds, "s"
+                yield f"{place}: optimum / {name}", best / found.algbw, "times"
 
 
-def table_b_2(_full: bool) -> Iterator[ReproducedValue]:
-    """1024 GPUs: the optimum alone, the whole by tight cuts, and the paper's stages one after the other."""
+def table_b_2(_full: bool) -> Rows:
+    """Yield times for 1024 GPUs: the optimum alone, all by tight cuts, and the paper's stages in turn."""
     for platform, fabric in (("A100", "dgx_a100_flat(128)"), ("MI250", "mi250(64)")):
-        _, seconds = timed(lambda fabric=fabric: planning.bound(fabric, ALLGATHER))  # type: ignore[misc]
-        yield ReproducedValue(f"{platform}: optimality search", seconds, "s")
+        _, seconds = timed(planning.bound, fabric, ALLGATHER)
+        yield f"{platform}: optimality search", seconds, "s"
         topology = parse(fabric)
         collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
         with start() as running:
             synthesise(topology, collective, budget=TreeBudget(exact=True), packer=Packer.GROWTH)
-        yield ReproducedValue(f"{platform}: switch node removal", running.seconds.get("switch_removal"), "s")
-        yield ReproducedValue(
-            f"{platform}: spanning tree construction", running.seconds.get("tree_packing"), "s"
-        )
-        _, seconds = timed(lambda fabric=fabric: planning.solve(fabric, ALLGATHER))  # type: ignore[misc]
-        yield ReproducedValue(
-            f"{platform}: total", seconds, "s", "by tight cuts, verified: what `solve` does"
-        )
+        yield f"{platform}: switch node removal", running.seconds.get("switch_removal"), "s"
+        yield f"{platform}: spanning tree construction", running.seconds.get("tree_packing"), "s"
+        _, seconds = timed(planning.solve, fabric, ALLGATHER)
+        yield f"{platform}: total", seconds, "s", "by tight cuts, verified: what `solve` does"
 
 
 TABLE_3_6 = {
@@ -89,29 +84,23 @@ TABLE_3_6 = {
 _SEARCH_S = 20.0
 
 
-def table_3_6(full: bool) -> Iterator[ReproducedValue]:
-    """Breadth-first broadcast, and exact synthesis with the fewest steps and c = 1 to 4 chunks."""
+def table_3_6(full: bool) -> Rows:
+    """Yield the breadth-first broadcast, and exact synthesis with the fewest steps and c = 1 to 4 chunks."""
     with SolverProcess() as solver:
         for family, rows in TABLE_3_6.items():
             for size, steps in rows.items():
                 expression = f"hypercube({size})" if family == "hypercube" else f"torus({size}, {size})"
-                yield _breadth_first(expression)
-                n = parse(expression).n_nodes
-                for chunks in range(1, 5) if n <= (16 if full else 4) else ():
+                topology = parse(expression)
+                found, seconds = timed(bfb_allgather, topology)
+                schedule = StepSchedule(CollectiveKind.ALLGATHER, broadcast=found)
+                check_steps(expression, topology, schedule)  # its time is not counted
+                yield f"{expression}: BFB", seconds, "s"
+                for chunks in range(1, 5) if topology.n_nodes <= (16 if full else 4) else ():
                     yield _exact(expression, steps, chunks, solver)
 
 
-def _breadth_first(expression: str) -> ReproducedValue:
-    """Value, schedule; the check is outside of the time."""
-    topology = parse(expression)
-    steps, seconds = timed(lambda: bfb_allgather(topology))
-    schedule = StepSchedule(CollectiveKind.ALLGATHER, broadcast=steps)
-    check_steps(expression, topology, schedule)
-    return ReproducedValue(f"{expression}: BFB", seconds, "s")
-
-
-def _exact(expression: str, steps: int, chunks: int, solver: SolverProcess) -> ReproducedValue:
-    """SCCL's setting: the fewest steps, any rounds; the search runs in its own process."""
+def _exact(expression: str, steps: int, chunks: int, solver: SolverProcess) -> Row:
+    """Solve SCCL's problem: the fewest steps, any rounds; the search runs in its own process."""
     topology = parse(expression)
     n = topology.n_nodes
     start = process_time()
@@ -127,6 +116,6 @@ def _exact(expression: str, steps: int, chunks: int, solver: SolverProcess) -> R
     seconds = process_time() - start + result.seconds
     label = f"{expression}: SCCL's problem, c = {chunks}"
     if result.schedule is None:
-        return ReproducedValue(label, None, "s", f"{result.phases[0].reason} after {seconds:.0f} s")
+        return label, None, "s", f"{result.phases[0].reason} after {seconds:.0f} s"
     check_steps(expression, topology, result.schedule)
-    return ReproducedValue(label, seconds, "s")
+    return label, seconds, "s"

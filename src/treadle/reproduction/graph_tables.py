@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +9,7 @@ import numpy as np
 from treadle import planning
 from treadle.planning import FactLimits
 from treadle.reproduction.expansion_tables import allgather_of, bfb, exact
-from treadle.reproduction.paper_figure import ReproducedValue, yes_or_no
+from treadle.reproduction.paper_figure import Rows, yes_or_no
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.step_cost import bandwidth_time, node_bandwidth
 from treadle.schedules.steps.steps import StepSchedule
@@ -39,14 +37,14 @@ TABLE_A2 = {
 _DEGREES = (2, 4, 8, 16)
 
 
-def table_a_2(_full: bool) -> Iterator[ReproducedValue]:
-    """Steps of the distance-regular graphs of degree 4, and both Moore bounds."""
+def table_a_2(_full: bool) -> Rows:
+    """Yield the steps of the distance-regular graphs of degree 4, and both Moore bounds."""
     for n, name in TABLE_A2.items():
         value = bfb_value(parse(f"distance_regular(4, {n})"))
-        yield ReproducedValue(f"{name}, N={n}: T_L", value.diameter, "alpha")
-        yield ReproducedValue(f"{name}, N={n}: T_L*", moore_steps(n, 4), "alpha")
-        yield ReproducedValue(f"{name}, N={n}: T_L**", moore_steps(n, 4, bidirectional=True), "alpha")
-        yield yes_or_no(f"{name}, N={n}: bandwidth-optimal", holds=value.is_bw_optimal)
+        yield f"{name}, N={n}: T_L", value.diameter, "alpha"
+        yield f"{name}, N={n}: T_L*", moore_steps(n, 4), "alpha"
+        yield f"{name}, N={n}: T_L**", moore_steps(n, 4, bidirectional=True), "alpha"
+        yield f"{name}, N={n}: bandwidth-optimal", yes_or_no(value.is_bw_optimal)
 
 
 TABLE_A3 = {
@@ -71,95 +69,85 @@ _SHIPPED = ("Diamond", "DBJMod")
 """Families whose schedules are not breadth-first."""
 
 
-def table_a_3(_full: bool) -> Iterator[ReproducedValue]:
-    """The properties of one graph of each family."""
+def table_a_3(_full: bool) -> Rows:
+    """Yield the properties of one graph of each family."""
     for name, expression in TABLE_A3.items():
         topology = parse(expression)
-        facts = planning.describe_fabric(topology)
         base = exact(expression) if name.startswith(_SHIPPED) else bfb(expression)
         _, found = allgather_of(base)
         pairs = list(zip(topology.tails.tolist(), topology.heads.tolist(), strict=True))
-        yield ReproducedValue(f"{name}: degree", found.degree)
-        yield ReproducedValue(f"{name}: size", topology.n_nodes)
-        symmetry = yes_or_no(f"{name}: reverse-symmetric", holds=bool(facts.is_reverse_symmetric))
-        known = facts.is_reverse_symmetric is not None
-        yield symmetry if known else replace(symmetry, value="not decided")
-        yield yes_or_no(f"{name}: bandwidth-optimal", holds=found.is_bandwidth_optimal)
-        yield ReproducedValue(f"{name}: T_L", found.steps, "alpha")
-        yield yes_or_no(f"{name}: Moore-optimal", holds=found.is_moore_optimal)
-        yield yes_or_no(f"{name}: self-loop", holds=any(tail == head for tail, head in pairs))
-        yield yes_or_no(f"{name}: multi-edge", holds=len(set(pairs)) < len(pairs))
+        yield f"{name}: degree", found.degree
+        yield f"{name}: size", topology.n_nodes
+        symmetric = planning.describe_fabric(topology).is_reverse_symmetric
+        answer = "not decided" if symmetric is None else yes_or_no(symmetric)
+        yield f"{name}: reverse-symmetric", answer
+        yield f"{name}: bandwidth-optimal", yes_or_no(found.is_bandwidth_optimal)
+        yield f"{name}: T_L", found.steps, "alpha"
+        yield f"{name}: Moore-optimal", yes_or_no(found.is_moore_optimal)
+        yield f"{name}: self-loop", yes_or_no(any(tail == head for tail, head in pairs))
+        yield f"{name}: multi-edge", yes_or_no(len(set(pairs)) < len(pairs))
 
 
-def figure_3_10(full: bool) -> Iterator[ReproducedValue]:
-    """T_L and T_B of breadth-first broadcasts on cubes and square tori, and their lower bounds."""
+def figure_3_10(full: bool) -> Rows:
+    """Yield T_L and T_B of breadth-first broadcasts on cubes and square tori, and their lower bounds."""
     for n in (2, 3, 4, 5, 6, *((10,) if full else ())):
         yield from _beside_optimum(f"hypercube({n})")
     for side in (2, 3, 4, 5, 6, *((50,) if full else ())):
         yield from _beside_optimum(f"torus({side}, {side})")
 
 
-def _beside_optimum(expression: str) -> Iterator[ReproducedValue]:
-    topology = parse(expression)
-    n = topology.n_nodes
-    limits = FactLimits.lifted()
-    facts = planning.describe_fabric(topology, limits=limits)
+def _beside_optimum(expression: str) -> Rows:
+    facts = planning.describe_fabric(expression, limits=FactLimits.lifted())
     assert facts.allgather is not None, "connected and small enough"
     assert facts.distances is not None, "connected and small enough"
-    yield ReproducedValue(
-        f"{expression}: T_L / diameter", Fraction(facts.allgather.diameter, facts.distances.diameter)
-    )
-    yield ReproducedValue(f"{expression}: T_B / T_B*", facts.allgather.t_b / Fraction(n - 1, n))
+    yield f"{expression}: T_L / diameter", Fraction(facts.allgather.diameter, facts.distances.diameter)
+    yield f"{expression}: T_B / T_B*", facts.allgather.t_b / bandwidth_optimum(facts.n_ranks)
 
 
-def figure_a_6(_full: bool) -> Iterator[ReproducedValue]:
-    """Breadth-first broadcast on rings of odd and even size."""
+def figure_a_6(_full: bool) -> Rows:
+    """Yield the breadth-first broadcast on rings of odd and even size."""
     for n in (5, 6, 9, 16):
         found = planning.solve(f"bi_ring(2, {n})", CollectiveKind.ALLGATHER, algorithm="bfb")
         schedule = found.plan.entries[-1].schedule
         assert isinstance(schedule, StepSchedule), "breadth-first broadcast has steps"
         topology = found.plan.topology
         cost = bandwidth_time(topology, schedule) * node_bandwidth(topology)
-        yield ReproducedValue(f"N={n}: T_L", schedule.n_steps, "alpha")
-        yield yes_or_no(f"N={n}: bandwidth-optimal", holds=cost == bandwidth_optimum(n))
+        yield f"N={n}: T_L", schedule.n_steps, "alpha"
+        yield f"N={n}: bandwidth-optimal", yes_or_no(cost == bandwidth_optimum(n))
 
 
-def figure_a_7(full: bool) -> Iterator[ReproducedValue]:
-    """Worst gaps of generalized Kautz graphs to both optima, up to 2000 nodes."""
+def figure_a_7(full: bool) -> Rows:
+    """Yield the worst gaps of generalized Kautz graphs to both optima, up to 2000 nodes."""
     most = 2000 if full else 240
     for d in _DEGREES:
         sizes = range(d + 1, most + 1)
         values = {n: bfb_value(parse(f"generalized_kautz({d}, {n})")) for n in sizes}
-        ratios = {n: value.t_b / Fraction(n - 1, n) for n, value in values.items()}
+        ratios = {n: value.t_b / bandwidth_optimum(n) for n, value in values.items()}
         worst = max(ratios, key=lambda n: (ratios[n], -n))
         late = max(value.diameter - moore_steps(n, d) for n, value in values.items())
-        yield ReproducedValue(
-            f"d = {d}: largest T_B/T_B*", ratios[worst], note=f"at N = {worst}, of N <= {most}"
-        )
-        yield ReproducedValue(f"d = {d}: largest T_L - T_L*", late, "alpha")
+        yield f"d = {d}: largest T_B/T_B*", ratios[worst], "", f"at N = {worst}, of N <= {most}"
+        yield f"d = {d}: largest T_L - T_L*", late, "alpha"
         mean = sum(ratios.values(), Fraction(0)) / len(ratios)
-        yield ReproducedValue(f"d = {d}: mean T_B/T_B*", float(mean))
+        yield f"d = {d}: mean T_B/T_B*", float(mean)
 
 
-def figure_a_8(_full: bool) -> Iterator[ReproducedValue]:
+def figure_a_8(_full: bool) -> Rows:
     """Find a graph with the properties that the paper states of the Diamond topology."""
     yield from _base("Diamond", "diamond()")
 
 
-def figure_a_9(_full: bool) -> Iterator[ReproducedValue]:
-    """A modified de Bruijn graph."""
+def figure_a_9(_full: bool) -> Rows:
+    """Yield a modified de Bruijn graph."""
     yield from _base("DBJMod(2,3)", "modified_de_bruijn(2, 3)")
     topology = parse("modified_de_bruijn(2, 3)")
-    yield ReproducedValue("DBJMod(2,3): self-loops", int(np.count_nonzero(topology.tails == topology.heads)))
+    yield "DBJMod(2,3): self-loops", int(np.count_nonzero(topology.tails == topology.heads))
     pairs = set(zip(topology.tails.tolist(), topology.heads.tolist(), strict=True))
-    yield ReproducedValue(
-        "DBJMod(2,3): 2-cycles", sum((head, tail) in pairs for tail, head in pairs if tail < head)
-    )
+    yield "DBJMod(2,3): 2-cycles", sum((head, tail) in pairs for tail, head in pairs if tail < head)
 
 
-def _base(name: str, expression: str) -> Iterator[ReproducedValue]:
+def _base(name: str, expression: str) -> Rows:
     topology, found = allgather_of(exact(expression))
-    yield ReproducedValue(f"{name}: N", topology.n_nodes)
-    yield ReproducedValue(f"{name}: d", found.degree)
-    yield ReproducedValue(f"{name}: T_L", found.steps, "alpha")
-    yield yes_or_no(f"{name}: bandwidth-optimal", holds=found.is_bandwidth_optimal)
+    yield f"{name}: N", topology.n_nodes
+    yield f"{name}: d", found.degree
+    yield f"{name}: T_L", found.steps, "alpha"
+    yield f"{name}: bandwidth-optimal", yes_or_no(found.is_bandwidth_optimal)

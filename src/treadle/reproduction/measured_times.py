@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from treadle.machines.achievable import Achievable, achievable, measured_constants
 from treadle.machines.system import Generation, System
-from treadle.reproduction.paper_figure import ReproducedValue
+from treadle.reproduction.paper_figure import Rows
 from treadle.units import format_size
 
 CASES = {
@@ -36,18 +34,18 @@ def _machine(name: str) -> str:
     return source.partition(",")[0]
 
 
-def measured(_: bool) -> Iterator[ReproducedValue]:
-    """Allreduce times of five machines, then errors and shares in the bands, as stored by the last fit."""
+def measured(_: bool) -> Rows:
+    """Yield allreduce times of five machines, then errors and shares in the bands, as the last fit stored."""
     for name, system in SYSTEMS.items():
         for size in SIZES:
             found = achievable(system, "allreduce", size)
             assert isinstance(found, Achievable), "it has rows"
             label = f"{_machine(name)}, {found.n_ranks} GPUs, allreduce {format_size(size)}"
-            yield ReproducedValue(label, found.time_s * 1e6, "us")
+            yield label, found.time_s * 1e6, "us"
     for case, words in CASES.items():
         for name, (median, ninth_decile, coverage, *_) in measured_constants()["errors"][case].items():
             label = f"{words}, {'all' if name == 'all' else _machine(name)}"
-            yield ReproducedValue(f"{label}: median", 100 * median, "% error", "stored with the fit")
-            yield ReproducedValue(f"{label}: 90th percentile", 100 * ninth_decile, "% error")
+            yield f"{label}: median", 100 * median, "% error", "stored with the fit"
+            yield f"{label}: 90th percentile", 100 * ninth_decile, "% error"
             if name == "all":
-                yield ReproducedValue(f"{label}: in bands of 90%", 100 * coverage, "% of rows")
+                yield f"{label}: in bands of 90%", 100 * coverage, "% of rows"

@@ -23,8 +23,7 @@ OUTSIDE = (
         place="The Llama 3 Herd of Models, table 4",
         model=f"{STEP} (roofline with the efficiency of the first row)",
         quick_s=5,
-        full_s=14,
-        left_out="interleave 2 and 4",
+        full=(14, "interleave 2 and 4"),
     ),
     simulated(
         "deepseek-v3",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from functools import partial
 from importlib import import_module
+from typing import NamedTuple
 
 from treadle.errors import FormatError
 
@@ -25,36 +26,41 @@ class FigureBasis(StrEnum):
     """An illustration, a notation or a comparison in words."""
 
 
-@dataclass(frozen=True)
-class ReproducedValue:
+Value = Fraction | float | str | None
+Row = tuple[str, Value] | tuple[str, Value, str] | tuple[str, Value, str, str]
+"""The fields of a `ReproducedValue`, as far as they differ from the defaults."""
+Rows = Iterator[Row]
+
+
+class ReproducedValue(NamedTuple):
     """One reproduced value.
 
     Parameters
     ----------
     label : str
-        What it is of; printed figures are found by it.
+        By which the printed value is found.
     value : Fraction, int, float or str, optional
-        None: not had; `note` says why.
+        None: unknown; `note` says why.
     unit : str
         Of both sides.
     note : str
-        Said of this figure alone.
+        A remark on this value alone.
     """
 
     label: str
-    value: Fraction | float | str | None
+    value: Value
     unit: str = ""
     note: str = ""
 
 
-def yes_or_no(label: str, *, holds: bool) -> ReproducedValue:
-    """A figure that is yes or no."""
-    return ReproducedValue(label, "yes" if holds else "no")
+def yes_or_no(holds: bool) -> str:
+    """Return a value that is yes or no."""
+    return "yes" if holds else "no"
 
 
 _TITLES = {"preprint": "ForestColl preprint", "alltoall": "all-to-all paper"}
 """Papers by the beginning of a name; others belong to the dissertation."""
-Making = Callable[[bool], Iterable[ReproducedValue]]
+Making = Callable[[bool], Rows]
 """Computes the figures; True: all of them, False: those that take seconds."""
 
 
@@ -75,10 +81,10 @@ class PaperFigure:
     basis : FigureBasis
     model : str
         Of simulated and fitted figures: the model. Of measured times: what is timed.
-    quick_s, full_s : float
-        CPU seconds, about, of a 2-core virtual machine; 0: no form of its own.
-    left_out : str
-        What the quick form leaves out; "" if nothing.
+    quick_s : float
+        CPU seconds, about, of a 2-core virtual machine.
+    full : tuple of float and str
+        Where the quick form leaves something out: CPU seconds of the full form, and what is left out.
     reason : str
         Why there is nothing to compute, or where else it is.
     same_as : str
@@ -98,25 +104,29 @@ class PaperFigure:
     basis: FigureBasis = field(kw_only=True)
     model: str = ""
     quick_s: float = 0
-    full_s: float = 0
-    left_out: str = ""
+    full: tuple[float, str] = (0, "")
     reason: str = ""
     same_as: str = ""
     place: str = ""
 
     def __post_init__(self) -> None:
         if bool(self.function) != self.is_here:
-            raise FormatError(
-                f"{self.name}: {self.basis}, {'without' if self.is_here else 'with'} a function"
-            )
+            having = "without" if self.is_here else "with"
+            raise FormatError(f"{self.name}: {self.basis}, {having} a function")
         if self.basis in (FigureBasis.SIMULATED, FigureBasis.FITTED) and not self.model:
             raise FormatError(f"{self.name}: {self.basis}, and the model is not named")
         if not self.is_here and not self.reason:
             raise FormatError(f"{self.name}: {self.basis}, and no reason is given")
-        if bool(self.full_s) != bool(self.left_out):
-            raise FormatError(
-                f"{self.name}: a full form is one from which the quick one leaves something out"
-            )
+
+    @property
+    def full_s(self) -> float:
+        """CPU seconds of the full form, about; 0 without one."""
+        return self.full[0]
+
+    @property
+    def left_out(self) -> str:
+        """The part that only the full form has; "" without one."""
+        return self.full[1]
 
     @property
     def source(self) -> str:
@@ -131,7 +141,7 @@ class PaperFigure:
         return self.basis is not FigureBasis.NO_FIGURES
 
     def load(self) -> Making:
-        """The function that computes it."""
+        """Return the function that computes it."""
         module, _, name = self.function.partition(":")
         making: Making = getattr(import_module(module), name)
         return making

@@ -46,7 +46,7 @@ class PrintedFigure:
     side: str = ""
 
     def reason(self, ours: Fraction | float | str | None) -> str:
-        """Reason why this value differs or is absent; "" if it agrees or is on the unexplained side."""
+        """Return why this value differs or is absent; "" if it agrees or is on the unexplained side."""
         if ours is None:
             return self.why
         if self.agrees(ours):
@@ -127,7 +127,7 @@ class PublishedFigure:
 
 @cache
 def published_figures() -> Mapping[str, PublishedFigure]:
-    """All printed tables and figures, by name."""
+    """Return all printed tables and figures, by name."""
     text = (files("treadle.reproduction") / "data" / "printed.toml").read_text(encoding="utf-8")
     return {name: _exhibit(name, table) for name, table in tomllib.loads(text).items()}
 
@@ -149,7 +149,7 @@ def _exhibit(name: str, table: Mapping[str, Any]) -> PublishedFigure:
 
 
 def _sided(name: str, why: str | Mapping[str, str]) -> tuple[str, str]:
-    """The side that a reason is for, and the reason."""
+    """Return the side that a reason is for, and the reason."""
     if isinstance(why, str):
         return "", why
     if len(why) != 1 or not why.keys() <= {"below", "above"}:

@@ -6,7 +6,7 @@ from math import isqrt
 
 
 def published_tree_time_s(n: int, alpha_s: float, transfer_s: float) -> float:
-    """Allreduce time of double binary trees as the dissertation's tables and figure 3.7 have it.
+    """Return the allreduce time of double binary trees as the dissertation's tables and figure 3.7 have it.
 
     Parameters
     ----------

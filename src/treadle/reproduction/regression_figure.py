@@ -6,12 +6,11 @@ fit shows is its own error: it leaves out the bandwidth at 1 KB and the latency 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
 from treadle.reproduction.curve_settings import AR, BEST, BEST_TOPOLOGIES, GIB, testbed_panel
-from treadle.reproduction.paper_figure import ReproducedValue, yes_or_no
+from treadle.reproduction.paper_figure import Rows, yes_or_no
 from treadle.reproduction.simulated_curves import measure, panels_of, plan_of
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.simulation.calibration.regression import fit_times
@@ -21,8 +20,8 @@ _STEPS = {"ShiftedRing": lambda n: 2 * (n - 1), "ShiftedBFBRing": lambda n: 2 * 
 """Steps of an allreduce as section A.1.2 has them."""
 
 
-def figure_a_3(_full: bool) -> Iterator[ReproducedValue]:
-    """Alpha, epsilon and 1/B by least squares from allreduces of 1 KB and 1 GB on 5 to 12 nodes."""
+def figure_a_3(_full: bool) -> Rows:
+    """Yield Alpha, epsilon and 1/B by least squares from allreduces of 1 KB and 1 GB on 5 to 12 nodes."""
     setting = replace(panels_of("testbed")[0], sizes=(KIB, GIB))
     steps: list[float] = []
     moved: list[float] = []
@@ -47,19 +46,17 @@ def figure_a_3(_full: bool) -> Iterator[ReproducedValue]:
             small_s.append(times[KIB])
             large_s.append(times[GIB])
     for name, holds in has_steps.items():
-        yield ReproducedValue(f"steps of {name}", _FORMULAS[name] if holds else "other")
-    yield yes_or_no("all three bandwidth-optimal", holds=is_optimal)
+        yield f"steps of {name}", _FORMULAS[name] if holds else "other"
+    yield "all three bandwidth-optimal", yes_or_no(is_optimal)
     latency = fit_times({"alpha": steps, "epsilon": [1.0] * len(steps)}, small_s)
     bandwidth = fit_times({"1/B": moved}, large_s)
-    yield ReproducedValue("alpha", 1e6 * latency.value("alpha"), "us")
-    yield ReproducedValue("epsilon", 1e6 * latency.value("epsilon"), "us")
-    yield ReproducedValue("1/B", 1e12 * bandwidth.value("1/B"), "ps/byte")
-    yield ReproducedValue("B", 8e-9 / bandwidth.value("1/B"), "Gbit/s")
+    yield "alpha", 1e6 * latency.value("alpha"), "us"
+    yield "epsilon", 1e6 * latency.value("epsilon"), "us"
+    yield "1/B", 1e12 * bandwidth.value("1/B"), "ps/byte"
+    yield "B", 8e-9 / bandwidth.value("1/B"), "Gbit/s"
     for size, fit in (("1 KB", latency), ("1 GB", bandwidth)):
-        yield ReproducedValue(f"{size}: mean error of the fit to simulated times", 100 * fit.mean_error, "%")
-        yield ReproducedValue(
-            f"{size}: largest error of the fit to simulated times", 100 * fit.max_error, "%"
-        )
+        yield f"{size}: mean error of the fit to simulated times", 100 * fit.mean_error, "%"
+        yield f"{size}: largest error of the fit to simulated times", 100 * fit.max_error, "%"
 
 
 _FORMULAS = {"ShiftedRing": "2(N - 1)", "ShiftedBFBRing": "2 floor(N / 2)"}

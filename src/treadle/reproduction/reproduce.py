@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 from time import process_time
@@ -81,25 +81,19 @@ class Reproduced:
 
 
 def find_figure(name: str) -> PaperFigure:
-    """The table or figure of that name.
+    """Return the table or figure of that name.
 
     Raises
     ------
     FormatError
         If it is unknown; the message names similar ones.
     """
-    wanted = (
-        name.lower()
-        .replace(" ", "-")
-        .replace("_", "-")
-        .replace("fig.-", "figure-")
-        .replace("fig-", "figure-")
-    )
-    for exhibit in EXHIBITS:
-        if exhibit.name.lower() == wanted:
-            return exhibit
-    alike = get_close_matches(wanted, [one.name.lower() for one in EXHIBITS], n=3)
-    near = [one.name for one in EXHIBITS if one.name.lower() in alike]
+    wanted = re.sub(r"fig(\.-|-)", "figure-", re.sub("[ _]", "-", name.lower()))
+    known = {exhibit.name.lower(): exhibit for exhibit in EXHIBITS}
+    if wanted in known:
+        return known[wanted]
+    alike = get_close_matches(wanted, known, n=3)
+    near = [exhibit.name for key, exhibit in known.items() if key in alike]
     hint = f"did you mean {', '.join(near)}?" if near else "`treadle reproduce` lists them all"
     raise FormatError(f"no table or figure {name[:40]!r}; {hint}")
 
@@ -128,11 +122,9 @@ def reproduce(name: str, *, full: bool = False) -> Reproduced:
     if not exhibit.is_here:
         raise FormatError(f"{exhibit.name} ({exhibit.what}): {exhibit.basis}: {exhibit.reason}")
     start = process_time()
-    ours = tuple(exhibit.load()(full or not exhibit.left_out))
+    is_full = full or not exhibit.left_out
+    ours = [ReproducedValue(*row) for row in exhibit.load()(is_full)]
     seconds = process_time() - start
     printed = published_figures()[exhibit.same_as or exhibit.name]
-    return Reproduced(exhibit, printed, _beside(ours, printed), full or not exhibit.left_out, seconds)
-
-
-def _beside(ours: Iterable[ReproducedValue], printed: PublishedFigure) -> tuple[ReproducedRow, ...]:
-    return tuple(ReproducedRow(one, printed.figures.get(one.label)) for one in ours)
+    rows = tuple(ReproducedRow(one, printed.figures.get(one.label)) for one in ours)
+    return Reproduced(exhibit, printed, rows, is_full, seconds)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
 from treadle import planning
-from treadle.reproduction.paper_figure import ReproducedValue
+from treadle.reproduction.paper_figure import Rows
 from treadle.reproduction.training_costs import roofline_step
 from treadle.schedules.collective import CollectiveKind
 from treadle.training.costs import AlphaBetaCosts
@@ -49,13 +48,13 @@ CASES = (
 
 
 def searched_rates() -> tuple[Fraction, Fraction]:
-    """Allgather of the ring that NCCL runs and of Treadle's trees, bytes/s."""
+    """Return the allgather of the ring that NCCL runs and of Treadle's trees, bytes/s."""
     ring = planning.solve(FABRIC, CollectiveKind.ALLGATHER, algorithm="ring")
     return ring.algbw, planning.bound(FABRIC, CollectiveKind.ALLGATHER).algbw
 
 
 def sharded_step(case: ShardedCase, rate: Fraction) -> StepOutcome:
-    """Forward and backward pass with weights gathered twice and gradients scattered, all in bf16.
+    """Return the forward and backward pass with weights gathered twice and gradients scattered, all in bf16.
 
     `rate` is the algbw of allgather and reduce-scatter, bytes/s.
     """
@@ -73,26 +72,22 @@ def compute_fraction(step: StepOutcome) -> float:
 
 
 def gain(slow: StepOutcome, fast: StepOutcome) -> float:
-    """Reduction of the iteration time, in %."""
+    """Return the reduction of the iteration time, in %."""
     return 100 * float(1 - fast.iteration_s / slow.iteration_s)
 
 
-def figure_4_13(_full: bool) -> Iterator[ReproducedValue]:
-    """Shares of compute and gains over NCCL: at Treadle's rates, and at those that were measured."""
+def figure_4_13(_full: bool) -> Rows:
+    """Yield the shares of compute and gains over NCCL, at Treadle's rates and at measured ones."""
     ring, trees = searched_rates()
-    yield ReproducedValue("NCCL-like ring: algbw", ring / 10**9, "GB/s")
-    yield ReproducedValue("Treadle: algbw", trees / 10**9, "GB/s")
+    yield "NCCL-like ring: algbw", ring / 10**9, "GB/s"
+    yield "Treadle: algbw", trees / 10**9, "GB/s"
     for case in CASES:
         slow, fast = (sharded_step(case, rate * NETWORK) for rate in (ring, trees))
-        yield ReproducedValue(f"{case.name}: iteration with NCCL", float(slow.iteration_s), "s")
-        yield ReproducedValue(f"{case.name}: compute's share with NCCL", compute_fraction(slow), "%")
-        yield ReproducedValue(f"{case.name}: iteration below NCCL", gain(slow, fast), "%")
+        yield f"{case.name}: iteration with NCCL", float(slow.iteration_s), "s"
+        yield f"{case.name}: compute's share with NCCL", compute_fraction(slow), "%"
+        yield f"{case.name}: iteration below NCCL", gain(slow, fast), "%"
         measured = [sharded_step(case, rate) for rate in MEASURED]
-        yield ReproducedValue(
-            f"{case.name}: iteration below NCCL, at the measured rates", gain(*measured), "%"
-        )
+        yield f"{case.name}: iteration below NCCL, at the measured rates", gain(*measured), "%"
     for name, exposed, saved in (("27b", 35, 14), ("70b", 50, 20), ("119b", 57, 20)):
         ratio = Fraction(exposed, exposed - saved)
-        yield ReproducedValue(
-            f"{name}: ratio of rates that {saved}% of exposed {exposed}% needs", ratio, "times"
-        )
+        yield f"{name}: ratio of rates that {saved}% of exposed {exposed}% needs", ratio, "times"

@@ -6,9 +6,10 @@ on real machines: directions and ratios are to be compared, not GB/s.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
@@ -34,7 +35,7 @@ from treadle.reproduction.curve_settings import (
     format_sizes,
     testbed_panel,
 )
-from treadle.reproduction.paper_figure import ReproducedValue
+from treadle.reproduction.paper_figure import Rows
 from treadle.schedules.plan import Plan
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.simulation.result import Simulation
@@ -52,13 +53,13 @@ MOST_TASKS = 2**22
 
 
 def topology_of(curve: Curve, cap: int) -> Topology:
-    """The fabric, with hosts as slow as the setting has them."""
+    """Return the fabric, with hosts as slow as the setting has them."""
     fabric = parse(curve.fabric)
     return replace(fabric, injection_bytes_per_s=np.full(fabric.n_nodes, cap)) if cap else fabric
 
 
 def plan_of(curve: Curve, collective: str, cap: int = 0) -> Plan:
-    """The verified plan of a curve."""
+    """Return the verified plan of a curve."""
     return planning.solve(
         topology_of(curve, cap),
         collective,
@@ -92,7 +93,7 @@ def measure(setting: CurveSetting, panel: Panel, curve: Curve) -> Measured:
 
 
 def _whole_steps_s(setting: CurveSetting, curve: Curve, plan: Plan) -> dict[int, float]:
-    """T_L + T_B of a step schedule without slices; trees in phases have their best number of chunks."""
+    """Return T_L + T_B of a step schedule without slices; trees in phases use their best number of chunks."""
     schedule = plan.entries[-1].schedule
     if curve.label == PHASES:
         return {size: _tree_time_s(plan, size, setting.alpha_ns) for size in setting.sizes}
@@ -104,7 +105,7 @@ def _whole_steps_s(setting: CurveSetting, curve: Curve, plan: Plan) -> dict[int,
 
 
 def simulated(graph: TaskGraph, size: int, options: SimulationOptions, *, cut: bool) -> Simulation:
-    """One size; with `cut` at the best number of slices, up to `MOST_TASKS` messages where thin ones help."""
+    """Simulate one size; with `cut` at the best number of slices, up to `MOST_TASKS` messages."""
     if not cut:
         return simulate_graph(graph, size, options)
     best = best_slices(graph, size, options).simulation
@@ -120,14 +121,14 @@ def simulated(graph: TaskGraph, size: int, options: SimulationOptions, *, cut: b
 
 
 def _tree_time_s(plan: Plan, size: int, alpha_ns: int) -> float:
-    """Trees that broadcast after they have reduced, by the formula with the best number of chunks."""
+    """Return trees that reduce and then broadcast, by the formula with the best number of chunks."""
     ranks, alpha_s = plan.collective.n_ranks, alpha_ns / 1e9
     model = {"size_bytes": size, "alpha_s": alpha_s, "bandwidth_bytes_per_s": LINK}
     return double_binary_tree_time_s(ranks, best_chunk_count(ranks, **model), **model)
 
 
 def ratio(results: Results, claim: Claim, sizes: Sizes) -> float:
-    """Ratio of the other curve's simulated time to Treadle's, at a size or as a mean over a range."""
+    """Return the other curve's simulated time over Treadle's, at a size or as a mean over a range."""
     ours, others = _both(results, claim)
     low, high = sizes if isinstance(sizes, tuple) else (sizes, sizes)
     chosen = [size for size in ours.seconds if low <= size <= high]
@@ -136,7 +137,7 @@ def ratio(results: Results, claim: Claim, sizes: Sizes) -> float:
 
 
 def full_steps_ratio(results: Results, claim: Claim, sizes: Sizes) -> float | None:
-    """The same at one size by the alpha-beta model without slices; None for a mean or without steps."""
+    """Return the ratio at one size by the alpha-beta model, no slices; None for a mean or without steps."""
     ours, others = _both(results, claim)
     if isinstance(sizes, tuple) or not all(one.whole_steps_s for one in (ours, *others)):
         return None
@@ -144,7 +145,7 @@ def full_steps_ratio(results: Results, claim: Claim, sizes: Sizes) -> float | No
 
 
 def cost_ratio(results: Results, claim: Claim) -> Fraction:
-    """The same as the size grows, by the costs of the schedules."""
+    """Return the ratio as the size grows, by the costs of the schedules."""
     ours, others = _both(results, claim)
     return ours.asymptotic / max(other.asymptotic for other in others)
 
@@ -155,13 +156,13 @@ def _both(results: Results, claim: Claim) -> tuple[Measured, list[Measured]]:
 
 
 def panels_of(name: str) -> tuple[CurveSetting, dict[str, Panel]]:
-    """The setting of that name, and its panels by title."""
+    """Return the setting of that name, and its panels by title."""
     setting = next(one for one in SETTINGS if one.name == name)
     return setting, {panel.title: panel for panel in setting.panels}
 
 
-def _claimed(exhibit: str, full: bool) -> Iterator[ReproducedValue]:
-    """Every ratio that is printed for a table or figure; in the quick form at the largest single size.
+def _claimed(exhibit: str, full: bool) -> Rows:
+    """Yield every ratio that is printed for a table or figure; in the quick form at the largest single size.
 
     That leaves out the slow settings as well.
     """
@@ -178,12 +179,12 @@ def _claimed(exhibit: str, full: bool) -> Iterator[ReproducedValue]:
                 curve = next(one for one in panels[claim.panel].curves if one.label == label)
                 results[place] = measure(replace(setting, sizes=sizes), panels[claim.panel], curve)
         for size in wanted:
-            yield ReproducedValue(claim.label(size), ratio(results, claim, size), "times")
+            yield claim.label(size), ratio(results, claim, size), "times"
             whole = full_steps_ratio(results, claim, size)
             if whole is not None:
-                yield ReproducedValue(claim.label_of_full_steps(size), whole, "times")
+                yield claim.label_of_full_steps(size), whole, "times"
         if wanted:
-            yield ReproducedValue(claim.label_of_limit, cost_ratio(results, claim), "times")
+            yield claim.label_of_limit, cost_ratio(results, claim), "times"
 
 
 _SLOW = ("mi250-16", "h100-16")
@@ -194,17 +195,16 @@ def _quick_sizes(sizes: Sequence[Sizes]) -> tuple[Sizes, ...]:
 
 
 def _sizes_of(wanted: Sequence[Sizes], setting: CurveSetting) -> tuple[int, ...]:
-    """The setting's sizes that any of these is about."""
+    """Return the setting's sizes that any of these is about."""
     ranges = [size if isinstance(size, tuple) else (size, size) for size in wanted]
     return tuple(size for size in setting.sizes if any(low <= size <= high for low, high in ranges))
 
 
-def figure_3_6(_full: bool) -> Iterator[ReproducedValue]:
-    """Twelve nodes of the testbed."""
-    yield from _claimed("figure-3.6", True)
+figure_3_6 = partial(_claimed, "figure-3.6")
+"""Twelve nodes of the testbed."""
 
 
-def figure_a_1(_full: bool) -> Iterator[ReproducedValue]:
+def figure_a_1(_full: bool) -> Rows:
     """Reduce-scatter and allgather on the testbed: rings compared with the best fabric."""
     setting, _ = panels_of("testbed")
     for kind in ("reduce-scatter", "allgather"):
@@ -214,54 +214,48 @@ def figure_a_1(_full: bool) -> Iterator[ReproducedValue]:
             for curve, other in zip(panel.curves[1:], others, strict=True):
                 for size in setting.sizes:
                     label = f"{panel.title}: {BEST} / {curve.label}, {format_sizes(size)}"
-                    yield ReproducedValue(label, other.seconds[size] / best.seconds[size], "times")
+                    yield label, other.seconds[size] / best.seconds[size], "times"
                     whole = other.whole_steps_s[size] / best.whole_steps_s[size]
-                    yield ReproducedValue(f"{label}, {UNSLICED}", whole, "times")
+                    yield f"{label}, {UNSLICED}", whole, "times"
 
 
-def figure_a_2(full: bool) -> Iterator[ReproducedValue]:
-    """Cube and twisted cube of eight nodes."""
-    yield from _claimed("figure-A.2", full)
+figure_a_2 = partial(_claimed, "figure-A.2")
+"""Cube and twisted cube of eight nodes."""
 
 
-def figure_3_11(full: bool) -> Iterator[ReproducedValue]:
-    """Tori with slow hosts; the paper gives means over sizes, the quick form their limits."""
+def figure_3_11(full: bool) -> Rows:
+    """Yield tori with slow hosts; the paper gives means over sizes, the quick form their limits."""
     yield from _claimed("figure-3.11", full)
     for name, panel in panels_of("tori")[1].items():
         cap = panels_of("tori")[0].cap
         best, traditional = (plan_of(curve, panel.collective, cap).algbw for curve in panel.curves[:2])
-        yield ReproducedValue(f"limit, {name}: BFB / traditional torus", best / traditional, "times")
-        yield ReproducedValue(f"limit, {name}: BFB", best / 10**9, "GB/s")
+        yield f"limit, {name}: BFB / traditional torus", best / traditional, "times"
+        yield f"limit, {name}: BFB", best / 10**9, "GB/s"
 
 
-def figure_4_10(full: bool) -> Iterator[ReproducedValue]:
-    """MI250 boxes: statements of the paper, and single-root allreduces in the limit."""
+def figure_4_10(full: bool) -> Rows:
+    """Yield MI250 boxes: statements of the paper, and single-root allreduces in the limit."""
     yield from _claimed("figure-4.10", full)
     for title, fabric in (("8+8", "mi250(2, 8)"), *((("16+16", "mi250(2)"),) if full else ())):
-        for one in blink_variants(fabric):
-            yield replace(one, label=f"{title}, {one.label}")
+        yield from blink_variants(title, fabric)
 
 
-def figure_4_11(full: bool) -> Iterator[ReproducedValue]:
-    """A100 boxes."""
-    yield from _claimed("figure-4.11", full)
+figure_4_11 = partial(_claimed, "figure-4.11")
+"""A100 boxes."""
 
 
-def figure_4_12(full: bool) -> Iterator[ReproducedValue]:
-    """H100 boxes; the quick form simulates one box only."""
+def figure_4_12(full: bool) -> Rows:
+    """Yield H100 boxes; the quick form simulates one box only."""
     yield from _claimed("figure-4.12", full)
     for boxes in (1, 2, 4, 8, 16):
         best = planning.bound(f"dgx_h100({boxes})", "allgather").algbw
         ring = planning.solve(f"dgx_h100({boxes})", "allgather", algorithm="ring").algbw
-        yield ReproducedValue(f"limit, {boxes}x8 allgather: optimum", best / 10**9, "GB/s")
-        yield ReproducedValue(f"limit, {boxes}x8 allgather: optimum / ring", best / ring, "times")
+        yield f"limit, {boxes}x8 allgather: optimum", best / 10**9, "GB/s"
+        yield f"limit, {boxes}x8 allgather: optimum / ring", best / ring, "times"
 
 
-def preprint_table_2(full: bool) -> Iterator[ReproducedValue]:
-    """MI250 boxes at four sizes."""
-    yield from _claimed("preprint-table-2", full)
+preprint_table_2 = partial(_claimed, "preprint-table-2")
+"""MI250 boxes at four sizes."""
 
-
-def preprint_table_3(full: bool) -> Iterator[ReproducedValue]:
-    """A100 boxes at four sizes."""
-    yield from _claimed("preprint-table-3", full)
+preprint_table_3 = partial(_claimed, "preprint-table-3")
+"""A100 boxes at four sizes."""

@@ -5,13 +5,13 @@ Sources: data/printed.toml. Fitted values are in the rows, with the row of the f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, partial
 
 from treadle import planning
-from treadle.reproduction.paper_figure import ReproducedValue
+from treadle.reproduction.paper_figure import Rows
 from treadle.reproduction.training_costs import roofline_step
 from treadle.schedules.collective import CollectiveKind
 from treadle.training.costs import AlphaBetaCosts, Traffic
@@ -31,7 +31,7 @@ _MOST_SECANTS, _CLOSE = 10, 2e-4
 
 
 def fitted(value_at: Callable[[float], float], wanted: float) -> float:
-    """The efficiency at which a speed is the wanted one.
+    """Return the efficiency at which a speed is the wanted one.
 
     A step's seconds are nearly linear in 1 / efficiency, so that secants find it in a few steps.
     """
@@ -48,21 +48,21 @@ def fitted(value_at: Callable[[float], float], wanted: float) -> float:
 
 
 def sharded_costs(fabric: str) -> AlphaBetaCosts:
-    """Weights over all GPUs of the fabric, at what NCCL reaches of Treadle's rate."""
+    """Return the costs of weights over all GPUs, at what NCCL reaches of Treadle's rate."""
     rate = planning.bound(fabric, CollectiveKind.ALLGATHER).algbw * REACHED
     return AlphaBetaCosts(0, {(kind, ("fsdp",)): rate for kind in _SHARDED})
 
 
 def torchtitan_step(gpus: int, costs: AlphaBetaCosts, efficiency: float, kappa: float) -> StepOutcome:
-    """Llama 3 8B, two sequences a GPU, weights over all GPUs."""
+    """Simulate a step of Llama 3 8B: two sequences a GPU, weights over all GPUs."""
     options = TrainingOptions(kappa=kappa, recompute=Recompute.ATTENTION)
     model, axes = zoo_model("llama-3-8b"), {"fsdp": gpus}
     tokens = {"": _TOKENS}
     return roofline_step(model, axes, costs, options, 2 * gpus, tokens, device="h100", efficiency=efficiency)
 
 
-def torchtitan(_full: bool) -> Iterator[ReproducedValue]:
-    """128 GPUs from 8, with and without contention."""
+def torchtitan(_full: bool) -> Rows:
+    """Yield 128 GPUs from 8, with and without contention."""
     small, large = sharded_costs("dgx_h100:1"), sharded_costs("dgx_h100:16")
     for title, measured in TORCHTITAN_ROWS.items():
         for kappa, words in ((1, ""), (2, ", kappa 2")):
@@ -71,12 +71,8 @@ def torchtitan(_full: bool) -> Iterator[ReproducedValue]:
                 return float(torchtitan_step(gpus, costs, efficiency, kappa).tokens_per_s) / gpus
 
             efficiency = fitted(lambda share: speed(8, small, share), measured)
-            yield ReproducedValue(
-                f"8 GPUs, {title}: efficiency{words}", efficiency, "of the peak", "fitted on this row"
-            )
-            yield ReproducedValue(
-                f"128 GPUs, {title}{words}", speed(128, large, efficiency), "tokens/s a GPU"
-            )
+            yield f"8 GPUs, {title}: efficiency{words}", efficiency, "of the peak", "fitted on this row"
+            yield f"128 GPUs, {title}{words}", speed(128, large, efficiency), "tokens/s a GPU"
 
 
 @dataclass(frozen=True)
@@ -100,7 +96,7 @@ _STAGES, _TENSOR = 16, 8
 
 
 def box_costs(row: LlamaRow) -> AlphaBetaCosts:
-    """Boxes of 8 GPUs on one switch: tensor parallelism inside a box, all else GPU i to GPU i of other boxes.
+    """Return the costs of boxes of 8 GPUs: tensor parallelism inside, all else GPU i to GPU i of other boxes.
 
     A group of n GPUs in n boxes has a NIC for each: each gathers at n / (n - 1) times its rate, concurrently.
     """
@@ -119,7 +115,7 @@ def box_costs(row: LlamaRow) -> AlphaBetaCosts:
 
 
 def llama_step(row: LlamaRow, interleave: int, efficiency: float) -> StepOutcome:
-    """A step of 405B: one sequence a micro-batch, weights kept gathered after the forward pass."""
+    """Return a step of 405B: one sequence a micro-batch, weights kept gathered after the forward pass."""
     model = zoo_model("llama-3-405b")
     options = TrainingOptions(
         kappa=1,
@@ -137,23 +133,19 @@ def llama_step(row: LlamaRow, interleave: int, efficiency: float) -> StepOutcome
 
 @cache
 def llama_tflops(row: LlamaRow, interleave: int, efficiency: float) -> float:
-    """Model TFLOP/s of a GPU: forward and backward without recomputation, masked scores not counted."""
+    """Return a GPU's model TFLOP/s: forward and backward without recomputation or masked scores."""
     return llama_step(row, interleave, efficiency).flops_per_rank_per_s / 1e12
 
 
-def llama_405b(full: bool) -> Iterator[ReproducedValue]:
-    """Both rows of 16384 GPUs from that of 8192, for each interleave."""
+def llama_405b(full: bool) -> Rows:
+    """Yield both rows of 16384 GPUs from that of 8192, for each interleave."""
     first, *others = LLAMA_ROWS
     for interleave in INTERLEAVES if full else INTERLEAVES[-1:]:
         efficiency = fitted(partial(llama_tflops, first, interleave), LLAMA_ROW)
         place = f"interleave {interleave}"
-        yield ReproducedValue(
-            f"{first.name}, {place}: efficiency", efficiency, "of the peak", "fitted on this row"
-        )
+        yield f"{first.name}, {place}: efficiency", efficiency, "of the peak", "fitted on this row"
         for row in others:
-            yield ReproducedValue(
-                f"{row.name}, {place}", llama_tflops(row, interleave, efficiency), "TFLOP/s a GPU"
-            )
+            yield f"{row.name}, {place}", llama_tflops(row, interleave, efficiency), "TFLOP/s a GPU"
 
 
 DEEPSEEK_EFFICIENCY = 0.6
@@ -162,7 +154,7 @@ _STAGES_OF_DEEPSEEK, _EXPERT_RANKS, _REPLICAS = 16, 64, 2
 
 
 def deepseek_costs(*, is_hidden: bool) -> AlphaBetaCosts:
-    """A NIC of 50 GB/s for each GPU; a token goes to at most 4 of the 8 boxes, in fp8, and back in bf16.
+    """Return costs: a NIC of 50 GB/s a GPU; a token goes to at most 4 of 8 boxes in fp8, and back in bf16.
 
     Exchanges are counted as eight copies of a token in bf16: of these 16 bytes per element, 7/8 x 4 x 1.5
     leave the box, so that the rate is 50 GB/s x 16 / 5.25. NVLink (160 GB/s) carries the rest meanwhile.
@@ -179,7 +171,7 @@ def deepseek_costs(*, is_hidden: bool) -> AlphaBetaCosts:
 
 
 def deepseek_step(*, is_hidden: bool) -> StepOutcome:
-    """A step of 15360 sequences of 4096 tokens on 16 stages."""
+    """Return a step of 15360 sequences of 4096 tokens on 16 stages."""
     sequences = 15_360
     options = TrainingOptions(
         kappa=1,
@@ -200,10 +192,10 @@ def deepseek_step(*, is_hidden: bool) -> StepOutcome:
     )
 
 
-def deepseek_v3(_full: bool) -> Iterator[ReproducedValue]:
-    """The two ends between which DualPipe lies."""
+def deepseek_v3(_full: bool) -> Rows:
+    """Yield the two extremes between which DualPipe is."""
     for words, is_hidden in (("exposed", False), ("hidden", True)):
         step = deepseek_step(is_hidden=is_hidden)
-        yield ReproducedValue(f"step, all communication {words}", float(step.iteration_s), "s")
-        yield ReproducedValue(f"compute of a stage, communication {words}", float(step.compute_s), "s")
-        yield ReproducedValue(f"pipeline stands still, communication {words}", float(step.idle_s), "s")
+        yield f"step, all communication {words}", float(step.iteration_s), "s"
+        yield f"compute of a stage, communication {words}", float(step.compute_s), "s"
+        yield f"pipeline stands still, communication {words}", float(step.idle_s), "s"

@@ -56,7 +56,7 @@ class DirectConnectCosts:
     is_bound: bool = False
 
     def time_s(self, kind: CollectiveKind, axes: tuple[str, ...], size_bytes: int) -> float:
-        """Seconds of an allreduce or all-to-all over all nodes."""
+        """Return the seconds of an allreduce or all-to-all over all nodes."""
         if size_bytes == 0:
             return 0.0
         if kind is CollectiveKind.ALLREDUCE:
@@ -71,7 +71,7 @@ class DirectConnectCosts:
         raise ScheduleError(f"{self.summary}: no price of {size_bytes} bytes along {axis}")
 
     def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[float, ...]:
-        """One collective runs at a time."""
+        """Return no slowdown: one collective runs at a time."""
         return (1.0,) * len(running)
 
 
@@ -88,7 +88,7 @@ def roofline_step(
     precision: str = "bf16",
     memory_efficiency: float | None = None,
 ) -> StepOutcome:
-    """A step whose computing takes what a roofline says; `axes` has the ranks along each axis of the mesh."""
+    """Simulate a step with roofline compute times; `axes` has the ranks along each axis of the mesh."""
     found = accelerator(device)
     times = RooflineTimes(found, precision, efficiency, memory_efficiency)
     mesh = Mesh(tuple(axes.values()), tuple(axes))

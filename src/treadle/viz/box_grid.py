@@ -22,7 +22,7 @@ _BLOCKED = 1e4
 
 
 def grid(n: int, size: float) -> list[Cell]:
-    """Places of a near-square grid, row by row.
+    """Return the positions in a near-square grid, row by row.
 
     Each row stands a little right of the one above, so that a line straight up from any place passes
     all others.
@@ -63,7 +63,9 @@ def grid_cells(n: int, links: tuple[tuple[int, int], ...], size: float) -> list[
     pairs = np.array(links).reshape(-1, 2)
     linked = np.zeros((n, n))
     linked[pairs[:, 0], pairs[:, 1]] = linked[pairs[:, 1], pairs[:, 0]] = 1
-    found = [_swapped(linked, lengths, start) for start in _starts(n)]
+    draw = Random(n)  # the same random orders at every call
+    starts = [list(range(n)), *(draw.sample(range(n), n) for _ in range(_SHUFFLED))]
+    found = [_swapped(linked, lengths, start) for start in starts]
     best = min(found, key=lambda order: (_cost(linked, lengths, order), order))
     if _cost(linked, lengths, best) >= _BLOCKED:
         return None
@@ -71,7 +73,7 @@ def grid_cells(n: int, links: tuple[tuple[int, int], ...], size: float) -> list[
 
 
 def _lengths(cells: Sequence[Cell], margin: float) -> Floats:
-    """Length of the line between any two cells; much longer through a third."""
+    """Return the length of the line between any two cells; much longer through a third."""
     lengths = np.zeros((len(cells), len(cells)))
     for one, other in combinations(range(len(cells)), 2):
         (x, y), (to_x, to_y) = cells[one], cells[other]
@@ -86,18 +88,12 @@ def _lengths(cells: Sequence[Cell], margin: float) -> Floats:
     return lengths
 
 
-def _starts(n: int) -> list[list[int]]:
-    """Numbers as they are, and the same random orders at every call."""
-    draw = Random(n)
-    return [list(range(n)), *(draw.sample(range(n), n) for _ in range(_SHUFFLED))]
-
-
 def _cost(linked: Floats, lengths: Floats, order: Sequence[int]) -> float:
     return round(float((linked * lengths[np.ix_(order, order)]).sum()) / 2, 6)
 
 
 def _swapped(linked: Floats, lengths: Floats, start: Sequence[int]) -> list[int]:
-    """The first order, in which no two ranks that change places shorten the links."""
+    """Swap ranks until no swap of two shortens the links."""
     order, cost, is_better = list(start), _cost(linked, lengths, start), True
     while is_better:
         is_better = False

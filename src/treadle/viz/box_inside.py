@@ -20,7 +20,7 @@ SWITCH_HEIGHT = 18.0
 
 
 def text_width(text: str) -> float:
-    """Approximate height of a line in the drawing's font (11 pixels, sans serif)."""
+    """Return the approximate width of a text in the drawing's font (11 pixels, sans serif)."""
     return 6.2 * len(text)
 
 
@@ -69,11 +69,11 @@ class Block:
         return next(number for number, band in enumerate(self.bands) if item in band)
 
     def row(self, number: int) -> Row:
-        """A band as obstacles."""
+        """Return a band as obstacles."""
         return row_of([self.marks[item] for item in self.bands[number]])
 
     def to_door(self, item: int) -> list[Point]:
-        """From an item to the upper edge."""
+        """Return the polyline from an item to the upper edge."""
         mark, band = self.marks[item], self.band_of(item)
         if self.is_grid:
             return [(mark.x, mark.y - mark.height / 2), (mark.x, 0.0)]
@@ -81,7 +81,7 @@ class Block:
         return polyline((mark.x, mark.y - mark.height / 2), (mark.x, 0.0), between)
 
     def between(self, first: int, second: int) -> list[Point]:
-        """From an item to another of the same block."""
+        """Return the polyline from an item to another of the same block."""
         bands = self.band_of(first), self.band_of(second)
         if bands[0] == bands[1]:
             return self._beside(first, second)
@@ -117,7 +117,7 @@ class Block:
 
 
 def within(mark: Mark, point: Point, x: float) -> Point:
-    """The point moved along the mark's edge towards x: many lines to a wide mark do not meet in one place."""
+    """Move a point along the mark's edge towards x, so that lines to a wide mark do not meet in one point."""
     if mark.shape is Shape.RANK:
         return point
     room = max(mark.width / 2 - 5, 0)
@@ -127,7 +127,7 @@ def within(mark: Mark, point: Point, x: float) -> Point:
 def inside(
     network: DrawnNetwork, members: Sequence[int], outside: Mapping[int, bool], *, framed: bool
 ) -> Block:
-    """The block of a box.
+    """Return the block of a box.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def inside(
 
 
 def _seat(block: Block, marks: dict[int, Mark], inner: Mapping[int, Sequence[int]]) -> bool:
-    """Ranks alone on a grid, if one can be had."""
+    """Place the ranks of a box on a grid, if there is a suitable one."""
     place = {item: number for number, item in enumerate(marks)}
     links = {(min(pair), max(pair)) for one in inner for pair in [(place[one], place[o]) for o in inner[one]]}
     size = max(mark.width for mark in marks.values())
@@ -185,7 +185,7 @@ def _reached(seeds: Sequence[int], inner: Mapping[int, Sequence[int]], walls: se
 
 
 def _levels(ranks: Sequence[int], inner: Mapping[int, Sequence[int]]) -> dict[int, int]:
-    """Distance of each item from the nearest rank; at least 1 of others."""
+    """Return the distance of each item from the nearest rank; at least 1 of others."""
     level, front, distance = dict.fromkeys(ranks, 0), list(ranks), 0
     while front:
         distance += 1

@@ -41,7 +41,7 @@ class _Placed:
 def boxed(
     network: DrawnNetwork, boxes: Sequence[Sequence[int]], labels: Sequence[str], *, left_out: str = ""
 ) -> DrawingLayout:
-    """A drawing of boxes.
+    """Lay out a drawing of boxes.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class _Boxed:
             x += own.block.width + _BLOCK_GAP
 
     def _bands(self) -> list[list[int]]:
-        """The network's switches by distance from boxes; those of one row of boxes stand near it."""
+        """Return the network's switches by distance from boxes; those of one row of boxes stand near it."""
         switches = [item for item in range(len(self.network.items)) if item not in self.box_of]
         level, front, distance = dict.fromkeys(self.box_of, 0), list(self.box_of), 0
         sides: dict[int, set[bool]] = {item: {box in self.upper} for item, box in self.box_of.items()}
@@ -220,7 +220,7 @@ class _Boxed:
         return [own.point(point) for point in own.block.to_door(item)]
 
     def _between_boxes(self, first: int, second: int) -> list[Point]:
-        """Links of boxes without a switch between them: along the corridor before their doors."""
+        """Draw a link of two boxes without a switch between them, along the corridor before their doors."""
         one, other = self._exit(first), self._exit(second)
         sides = self.placed[self.box_of[first]].is_flipped, self.placed[self.box_of[second]].is_flipped
         if sides[0] == sides[1]:

@@ -126,7 +126,7 @@ class DrawingLayout:
     left_out: str = ""
 
     def moved(self, x: float, y: float) -> DrawingLayout:
-        """The same elsewhere."""
+        """Return the layout moved by x and y."""
         return replace(
             self,
             marks=tuple(replace(mark, x=mark.x + x, y=mark.y + y) for mark in self.marks),

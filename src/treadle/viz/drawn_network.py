@@ -44,7 +44,7 @@ class DrawnNetwork:
     links: dict[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...]]]
 
     def neighbours(self) -> list[list[int]]:
-        """Nodes of each item, ascending."""
+        """Return the nodes of each item, ascending."""
         found: list[list[int]] = [[] for _ in self.items]
         for first, second in self.links:
             found[first].append(second)
@@ -53,7 +53,7 @@ class DrawnNetwork:
 
 
 def network_of(topology: Topology, items: Sequence[Item]) -> DrawnNetwork:
-    """The network of these items; links within an item and to nodes of none are left out."""
+    """Return the network of these items; links within an item and to nodes of none are left out."""
     of_node: Int64Array = np.full(topology.n_nodes, -1, dtype=np.int64)
     for number, item in enumerate(items):
         of_node[list(item.nodes)] = number
@@ -68,7 +68,7 @@ def network_of(topology: Topology, items: Sequence[Item]) -> DrawnNetwork:
 
 
 def node_item(topology: Topology, node: int) -> Item:
-    """A node by itself, labelled by the last part of its name; ranks by their number alone."""
+    """Return a node by itself, labelled by the last part of its name; ranks by their number alone."""
     name = topology.node_names[node].rpartition(".")[2]
     is_rank = bool(topology.is_compute[node])
     if is_rank:

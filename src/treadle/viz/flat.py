@@ -19,7 +19,7 @@ _LEAST_SIZE = 6.0
 
 
 def flat(network: DrawnNetwork, names: Sequence[str]) -> DrawingLayout:
-    """A drawing of nodes that are linked directly.
+    """Lay out nodes that are linked directly.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def flat(network: DrawnNetwork, names: Sequence[str]) -> DrawingLayout:
 
 
 def _coordinates(names: Sequence[str]) -> list[tuple[int, int]] | None:
-    """Row and column of each node; None unless names form a full grid."""
+    """Return the row and column of each node; None unless names form a full grid."""
     found = [tuple(map(int, re.findall(r"\d+", name))) for name in names]
     if any(len(place) != 2 for place in found):
         return None
@@ -45,7 +45,7 @@ def _coordinates(names: Sequence[str]) -> list[tuple[int, int]] | None:
 
 
 def _is_torus(network: DrawnNetwork, places: Sequence[tuple[int, int]]) -> bool:
-    """All links join neighbours of a row or column, the last being next to the first."""
+    """Whether all links join neighbours of a row or column, the last being next to the first."""
     size = [1 + max(place[axis] for place in places) for axis in (0, 1)]
     for first, second in network.links:
         apart = [(b - a) % n for a, b, n in zip(places[first], places[second], size, strict=True)]
@@ -74,7 +74,7 @@ def _grid(network: DrawnNetwork, places: Sequence[tuple[int, int]]) -> DrawingLa
 def _between(
     one: Mark, other: Mark, place: tuple[int, int], goal: tuple[int, int], size: float
 ) -> tuple[tuple[Point, ...], ...]:
-    """A line to the neighbour; to the other end of a row a stub at each: a line would cross the row."""
+    """Draw a line to the neighbour; to the other end of a row a stub at each: a line would cross the row."""
     axis = 0 if place[0] != goal[0] else 1
     if abs(place[axis] - goal[axis]) == 1:
         return (((one.x, one.y), (other.x, other.y)),)
@@ -88,7 +88,7 @@ def _between(
 
 
 def _circle(network: DrawnNetwork) -> DrawingLayout:
-    """On a circle; lines but those of neighbours step inwards first, so that they pass all other nodes."""
+    """Place nodes on a circle; lines except those of neighbours first step inwards, to pass other nodes."""
     n = len(network.items)
     radius = max(90.0, n * 34.0 / (2 * pi)) if n <= 64 else 450.0
     pitch = 2 * radius * sin(pi / max(2, n))
@@ -114,7 +114,7 @@ def _circle(network: DrawnNetwork) -> DrawingLayout:
 
 
 def _sized(mark: Mark, size: float) -> Mark:
-    """The mark no higher than this; its label is dropped where it would be too small to read."""
+    """Shrink a mark to this height; its label is dropped where it would be too small to read."""
     if size >= RANK_SIZE:
         return mark
     label = mark.label if size >= 16 and len(mark.label) <= 3 else ""

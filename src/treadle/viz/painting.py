@@ -41,9 +41,13 @@ class Style:
     width: float
     words: str = ""
 
+    def colour(self, theme: str) -> str:
+        """Colour on the ground of a theme, light or dark."""
+        return self.light if theme == "light" else self.dark
+
     def label_colour(self, theme: str) -> str:
-        """Black or white, whichever stands out more on the colour."""
-        colour = (self.light if theme == "light" else self.dark).lstrip("#")
+        """Return black or white, whichever has more contrast with the colour."""
+        colour = self.colour(theme).lstrip("#")
         red, green, blue = (
             part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
             for part in (int(colour[at : at + 2], 16) / 255 for at in (0, 2, 4))
@@ -116,13 +120,13 @@ class Painting:
 
     @property
     def width(self) -> float:
-        """Total height: the drawing, its title and its legend."""
+        """Total width: the drawing, its title or its legend."""
         legend = sum(text_width(style.words) + LEGEND_STEP for style in self.styles)
         return max(self.layout.width, legend + 24, 1.35 * text_width(self.title) + 24, 260.0)
 
     @property
     def height(self) -> float:
-        """Total width."""
+        """Total height: the drawing, its title, legend and notes."""
         legend = LINE if self.styles else 0.0
         return self.head + self.layout.height + legend + LINE * len(self.notes) + 12
 
@@ -139,7 +143,7 @@ class Painting:
 def by_load(
     layout: DrawingLayout, busy: Sequence[float], full: Sequence[bool], *, title: str, caption: str
 ) -> Painting:
-    """Lines by the busier of their ways.
+    """Style lines by the busier of their directions.
 
     Parameters
     ----------
@@ -164,10 +168,8 @@ def by_load(
 def by_cut(
     layout: DrawingLayout, inside: Sequence[bool], crossing: Sequence[bool], *, title: str, caption: str
 ) -> Painting:
-    """The nodes on one side, and the links that cross to it or from it."""
-    lines = {
-        number: CUT for number, line in enumerate(layout.lines) if any(crossing[link] for link in line.links)
-    }
+    """Style the nodes on one side of a cut and the links that cross it."""
+    lines = {n: CUT for n, line in enumerate(layout.lines) if any(crossing[link] for link in line.links)}
     marks = {
         number: CUT
         for number, mark in enumerate(layout.marks)
@@ -179,7 +181,7 @@ def by_cut(
 def by_hop(
     layout: DrawingLayout, hops: Mapping[int, int], root: int, *, title: str, caption: str
 ) -> Painting:
-    """Links of a tree by how many ranks lie before them.
+    """Style the links of a tree by the number of ranks before them.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ class Row:
     taken: tuple[tuple[float, float], ...]
 
     def free_near(self, x: float) -> float:
-        """The place nearest to x at which a line passes without touching anything."""
+        """Return the place nearest to x at which a line passes without touching anything."""
         barred: list[tuple[float, float]] = []
         for left, right in self.taken:
             left, right = left - MARGIN, right + MARGIN
@@ -46,14 +46,14 @@ class Row:
 
 
 def row_of(marks: Sequence[Mark]) -> Row:
-    """The row of these marks."""
+    """Return the row of these marks."""
     top = min(mark.y - mark.height / 2 for mark in marks) - 2
     bottom = max(mark.y + mark.height / 2 for mark in marks) + 2
     return Row(top, bottom, tuple(sorted((mark.left, mark.right) for mark in marks)))
 
 
 def polyline(start: Point, end: Point, rows: Sequence[Row]) -> list[Point]:
-    """A polyline from start to end through the rows between them, in the order in which it meets them."""
+    """Return a polyline from start to end through the rows between them, in the order it meets them."""
     found = [start]
     for row in rows:
         (x, y), goal = found[-1], end
@@ -66,7 +66,7 @@ def polyline(start: Point, end: Point, rows: Sequence[Row]) -> list[Point]:
 
 
 def spread(wanted: Sequence[float], widths: Sequence[float], gap: float) -> list[float]:
-    """Centres near the wanted ones (rising), at least `gap` apart: what would overlap is centred together.
+    """Return centres near the wanted ones (rising), `gap` apart at least: what would overlap moves together.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def spread(wanted: Sequence[float], widths: Sequence[float], gap: float) -> list
 
 
 def _straightened(points: Sequence[Point]) -> list[Point]:
-    """Without points that repeat the one before or lie on the line between their neighbours."""
+    """Drop points that repeat the one before or lie on the line between their neighbours."""
     found: list[Point] = []
     for point in points:
         if found and point == found[-1]:

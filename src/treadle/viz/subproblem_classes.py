@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from treadle.arrays import Int64Array, mask_of
-from treadle.math.graphs import components
+from treadle.math.graphs import components, hops
 from treadle.topologies.named_boxes import NETWORK, Boxes
 from treadle.topologies.topology import Topology
 from treadle.viz.box_rows import boxed
@@ -44,39 +44,32 @@ class Tier:
     level: int
 
     def nodes(self, piece: int) -> tuple[int, ...]:
-        """Nodes of a subproblem, ascending."""
+        """Return the nodes of a subproblem, ascending."""
         return tuple(np.flatnonzero(self.of_node == piece).tolist())
 
 
 def kinds_layout(topology: Topology, boxes: Boxes) -> DrawingLayout:
-    """Panels from the whole down to a box of each kind."""
+    """Return the panels from the whole down to a box of each kind."""
     levels = switch_levels(topology, boxes)
     tiers = tiers_of(topology, boxes, levels)
-    panels: list[tuple[str, DrawingLayout]] = []
-    for lower, tier in reversed(list(pairwise(tiers))):
-        for first, count in exemplars(topology, tier):
-            panels.append(_joined(topology, tier, lower, first, count, levels))
-    for first, count in exemplars(topology, tiers[0]):
-        panels.append(_box(topology, tiers[0], first, count))
-    return _stacked(panels, "one piece of each kind is drawn")
+    panels = [
+        _joined(topology, tier, lower, first, count, levels)
+        for lower, tier in reversed(list(pairwise(tiers)))
+        for first, count in exemplars(topology, tier)
+    ]
+    panels += [_box(topology, tiers[0], first, count) for first, count in exemplars(topology, tiers[0])]
+    return _stacked(panels)
 
 
 def switch_levels(topology: Topology, boxes: Boxes) -> Int64Array:
-    """Distance of each of the network's switches from the nearest box; 0 of what is in boxes."""
-    level = np.where(boxes.of_node == NETWORK, -1, 0)
-    tails, heads = (
-        np.concatenate(pair)
-        for pair in zip((topology.tails, topology.heads), (topology.heads, topology.tails), strict=True)
-    )
-    distance = 0
-    while True:
-        fresh = np.unique(heads[(level[tails] == distance) & (level[heads] == -1)])
-        if not len(fresh):
-            break
-        distance += 1
-        level[fresh] = distance
-    level[level == -1] = distance + 1
-    return level.astype(np.int64)
+    """Return the distance of each of the network's switches from the nearest box; 0 for nodes of boxes."""
+    n = topology.n_nodes
+    node = np.where(boxes.of_node == NETWORK, np.arange(n), n)  # all boxes as one node
+    tails, heads = node[topology.tails], node[topology.heads]
+    ends = np.concatenate([tails, heads]), np.concatenate([heads, tails])
+    level: Int64Array = hops(n + 1, *ends, np.array([n]))[0, node]
+    level[level < 0] = level.max() + 1
+    return level
 
 
 def tiers_of(topology: Topology, boxes: Boxes, levels: Int64Array) -> list[Tier]:
@@ -109,7 +102,7 @@ def exemplars(topology: Topology, tier: Tier) -> list[tuple[int, int]]:
 
 
 def few(values: Sequence[int]) -> list[int | None]:
-    """All, or the first, None for those between, and the last."""
+    """Return all values, or the first ones, None for those between, and the last."""
     if len(values) <= _SHOWN:
         return list(values)
     return [*values[: _SHOWN - 2], None, values[-1]]
@@ -122,11 +115,8 @@ def _joined(
     inside = tier.of_node == piece
     children = np.unique(lower.of_node[inside & (lower.of_node >= 0)]).tolist()
     joining = np.flatnonzero(inside & (lower.of_node < 0))
-    # nodes outside that are linked to one inside
-    found = mask_of(topology.n_nodes, topology.heads[inside[topology.tails]])
-    found[topology.tails[inside[topology.heads]]] = True
-    found &= ~inside
-    near = np.flatnonzero(found).tolist()
+    linked = topology.heads[inside[topology.tails]], topology.tails[inside[topology.heads]]
+    near = np.flatnonzero(mask_of(topology.n_nodes, np.concatenate(linked)) & ~inside).tolist()
     items: list[Item] = []
     groups: list[list[int]] = []
     shown = few(children)
@@ -197,8 +187,8 @@ def _times(count: int, name: str) -> str:
     return f"{count} x {name}" if count > 1 else f"1 {name}"
 
 
-def _stacked(panels: Sequence[tuple[str, DrawingLayout]], left_out: str) -> DrawingLayout:
-    """Panels below each other, each in a frame with its title."""
+def _stacked(panels: Sequence[tuple[str, DrawingLayout]]) -> DrawingLayout:
+    """Place panels below each other, each in a frame with its title."""
     width = max(panel.width for _, panel in panels) + 2 * _GAP
     marks: list[Mark] = []
     frames: list[BoxFrame] = []
@@ -212,4 +202,5 @@ def _stacked(panels: Sequence[tuple[str, DrawingLayout]], left_out: str) -> Draw
         frames += own.frames
         lines += [replace(line, ends=(line.ends[0] + before, line.ends[1] + before)) for line in own.lines]
         y += panel.height + _TITLE + _GAP
-    return DrawingLayout(width, y, tuple(marks), tuple(frames), tuple(lines), left_out)
+    note = "one piece of each kind is drawn"
+    return DrawingLayout(width, y, tuple(marks), tuple(frames), tuple(lines), note)

@@ -51,8 +51,8 @@ def _sheet(styles: Sequence[Style]) -> str:
     def theme(name: str) -> str:
         page, box, rank, switch = GROUNDS[name]
         ink, quiet = INKS[name]
-        lines = "".join(f".{style.name}{{stroke:{_colour(style, name)}}}" for style in (PLAIN, *styles))
-        fills = "".join(f".f{style.name}{{fill:{_colour(style, name)}}}" for style in styles)
+        lines = "".join(f".{style.name}{{stroke:{style.colour(name)}}}" for style in (PLAIN, *styles))
+        fills = "".join(f".f{style.name}{{fill:{style.colour(name)}}}" for style in styles)
         return (
             f"text{{fill:{ink}}}.note,.frame{{fill:{quiet}}}.ground,.on{{fill:{page}}}"
             f".box,.group{{fill:{box};stroke:{quiet}}}.rank{{fill:{rank};stroke:{quiet}}}"
@@ -67,10 +67,6 @@ def _sheet(styles: Sequence[Style]) -> str:
     )
 
 
-def _colour(style: Style, theme: str) -> str:
-    return style.light if theme == "light" else style.dark
-
-
 def _frames(painting: Painting) -> Iterable[str]:
     for frame in painting.layout.frames:
         yield (
@@ -83,7 +79,7 @@ def _frames(painting: Painting) -> Iterable[str]:
 
 
 def _lines(painting: Painting) -> Iterable[str]:
-    """One path for each style, the plain one below all others."""
+    """Yield one path for each style, the plain one below all others."""
     order = (PLAIN, *painting.styles)
     drawn: dict[str, list[str]] = {style.name: [] for style in order}
     for number, line in enumerate(painting.layout.lines):
@@ -104,7 +100,7 @@ def _path(points: Sequence[Point]) -> str:
 
 
 def _arrow(points: Sequence[Point], mark: Mark) -> str:
-    """Two short strokes where the line meets the mark."""
+    """Return two short strokes where the line meets the mark."""
     (ax, ay), (bx, by) = points[-2], points[-1]
     length = max(((bx - ax) ** 2 + (by - ay) ** 2) ** 0.5, 1e-9)
     ux, uy = (bx - ax) / length, (by - ay) / length
@@ -140,5 +136,5 @@ def _legend(styles: Sequence[Style], y: float) -> Iterable[str]:
 
 
 def _n(value: float) -> str:
-    """A number to a tenth of a pixel, as short as it goes."""
+    """Format a number to a tenth of a pixel, as short as possible."""
     return f"{round(value, 1):g}"

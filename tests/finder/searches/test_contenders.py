@@ -17,17 +17,14 @@ from treadle.finder.searches.candidates import (
     FAR,
     NONE,
     GeneratorSet,
-    GroupTables,
     bars,
     offer,
     scores,
 )
 from treadle.finder.searches.cayley_groups import NamedGroup, abelian_moduli, groups_of_order
-from treadle.finder.searches.cayley_library import LibraryEntry, pareto_entries
+from treadle.finder.searches.cayley_library import LibraryEntry, LineGraphEntry, pareto_entries
 from treadle.finder.searches.cayley_search import _CayleySearch, least_steps, search_cayley
 from treadle.finder.searches.fresh import SearchLimit
-from treadle.finder.searches.line_graph_library import LineGraphEntry
-from treadle.finder.searches.line_graph_library import pareto_entries as pareto_line_graphs
 from treadle.finder.searches.link_swaps import SwapStart, exchanges, expression_of, opposites, random_start
 from treadle.finder.searches.neighbour_search import neighbour_trials
 from treadle.finder.searches.neighbour_table import NeighbourTable, parsed_entry
@@ -70,21 +67,6 @@ def test_bars_are_the_worst_of_full_pools() -> None:
     pools = {2: full, 3: full[:3], 5: [GeneratorSet(cost, cost, (1,), 0) for cost in range(21, 29)]}
     assert bars(pools, [2, 3, 5]).tolist() == [NONE, NONE, NONE, NONE, 28, 28]
     assert bars({2: full, 3: full}, [2, 3]).tolist() == [8, 8, 8, 8]
-
-
-def test_tables_make_room_for_those_used_last() -> None:
-    groups = [NamedGroup(f"g{k}", abelian_group(5)) for k in range(3)]
-    tables = GroupTables(groups, 2 * 4 * 25)
-    first, second = tables[0], tables[1]
-    assert tables[0] is first
-    assert tables[1] is second
-    tables[2]
-    assert tables[1] is second  # used after the first
-    assert tables[0] is not first
-    small = GroupTables(groups, 2 * 4 * 25 - 1)
-    only = small[0]
-    small[1]
-    assert small[0] is not only
 
 
 def test_a_search_is_over_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,14 +251,13 @@ def test_entries_that_others_dominate_go() -> None:
         [entry(8, 3, 5, "b"), entry(8, 3, 5, "a"), entry(8, 4, 4, "c", both=True), entry(8, 5, 3, "dd")]
     )
     assert [one.expression for one in one_way] == ["a", "c", "dd"]
-    assert entry(8, 3, 5, "a").generator_command("x").command == "x"
 
 
 def test_line_graphs_that_others_dominate_go() -> None:
     def line(nodes: int, t_l: int, gather: int, reduce: int, base: str, power: int = 1) -> LineGraphEntry:
         return LineGraphEntry(2, nodes, power, base, t_l, Fraction(gather), Fraction(reduce))
 
-    kept = pareto_line_graphs(
+    kept = pareto_entries(
         [
             line(8, 4, 3, 3, "late"),
             line(8, 3, 4, 5, "b"),

@@ -82,7 +82,7 @@ def test_a_time_is_kept() -> None:
 def test_the_usual_search_is_beyond_the_libraries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What was done is not done again, and nothing is searched once the bounds are met."""
     assert search_now(64, 3, USUAL_SEARCH) == search_now(74, 9, USUAL_SEARCH) == ()
-    monkeypatch.setattr(SearchLimit, "work", 2 * 10**8)
+    monkeypatch.setattr(fresh, "_WORK_OF_A_SECOND", 2 * 10**8 // 3)
     before = designed(149, 4, None, cache=tmp_path)
     (effort,) = designed(149, 4, USUAL_SEARCH, cache=tmp_path).efforts
     assert (effort.kind, effort.usual_s) == ("multicirculants", 3)

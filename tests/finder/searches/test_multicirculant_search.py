@@ -8,13 +8,12 @@ import pytest
 
 from treadle.finder.measure import measure_graph
 from treadle.finder.searches.multicirculant_search import (
-    candidate_of_multicirculant,
     expression_of,
     layouts,
     random_links,
     search_multicirculants,
 )
-from treadle.finder.searches.neighbour_table import check_neighbour
+from treadle.finder.searches.neighbour_table import candidate_of_neighbour, check_neighbour
 from treadle.topologies import is_regular, is_symmetric, parse
 
 SIZES = [(10, 3, True), (23, 4, True), (26, 3, True), (23, 3, False), (30, 2, False), (41, 5, False)]
@@ -27,9 +26,9 @@ def test_layouts_make_regular_graphs(nodes: int, degree: int, bidirectional: boo
     assert found
     for layout in found:
         assert sum(layout.sizes) == nodes
-        links = random_links(layout, degree, rng, bidirectional=bidirectional)
+        links = random_links(layout, rng)
         if links is not None:
-            graph = parse(expression_of(layout, degree, links))
+            graph = parse(expression_of(layout, links))
             assert (graph.n_nodes, graph.n_links, is_regular(graph)) == (nodes, nodes * degree, True)
             assert is_symmetric(graph) or not bidirectional
             assert not (graph.tails == graph.heads).any()
@@ -57,5 +56,5 @@ def test_the_petersen_graph_is_found() -> None:
     found = search_multicirculants(10, 3, (), work=10**8, bidirectional=True)
     (entry,) = found.entries
     assert (entry.steps, entry.gather * 10) == (2, 9)
-    known = [candidate_of_multicirculant(entry)]
+    known = [candidate_of_neighbour(entry, "multicirculant")]
     assert search_multicirculants(10, 3, known, work=10**8, bidirectional=True).tried == 0

@@ -17,7 +17,7 @@ from treadle.finder.measure import measure_graph
 from treadle.finder.search import FabricCandidate, Finder
 from treadle.finder.searches.cayley_value import load_scale
 from treadle.finder.searches.link_swaps import exchanges, expression_of, random_start, swap_links
-from treadle.finder.searches.neighbour_search import _NeighbourSearch, search_neighbours
+from treadle.finder.searches.neighbour_search import _sources, least_t_b, search_neighbours
 from treadle.finder.searches.neighbour_table import (
     NeighbourTable,
     check_neighbour,
@@ -171,8 +171,7 @@ def test_sizes_from_which_a_search_starts(nodes: int, degree: int, two_way: bool
 
 def test_the_bar_is_the_best_within_so_many_steps() -> None:
     known = [SimpleNamespace(steps=steps, t_b_both=Fraction(t_b)) for steps, t_b in ((3, 7), (4, 5), (5, 6))]
-    search = _NeighbourSearch(9, 2, known, 0, False)  # type: ignore[arg-type]
-    assert [search.bar(target) for target in (2, 3, 4, 9)] == [18, 7, 5, 5]
+    assert [least_t_b(known, target, 9) for target in (2, 3, 4, 9)] == [18, 7, 5, 5]  # type: ignore[arg-type]
 
 
 def test_starts_promise_what_they_are_better_by_than_the_bar() -> None:
@@ -186,8 +185,8 @@ def test_starts_promise_what_they_are_better_by_than_the_bar() -> None:
     sizes = {9: [base(9, Fraction(3))], 8: [base(8, Fraction(1, 9)), base(8, Fraction(1), loops=True)],
              10: [base(10, Fraction(5, 2))]}  # fmt: skip
     finder = SimpleNamespace(frontier=lambda nodes, degree: sizes.get(nodes, []))
-    search = _NeighbourSearch(9, 2, sizes[9], 0, False)  # type: ignore[arg-type]
-    found = [(task.base.name, task.more, task.target, task.gain) for task in search._sources(finder)]  # type: ignore[arg-type]
+    tasks = _sources(9, 2, finder, sizes[9], False)  # type: ignore[arg-type]
+    found = [(task.base.name, task.more, task.target, task.gain) for task in tasks]
     best = 3 - Fraction(16, 9)
     assert found == [
         ("ring(10)", -1, 4, Fraction(1, 2)), ("ring(10)", -1, 5, Fraction(1, 2)),

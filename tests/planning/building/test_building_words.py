@@ -198,7 +198,7 @@ def test_nodes_in_order_with_switches_above() -> None:
     assert found.rack.tolist() == [0, 0, 1, 1, 2, 0, 0, 1, 2]
     assert found.unit.tolist() == [1, 3, 1, 3, 1, 5, 6, 5, 5]
     assert (len(found.racks), found.rack_size, found.objective) == (3, 2, None)
-    again = _units_in_order(fabric, found, np.array([1, 0, 1, 0, 2, 1, 1, 0, 2], dtype=np.int32))
+    again = _units_in_order(fabric, floor, 2, np.array([1, 0, 1, 0, 2, 1, 1, 0, 2], dtype=np.int32))
     assert again.tolist() == [1, 1, 3, 3, 1, 5, 6, 5, 5]
     tight = placed_in_order(fabric, replace(floor, units=3, node_units=1), 2)
     assert len(tight.racks) == 4, "a switch each"

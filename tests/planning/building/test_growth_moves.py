@@ -15,13 +15,12 @@ from treadle.errors import FormatError, InfeasibleError
 from treadle.finder.building import growth, rewiring
 from treadle.finder.building.growth import _Search, grow
 from treadle.finder.building.rewiring import (
-    CrossConnect,
     _changes,
     _ends,
     _port,
     reconfigure,
 )
-from treadle.finder.cabling import Cable, cables, unidirectional_cables
+from treadle.finder.cabling import Cable, CableMove, cables, unidirectional_cables
 from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
 from treadle.topologies import Topology, TopologyBuilder, parse
 from treadle.topologies.catalogue.direct import from_arcs
@@ -219,17 +218,17 @@ def test_a_ring_becomes_two_triangles() -> None:
     in_order = _changes(six, two, np.arange(6, dtype=np.int32), True)
     ports = {(wire.tail, wire.head): (wire.tail_port, wire.head_port) for wire in cables(six)}
     gone = [(2, 3), (0, 5)] if (0, 5) in ports else [(2, 3), (5, 0)]
-    taken = {(one.tail, one.head) for one in in_order if not one.is_made}
+    taken = {(one.tail, one.head) for one in in_order if not one.is_added}
     assert {frozenset(pair) for pair in taken} == {frozenset(pair) for pair in gone}
     free = {
         node: port
         for one in in_order
-        if not one.is_made
+        if not one.is_added
         for node, port in ((one.tail, one.tail_port), (one.head, one.head_port))
     }
-    assert [one for one in in_order if one.is_made] == [
-        CrossConnect(True, 0, free[0], 2, free[2]),
-        CrossConnect(True, 3, free[3], 5, free[5]),
+    assert [one for one in in_order if one.is_added] == [
+        CableMove(True, 0, free[0], 2, free[2]),
+        CableMove(True, 3, free[3], 5, free[5]),
     ]
 
 
@@ -258,8 +257,8 @@ def test_one_way_links_have_two_sides() -> None:
         fabric("a", ring_of(0, 1, 2, 3, 4), 5, duplex=False),
         fabric("b", ring_of(4, 3, 2, 1, 0), 5, duplex=False),
     )
-    made = [one for one in _changes(now, back, np.arange(5, dtype=np.int32), False) if one.is_made]
-    assert made == [CrossConnect(True, tail, 0, head, 0) for tail, head in sorted(ring_of(4, 3, 2, 1, 0))]
+    made = [one for one in _changes(now, back, np.arange(5, dtype=np.int32), False) if one.is_added]
+    assert made == [CableMove(True, tail, 0, head, 0) for tail, head in sorted(ring_of(4, 3, 2, 1, 0))]
     plan = reconfigure(now, back)
     assert (plan.n_changed, plan.n_in_order, plan.is_duplex) == (0, 5, False)
 
@@ -318,8 +317,8 @@ def test_ports_that_loops_have_left_empty_are_used() -> None:
     now = from_arcs("a", [0, 1, 2, 0, 1, 2], [1, 2, 0, 0, 1, 2], n=3)
     other = from_arcs("b", [0, 1, 2, 0, 1, 2], [1, 2, 0, 2, 0, 1], n=3)
     found = _changes(now, other, np.arange(3, dtype=np.int32), False)
-    assert found == tuple(CrossConnect(True, tail, 1, (tail + 2) % 3, 1) for tail in range(3))
+    assert found == tuple(CableMove(True, tail, 1, (tail + 2) % 3, 1) for tail in range(3))
     back = _changes(other, now, np.arange(3, dtype=np.int32), False)
-    assert {(one.is_made, one.tail, one.head) for one in back} == {
+    assert {(one.is_added, one.tail, one.head) for one in back} == {
         (False, tail, (tail + 2) % 3) for tail in range(3)
     }

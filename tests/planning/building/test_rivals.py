@@ -17,6 +17,7 @@ from treadle.finder.building.optical_planes import OpticalBox
 from treadle.finder.building.placement import assign_racks, cable_metres
 from treadle.finder.building.reference_topologies import (
     ReferenceRow,
+    _Site,
     _switched,
     _through_boxes,
     nearest_names,
@@ -83,7 +84,7 @@ def test_planes_of_switches_are_added_up(ports: int, steps: int) -> None:
     each = sum(
         (23 + 16 * one if one <= 4 else 4 * one + 290 for one in lengths), 18 * 350 + 6 * Fraction(175)
     )
-    assert _switched(plane, "fat", ports, 2, Floor(), prices, 3) == ReferenceRow(
+    assert _switched(plane, "fat", ports, _Site(2, Floor(), prices, 3)) == ReferenceRow(
         f"{ports} x fat",
         *(6, ports, 12 * ports, 5 * ports, steps),
         *(Fraction(5, 6), 1.2, False),
@@ -100,7 +101,7 @@ def test_fabrics_through_boxes_pay_for_fibres_and_boxes() -> None:
     assert sheet.planes is not None
     count = sheet.planes.n_planes
     fibres = sum((4 * one + 290 for one in sheet.metres), Fraction(0))
-    assert _through_boxes(fabric, plain, box, 4, Floor(), prices, 3) == replace(
+    assert _through_boxes(fabric, plain, box, _Site(4, Floor(), prices, 3)) == replace(
         plain,
         name=f"plain, {count} boxes of 40",
         switches=count,

@@ -15,7 +15,7 @@ from treadle.finder.construction import expression, notation
 from treadle.finder.designing import design_rows, hybrids
 from treadle.finder.designing.candidates import named_option
 from treadle.finder.designing.design_result import DesignResult, DesignRow
-from treadle.finder.designing.placements import PricedFabric
+from treadle.finder.designing.workload_costs import PricedFabric
 from treadle.finder.evaluate import GroupCosts
 from treadle.finder.measure import FlowRate, Option
 from treadle.finder.workload import Call, Exchange, Network, Workload

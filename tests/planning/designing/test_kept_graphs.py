@@ -43,8 +43,8 @@ def test_what_was_found_is_known_to_the_next_design(tmp_path: Path) -> None:
     assert set(after.kept) == {row.option.expression for row in found.rows if found.is_fresh(row)}
     assert after.efforts == before.efforts == ()
     assert figures(designed(tmp_path, use_cache=False)) == figures(before)
-    assert cached_graphs(90, 4, tmp_path, bidirectional=True) == ()
-    assert cached_graphs(91, 4, tmp_path, bidirectional=False) == ()
+    assert cached_graphs(90, 4, tmp_path, bidirectional=True)[0] == ()
+    assert cached_graphs(91, 4, tmp_path, bidirectional=False)[0] == ()
 
 
 @pytest.mark.parametrize(
@@ -62,18 +62,18 @@ def test_only_graphs_of_the_size_are_taken(tmp_path: Path, graphs: object) -> No
     """A torus of 9 x 10 is one; its figures are computed, and no file is opened."""
     torus = named_option("torus(9, 10)", 90, 4).candidate
     cache_graphs(90, 4, [torus], tmp_path, bidirectional=False)
-    assert [one.construction for one in cached_graphs(90, 4, tmp_path, bidirectional=False)] == [
+    assert [one.construction for one in cached_graphs(90, 4, tmp_path, bidirectional=False)[0]] == [
         torus.construction
     ]
     (path,) = tmp_path.glob("*.graphs")
     path.write_text(json.dumps({"nodes": 90, "degree": 4, "graphs": graphs}))
-    found = cached_graphs(90, 4, tmp_path, bidirectional=False)
+    found, _ = cached_graphs(90, 4, tmp_path, bidirectional=False)
     texts = {expression(one.construction) for one in found}
     assert texts <= {"torus(9, 10)", 'torus(9, 10, bandwidth="2B/s")'}
     assert all(one.steps == 9 for one in found)
     for damaged in (b"", b"[]", b"\xff", b'{"nodes": 90}', b"[" * 2000):
         path.write_bytes(damaged)
-        assert cached_graphs(90, 4, tmp_path, bidirectional=False) == ()
+        assert cached_graphs(90, 4, tmp_path, bidirectional=False)[0] == ()
 
 
 def test_calls_of_the_catalogue_are_graphs() -> None:
@@ -89,6 +89,6 @@ def test_files_larger_than_any_that_is_kept_are_not_read(tmp_path: Path) -> None
     (path,) = tmp_path.glob("*.graphs")
     text = path.read_bytes()
     path.write_bytes(text + b" " * (2**16 - len(text)))
-    assert len(cached_graphs(90, 4, tmp_path, bidirectional=False)) == 1
+    assert len(cached_graphs(90, 4, tmp_path, bidirectional=False)[0]) == 1
     path.write_bytes(text + b" " * (2**16 + 1 - len(text)))
-    assert cached_graphs(90, 4, tmp_path, bidirectional=False) == ()
+    assert cached_graphs(90, 4, tmp_path, bidirectional=False)[0] == ()

@@ -15,6 +15,7 @@ from treadle.finder.designing.candidates import check_pairs, improving, named_op
 from treadle.finder.designing.design_limits import design_limits
 from treadle.finder.designing.known_fabrics import KnownFabric, is_beaten, known_fabrics
 from treadle.finder.designing.placements import PlacementPace, placement_sheet, rank_groups
+from treadle.finder.designing.workload_costs import PricedFabric
 from treadle.finder.evaluate import GroupCosts
 from treadle.finder.measure import LARGEST_MEASURED, Option
 from treadle.finder.workload import Call, Exchange, Network, Workload
@@ -32,6 +33,11 @@ def torus() -> Option:
     return named_option("torus(3, 3)", 9, 4)
 
 
+def with_nodes(option: Option, nodes: int) -> Option:
+    gather = replace(option.candidate.gather, nodes=nodes)
+    return replace(option, candidate=replace(option.candidate, gather=gather))
+
+
 def workload(*calls: Call) -> Workload:
     return Workload("calls", calls)
 
@@ -42,7 +48,7 @@ def test_calls_add_up_by_their_counts(torus: Option) -> None:
         Call(GATHER, 9, Fraction(3, 2)), Call(SCATTER, 18, Fraction(5)), Call(SUM, 27, Fraction(1, 4))
     )
     steps, t_b = torus.candidate.steps, float(torus.candidate.gather.t_b)
-    costs = workload_costs.costs_of(torus, calls, NETWORK, 9, {})
+    costs = PricedFabric(torus, {}).costs(calls, NETWORK)
     gather, scatter = steps / 2 + t_b * 9 / 8, steps / 2 + t_b * (18 / 8 + 18 / 4)
     both = steps + t_b * (2 * 27 / 8 + 27 / 4)
     assert costs == pytest.approx([gather, scatter, both])
@@ -57,7 +63,7 @@ def test_groups_are_looked_up_by_size_and_stride(torus: Option) -> None:
     figures = GroupCosts(3, Fraction(5), Fraction(7), 11)
     calls = workload(Call(GATHER, 8, group_size=3, stride=3), Call(SCATTER, 8, group_size=3))
     other = replace(figures, steps=1, t_b_reduce=Fraction(2))
-    costs = workload_costs.costs_of(torus, calls, NETWORK, 9, {(3, 3): figures, (3, 1): other})
+    costs = PricedFabric(torus, {(3, 3): figures, (3, 1): other}).costs(calls, NETWORK)
     assert costs == pytest.approx([3 / 2 + 5, 1 / 2 + 2 * (1 + 2)])
 
 
@@ -79,22 +85,22 @@ def test_groups_that_are_quick(nodes: int, size: int | None, is_quick: bool) -> 
 
 def test_what_is_not_quick_has_no_price(torus: Option) -> None:
     calls = workload(Call(GATHER, 1, group_size=2**9), Call(GATHER, 8))
-    first, second = workload_costs.costs_of(torus, calls, NETWORK, 2**12, {})
+    first, second = PricedFabric(with_nodes(torus, 2**12), {}).costs(calls, NETWORK)
     assert first is None
     assert second is not None
 
 
 def test_nothing_is_below_moores_bound_and_the_distances(torus: Option) -> None:
     """Each call at (n - 1) / n M/B; groups of three at 2/3, or what is proven of them, if that is more."""
-    assert workload_costs.least_seconds(torus, workload(Call(GATHER, 9)), NETWORK, 9, {}) == pytest.approx(
-        1 + 8 / 9 * 9 / 8
-    )
-    assert workload_costs.least_seconds(torus, workload(Call(SCATTER, 9)), NETWORK, 9, {}) == pytest.approx(
-        1 + 8 / 9 * (9 / 8 + 9 / 4)
-    )
+    assert workload_costs.least_seconds(
+        PricedFabric(torus, {}), workload(Call(GATHER, 9)), NETWORK
+    ) == pytest.approx(1 + 8 / 9 * 9 / 8)
+    assert workload_costs.least_seconds(
+        PricedFabric(torus, {}), workload(Call(SCATTER, 9)), NETWORK
+    ) == pytest.approx(1 + 8 / 9 * (9 / 8 + 9 / 4))
     figures = GroupCosts(1, Fraction(9), Fraction(9), 5, least=Fraction(1, 2), least_reduce=Fraction(3))
     calls = workload(Call(GATHER, 8, group_size=3), Call(SCATTER, 8, group_size=3))
-    found = workload_costs.least_seconds(torus, calls, NETWORK, 9, {(3, 1): figures})
+    found = workload_costs.least_seconds(PricedFabric(torus, {(3, 1): figures}), calls, NETWORK)
     assert found == pytest.approx((1 / 2 + 2 / 3) + (1 / 2 + 3 * (1 + 2)))
 
 
@@ -102,9 +108,9 @@ def test_fabrics_in_parts_have_no_bound_over_all_nodes(torus: Option) -> None:
     parts = replace(torus, parts=3)
     figures = GroupCosts(1, Fraction(1), Fraction(1), 5)
     calls = workload(Call(GATHER, 8, group_size=3))
-    assert workload_costs.least_seconds(parts, calls, NETWORK, 9, {(3, 1): figures}) is not None
+    assert workload_costs.least_seconds(PricedFabric(parts, {(3, 1): figures}), calls, NETWORK) is not None
     more = workload(*calls.calls, Call(EXCHANGE, 8))
-    assert workload_costs.least_seconds(parts, more, NETWORK, 9, {(3, 1): figures}) is None
+    assert workload_costs.least_seconds(PricedFabric(parts, {(3, 1): figures}), more, NETWORK) is None
 
 
 def test_exact_rates_are_of_the_kinds_that_are_asked_for(torus: Option) -> None:
@@ -112,19 +118,19 @@ def test_exact_rates_are_of_the_kinds_that_are_asked_for(torus: Option) -> None:
     figures, exact = GroupCosts(1, Fraction(9), Fraction(9), 5), Fraction(2, 3) * 2
     shared = {(3, 1): figures}
     asked = workload(Call(SCATTER, 8, group_size=3))
-    found = workload_costs.with_exact_rates(torus, shared, asked, 9)
+    found = workload_costs.with_exact_rates(torus, shared, asked)
     assert found == {(3, 1): replace(figures, t_b_reduce=exact, least_reduce=exact)}
     gather = replace(torus.candidate.gather, is_bidirectional=True)
     two_way = replace(torus, candidate=replace(torus.candidate, gather=gather))
     both = replace(figures, t_b=exact, t_b_reduce=exact, least=exact, least_reduce=exact)
-    assert workload_costs.with_exact_rates(two_way, shared, asked, 9) == {(3, 1): both}
+    assert workload_costs.with_exact_rates(two_way, shared, asked) == {(3, 1): both}
     better = {(3, 1): replace(figures, t_b=Fraction(1), t_b_reduce=Fraction(5, 4))}
     kept = replace(both, t_b=Fraction(1), t_b_reduce=Fraction(5, 4))
-    assert workload_costs.with_exact_rates(two_way, better, asked, 9) == {(3, 1): kept}
+    assert workload_costs.with_exact_rates(two_way, better, asked) == {(3, 1): kept}
     exchanges = workload(Call(EXCHANGE, 8, group_size=3))
-    assert workload_costs.with_exact_rates(torus, shared, exchanges, 9) == shared
-    assert workload_costs.with_exact_rates(torus, shared, asked, 257) is shared
-    assert workload_costs.with_exact_rates(torus, {}, asked, 256) == {}
+    assert workload_costs.with_exact_rates(torus, shared, exchanges) == shared
+    assert workload_costs.with_exact_rates(with_nodes(torus, 257), shared, asked) is shared
+    assert workload_costs.with_exact_rates(with_nodes(torus, 256), {}, asked) == {}
 
 
 def test_one_way_fabrics_have_two_rates() -> None:
@@ -132,7 +138,7 @@ def test_one_way_fabrics_have_two_rates() -> None:
     figures = GroupCosts(1, Fraction(99), Fraction(98), 5)
     for kinds, told in (((GATHER,), (True, False)), ((SCATTER,), (False, True)), ((SUM,), (True, True))):
         calls = workload(*(Call(kind, 8, group_size=3) for kind in kinds))
-        found = workload_costs.with_exact_rates(ring, {(3, 1): figures}, calls, 6)[3, 1]
+        found = workload_costs.with_exact_rates(ring, {(3, 1): figures}, calls)[3, 1]
         assert (found.t_b < 99, found.t_b_reduce < 98) == told
         assert (found.least > 0, found.least_reduce > 0) == told
 
@@ -205,10 +211,10 @@ def test_named_fabrics_are_of_the_size(text: str, nodes: int, links: int) -> Non
     ],
 )
 def test_random_graphs_that_there_are(nodes: int, degree: int, found: list[str]) -> None:
-    assert [text for _, text in candidates._random_graphs(nodes, degree)] == found
-    assert [name for name, _ in candidates._random_graphs(nodes, degree)] == [
-        text.partition("(")[0] for text in found
-    ]
+    (_, kautz), *random_graphs = candidates._usual_graphs(nodes, degree)
+    assert kautz == f"generalized_kautz({degree}, {nodes})"
+    assert [text for _, text in random_graphs] == found
+    assert [name for name, _ in random_graphs] == [text.partition("(")[0] for text in found]
 
 
 @dataclass(frozen=True)
@@ -218,6 +224,10 @@ class Figures:
     steps: int = 0
     t_b_both: Fraction = Fraction(0)
     found: tuple[Figures, ...] = ()
+
+    @property
+    def cost(self) -> tuple[int, Fraction]:
+        return self.steps, self.t_b_both
 
 
 def test_what_a_known_fabric_is_as_good_as_is_left_out() -> None:

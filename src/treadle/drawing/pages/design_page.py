@@ -43,7 +43,7 @@ def design_page(
     rivalry: ReferenceComparison | None = None,
     progress: Progress | None = None,
 ) -> str:
-    """The page of `treadle design --report`: one file of HTML that loads nothing.
+    """Write the report of `treadle design --report`: one self-contained HTML file.
 
     Parameters
     ----------
@@ -129,20 +129,20 @@ def _tiles(result: DesignResult, chosen: DesignRow, built: InstalledFabric) -> l
 
 
 def _scope(result: DesignResult) -> str:
-    """The fabrics for which the lower bounds are proved."""
+    """Return the fabrics for which the lower bounds are proved."""
     pairs = ", bidirectional links" if result.is_bidirectional else ""
     return f"{result.nodes} nodes, {counted(result.degree, 'port')} each, no switches{pairs}"
 
 
 def _readable_name(result: DesignResult, row: DesignRow) -> str:
-    """A family, N, d and the number of the row."""
+    """Return family, N, d and number of a row."""
     number = next(place for place, one in enumerate(result.rows, start=1) if one is row)
     made = family(row.option.candidate.construction)
     return f"{made} N={row.option.nodes} d={row.option.degree} no. {number}"
 
 
 def _points(result: DesignResult) -> list[ChartPoint]:
-    """The frontier, what it beats, and what people know; those that are two of these once."""
+    """Return the frontier, well-known fabrics and others that it beats, each fabric once."""
     network = result.network
     found = []
     for number, row in enumerate(result.rows, start=1):
@@ -201,7 +201,7 @@ def _curves(result: DesignResult, points: Sequence[ChartPoint]) -> dict[str, obj
 
 
 def _outside_scope(result: DesignResult, one: ChartPoint) -> str:
-    """Reason why the lower bound does not hold for a fabric; "" where it does."""
+    """Return the reason why the lower bound does not hold for a fabric; "" where it does."""
     why = [f"{one.nodes} nodes"] if one.nodes != result.nodes else []
     if one.kind == "known" and "fat_tree" in one.name:
         why.append("switches")
@@ -211,7 +211,7 @@ def _outside_scope(result: DesignResult, one: ChartPoint) -> str:
 
 
 def _exchanges(result: DesignResult) -> dict[str, object]:
-    """All-to-all of each row, and the workload's time where that is another."""
+    """Return the all-to-all of each row, and the workload's time where that is another."""
     rows = [
         [
             *(str(number), _readable_name(result, row)),
@@ -299,7 +299,7 @@ def _totals(built: InstalledFabric) -> dict[str, object]:
 
 
 def _lengths(built: InstalledFabric) -> dict[str, object]:
-    """Cables by length, a metre a row."""
+    """Return the cables by length, a metre a row."""
     sheet = built.sheet
     counts: dict[int, list[int]] = {}
     for length, medium in zip(sheet.metres, sheet.media, strict=True):
@@ -342,7 +342,7 @@ MOST_RACKS = 128
 
 
 def cable_ring(built: InstalledFabric) -> dict[str, object]:
-    """Places, links between them, and cables by pairs of racks.
+    """Return the positions round a circle, links between them, and cables by pairs of racks.
 
     Parameters
     ----------
@@ -388,7 +388,7 @@ _MIDDLE, _RADIUS = 260.0, 205.0
 
 
 def _round(around: Sequence[tuple[int, int]], *, gaps: bool) -> dict[int, tuple[float, float]]:
-    """Places on a circle in order, with a gap of a place between racks."""
+    """Return the positions on a circle in order, with a gap of one position between racks."""
     slots, last, at = [], None, 0
     for item, rack in around:
         if gaps and last is not None and rack != last:
@@ -433,7 +433,7 @@ class ChartPoint:
     Parameters
     ----------
     key : str
-        Its number or letter; "" if only the table names it.
+        Its name in the chart; "" if only the table names it.
     kind : str
         frontier, other or known.
     name : str
@@ -457,7 +457,7 @@ class ChartPoint:
 
 
 def pareto_chart(points: Sequence[ChartPoint], limits: DesignLimits) -> dict[str, object]:
-    """Places in the chart: steps by their logarithm, bandwidth time as it is.
+    """Return the positions in the chart: logarithm of the steps, and bandwidth time.
 
     Parameters
     ----------
@@ -511,7 +511,7 @@ def _shape(some: Sequence[ChartPoint]) -> str:
 
 
 def _labels(words: dict[tuple[float, float], str]) -> list[tuple[float, float, str]]:
-    """Place labels next to points, where there is no mark and no other label."""
+    """Place labels next to points, clear of points and other labels."""
     taken = [(px - 7, py - 7, px + 7, py + 7) for px, py in words]
     found = []
     for (px, py), text in words.items():
@@ -535,7 +535,7 @@ def _labels(words: dict[tuple[float, float], str]) -> list[tuple[float, float, s
 
 
 def _step_ticks(low: int, high: int) -> list[int]:
-    """1, 2, 3, 4, 6, 8, 12, ... within the range."""
+    """Return the numbers 1, 2, 3, 4, 6, 8, 12, ... within the range."""
     every = sorted({1 << power for power in range(18)} | {3 << power for power in range(17)})
     return [value for value in every if low <= value <= max(high, 2 * low)]
 

@@ -38,7 +38,7 @@ class DrawnFabric:
         """Number of each node's mark; -1: not drawn."""
 
     def lines_of(self, links: Iterable[int]) -> list[int]:
-        """Lines that links are part of, each once, in order; without links that are not drawn."""
+        """Return the lines that links are part of, each once, in order; without links that are not drawn."""
         return list(dict.fromkeys(line for link in links if (line := int(self.signed_line[link]))))
 
     def values(self) -> dict[str, object]:
@@ -56,7 +56,7 @@ class DrawnFabric:
                     mark.label,
                     _SHAPES.index(mark.shape),
                     *map(_px, (mark.x, mark.y, mark.width, mark.height)),
-                    self._name(mark.nodes) or mark.label,
+                    self.topology.node_names[mark.nodes[0]] if len(mark.nodes) == 1 else mark.label,
                 ]
                 for mark in layout.marks
             ],
@@ -73,9 +73,6 @@ class DrawnFabric:
             ],
             "leftOut": layout.left_out,
         }
-
-    def _name(self, nodes: tuple[int, ...]) -> str:
-        return self.topology.node_names[nodes[0]] if len(nodes) == 1 else ""
 
     def _bytes_per_s(self, links: tuple[int, ...]) -> int:
         return int(self.topology.bandwidths[list(links)].sum())

@@ -8,7 +8,7 @@ from treadle.errors import FormatError
 
 
 def check_page_name(path: Path | str | None, option: str) -> None:
-    """FormatError unless a page may be written there.
+    """Raise FormatError unless a report may be written there.
 
     Parameters
     ----------

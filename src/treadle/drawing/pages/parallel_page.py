@@ -69,7 +69,7 @@ class ReportedPlan:
 
 
 def parallel_page(result: ParallelizeResult) -> str:
-    """The page of `treadle parallelize --report`: one file of HTML that loads nothing.
+    """Write the report of `treadle parallelize --report`: one self-contained HTML file.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def _rows_bars(told: Sequence[ReportedPlan]) -> dict[str, object]:
 
 
 def _exposed(row: PricedPlan) -> float:
-    """Without what differences of floats leave."""
+    """Return the exposed seconds; rounding errors of floats count as 0."""
     return row.exposed_s if row.exposed_s > 1e-12 * row.seconds else 0.0
 
 
@@ -316,7 +316,7 @@ _MOST_COLLECTIVES, _MOST_PARAMETERS, _MOST_OPERATORS = 200, 400, 600
 
 
 def collectives(found: Evaluation) -> dict[str, object]:
-    """Operators of one micro-batch, the slowest first."""
+    """Return the table of collectives of one micro-batch, the slowest first."""
     by_time = sorted(found.movements, key=lambda one: -one[0] * one[1].seconds)
     shown = by_time[:_MOST_COLLECTIVES]
     rows = [
@@ -341,7 +341,7 @@ def collectives(found: Evaluation) -> dict[str, object]:
 
 
 def parameters(plan: ParallelPlan, model: ModelGraph) -> dict[str, object]:
-    """In which state each parameter is stored."""
+    """Return the table of parameters and the states in which they are stored."""
     rows = []
     for part in model.parts:
         for number, one in enumerate(plan.parts[part.name]):
@@ -359,7 +359,7 @@ def parameters(plan: ParallelPlan, model: ModelGraph) -> dict[str, object]:
 
 
 def operators(plan: ParallelPlan, model: ModelGraph) -> dict[str, object]:
-    """Inputs and results of each operator, and how often it runs."""
+    """Return the table of operators: inputs, results, and how often each runs."""
     rows = []
     for part in model.parts:
         for number, one in enumerate(plan.parts[part.name]):

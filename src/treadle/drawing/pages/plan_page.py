@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
@@ -16,7 +17,7 @@ from treadle.context import Progress
 from treadle.drawing.draw import CutDescription, describe_cut
 from treadle.drawing.pages.drawn_fabric import DrawnFabric
 from treadle.drawing.plan_loads import busy_links
-from treadle.drawing.tree_hops import tree_depths
+from treadle.drawing.tree_hops import links_by_hop, tree_depths
 from treadle.errors import FormatError, ScheduleError, TreadleError
 from treadle.inputs.problem import Problem
 from treadle.program.operation_lists import OperationKind
@@ -46,7 +47,7 @@ SHOWN_SIZE = "64M"
 
 
 def page_of_result(result: object) -> str:
-    """Reason for steps and sharding plans; "" for a plan of a collective."""
+    """Write the report of a step, a sharding plan or a design; "" for a plan of a collective."""
     from treadle.finder.designing.design_result import DesignResult
     from treadle.parallelism.searching.parallel_result import ParallelizeResult
     from treadle.training.train_result import TrainResult
@@ -89,24 +90,20 @@ def display_names(own: Plan, others: Sequence[Plan]) -> list[str]:
 
 
 def static_values(plan: Plan, fabric: DrawnFabric) -> dict[str, object]:
-    """All that needs no simulation."""
-    try:
+    """Return the part of a report that needs no simulation."""
+    busy = full = None
+    with suppress(ScheduleError):  # several groups, or a timetable: loads are only simulated
         busy, full = busy_links(plan)
-    except ScheduleError:  # of several groups, or with a timetable: loads are only simulated
-        busy, full = None, None
     words = _cut(plan)
+    shown = plan.collective.ranks if plan.collective.n_ranks <= MOST_COLLAPSED else ()
     return {
         "title": f"{plan.collective.kind.value} on {plan.topology.name}",
         "lede": "" if words is None else words.words,
         "tiles": tiles(plan),
         "facts": _facts(plan, full),
         "fabric": fabric.values(),
-        "marksOfRanks": [int(fabric.mark_of[node]) for node in plan.collective.ranks]
-        if plan.collective.n_ranks <= MOST_COLLAPSED
-        else [],
-        "ranks": [plan.topology.node_names[node] for node in plan.collective.ranks]
-        if plan.collective.n_ranks <= MOST_COLLAPSED
-        else [],
+        "marksOfRanks": [int(fabric.mark_of[node]) for node in shown],
+        "ranks": [plan.topology.node_names[node] for node in shown],
         "load": None if busy is None or full is None else _loads(fabric, busy, full),
         "cut": None if words is None else _cut_values(fabric, words),
         "kinds": link_kinds(fabric, busy, full),
@@ -114,27 +111,14 @@ def static_values(plan: Plan, fabric: DrawnFabric) -> dict[str, object]:
     }
 
 
-def _cut(plan: Plan) -> CutDescription | None:
-    try:
-        return describe_cut(plan)
-    except ScheduleError:
-        return None
-
-
 def tiles(plan: Plan, rows: Sequence[SimulatedRow] = ()) -> list[list[str]]:
-    """Key facts: a value, its meaning, and whether it is good.
+    """Return the key facts: a value, its meaning, and whether it is good.
 
     `rows` are the simulated sizes, which a set by size is described by.
     """
     best = plan.optimal_algbw
     pipelined = pipelined_algbw(plan.topology, plan.collective, plan.entries[-1].schedule)
     rate = pipelined or plan.algbw
-    if best is None:
-        verdict = ["no bound", "nothing is proved of the best", ""]
-    elif best == rate:
-        verdict = ["optimal", "proved: no schedule is faster at large sizes", "good"]
-    else:
-        verdict = [format_fraction(rate / best), "of the proved bound", ""]
     in_turn = "" if rate == plan.algbw else f", {format_bandwidth(plan.algbw)} step by step"
     reached = [format_bandwidth(rate), f"algorithm bandwidth at large sizes{in_turn}", ""]
     if len(plan.entries) > 1:
@@ -142,11 +126,14 @@ def tiles(plan: Plan, rows: Sequence[SimulatedRow] = ()) -> list[list[str]]:
         span = [format_bandwidth(value) for value in (*found[:1], *found[-1:])]
         shares = sorted(Fraction(row.efficiency) for row in rows if row.efficiency is not None)
         reached = [" to ".join(span) or str(len(plan.entries)), "algorithm bandwidth, by size", ""]
-        verdict = [
-            " to ".join(format_fraction(one) for one in (*shares[:1], *shares[-1:])),
-            "of the bound of each size",
-            "",
-        ]
+        ends = " to ".join(map(format_fraction, (*shares[:1], *shares[-1:])))
+        verdict = [ends, "of the bound of each size", ""]
+    elif best is None:
+        verdict = ["no bound", "nothing is proved of the best", ""]
+    elif best == rate:
+        verdict = ["optimal", "proved: no schedule is faster at large sizes", "good"]
+    else:
+        verdict = [format_fraction(rate / best), "of the proved bound", ""]
     switches = plan.topology.n_nodes - len(plan.topology.compute_nodes)
     what = f"ranks, {switches:,} switch{'' if switches == 1 else 'es'}" if switches else "ranks, no switch"
     return [
@@ -195,20 +182,16 @@ def _cut_values(fabric: DrawnFabric, found: CutDescription) -> dict[str, object]
 
 
 def _hops(plan: Plan) -> list[int]:
-    """Ranks that the first tree of rank 0 reaches at each hop; empty for plans without trees."""
+    """Return the ranks that the first tree of rank 0 reaches at each hop; empty for plans without trees."""
     schedule = plan.entries[-1].schedule
     if not isinstance(schedule, ForestSchedule | FactoredSchedule):
         return []
-    tree = next(iter(schedule.forests[-1].trees(_first_root(schedule))))
+    tree = next(iter(schedule.forests[-1].trees(int(np.flatnonzero(schedule.root_multiplicity)[0]))))
     return [int(number) for number in np.bincount(tree_depths(tree))]
 
 
-def _first_root(schedule: ForestSchedule | FactoredSchedule) -> int:
-    return int(np.flatnonzero(schedule.root_multiplicity)[0])
-
-
 def course_values(plan: Plan, fabric: DrawnFabric, size: int, run: SimulationRun) -> dict[str, object]:
-    """Activity over time, at one size."""
+    """Return the activity over time at one size."""
     values: dict[str, object] = {
         "size": format_size(size),
         "slices": run.last.options.slices,
@@ -241,7 +224,7 @@ MOST_NUMBERS = 60_000
 
 
 def scenes(plan: Plan, fabric: DrawnFabric) -> dict[str, object] | None:
-    """Animation data of the fabric; None for plans of several groups.
+    """Return the animation data of the fabric; None for plans of several groups.
 
     Returns
     -------
@@ -300,12 +283,9 @@ def _tree_words(forest: Trees, trees: Sequence[Tree], place: int, n_forests: int
 
 
 def _tree_frames(forest: Trees, tree: Tree, fabric: DrawnFabric) -> Frames:
-    depth = tree_depths(tree)
-    frames: list[dict[int, None]] = [{} for _ in range(max(depth))]
-    for child, level in enumerate(depth):
-        for entry in range(int(tree.entry_offset[child]), int(tree.entry_offset[child + 1])):
-            links = forest.path(int(tree.entry_path[entry])).tolist()
-            frames[level - 1].update(dict.fromkeys(fabric.lines_of(links)))
+    frames: list[dict[int, None]] = [{} for _ in range(max(tree_depths(tree)))]
+    for depth, links in links_by_hop(forest, tree):
+        frames[depth - 1].update(dict.fromkeys(fabric.lines_of(links)))
     if forest.direction is Direction.REDUCE:
         frames.reverse()  # the deepest send first
     return [list(frame) for frame in frames]
@@ -379,7 +359,7 @@ def size_curves(
     *,
     progress: Progress | None = None,
 ) -> dict[str, object]:
-    """Seconds at each size, best of several numbers of slices, and before which no schedule ends.
+    """Return the seconds at each size with the best number of slices, and the bound of each size.
 
     Parameters
     ----------
@@ -439,13 +419,8 @@ def _reference_curves(
         yield {"name": "best baseline (ring or tree), simulated", "seconds": best}
 
 
-def _note(model: str, bounds: list[float] | None) -> str:
-    words = f"Simulated on this fabric's model, the best of several numbers of slices: {model}."
-    return words if bounds is None else f"{words} The bound of each size is proved: no schedule ends before."
-
-
 def _bounds(rows: Sequence[SimulatedRow]) -> list[float] | None:
-    """Bound of each size; None where nothing is proved."""
+    """Return the bound of each size; None where nothing is proved."""
     times = [None if row.bound is None else row.bound.time for row in rows]
     known = [time for time in times if time is not None]
     return [_rounded(float(time)) for time in known] if len(known) == len(times) else None
@@ -473,7 +448,7 @@ WORDS = {
 
 
 def arrivals(simulation: Simulation, program: Program) -> NDArray[np.float64]:
-    """Seconds from the start of the first message, by rank and shard; -1 where nothing moves.
+    """Return the seconds from the start of the first message, by rank and shard; -1 where nothing moves.
 
     Parameters
     ----------
@@ -544,7 +519,7 @@ def link_kinds(
 
 
 def _sort(name: str) -> str:
-    """A node's name without its box and without numbers: ``box3.gpu5`` is a gpu."""
+    """Return a node's name without its box and without numbers: ``box3.gpu5`` is a gpu."""
     return re.sub(r"[0-9]+", "", name.rpartition(".")[2]).strip("_.-: ") or "node"
 
 
@@ -555,7 +530,7 @@ BINS = 200
 
 
 def timeline(simulation: Simulation, fabric: DrawnFabric) -> dict[str, object]:
-    """The busiest links, each as one byte a part of the time: 255 is busy all through it.
+    """Return the busiest links, one byte for each part of the time: 255 is always busy.
 
     Parameters
     ----------
@@ -579,3 +554,15 @@ def timeline(simulation: Simulation, fabric: DrawnFabric) -> dict[str, object]:
         "levels": base64.b64encode(levels.tobytes()).decode(),
         "leftOut": f"the {len(chosen)} busiest of {len(used)} links" if len(chosen) < len(used) else "",
     }
+
+
+def _note(model: str, bounds: list[float] | None) -> str:
+    words = f"Simulated on this fabric's model, the best of several numbers of slices: {model}."
+    return words if bounds is None else f"{words} The bound of each size is proved: no schedule ends before."
+
+
+def _cut(plan: Plan) -> CutDescription | None:
+    try:
+        return describe_cut(plan)
+    except ScheduleError:
+        return None

@@ -28,7 +28,7 @@ _EXPOSED = [word for word, *_ in _PARTS[2:-1]]
 
 
 def step_page(result: TrainResult) -> str:
-    """The page of `treadle train --report`: one file of HTML that loads nothing.
+    """Write the report of `treadle train --report`: one self-contained HTML file.
 
     Parameters
     ----------
@@ -60,12 +60,6 @@ def step_page(result: TrainResult) -> str:
     )
 
 
-def _row_names(rows: tuple[TrainRow, ...]) -> list[str]:
-    """Schedules, with the fabric where there are several."""
-    several = len({row.fabric for row in rows}) > 1
-    return [f"{row.schedule} on {row.fabric}" if several else row.schedule for row in rows]
-
-
 def _tiles(row: TrainRow, result: TrainResult) -> list[list[str]]:
     found = row.outcome
     bounds = [one for one in result.rows if one.is_bound and one.fabric == row.fabric]
@@ -81,7 +75,7 @@ def _tiles(row: TrainRow, result: TrainResult) -> list[list[str]]:
 
 
 def _parts_of(outcome: StepOutcome) -> list[float]:
-    """Seconds of each of `_PARTS`."""
+    """Return the seconds of each of `_PARTS`."""
     exposed = {category.value: float(seconds) for category, seconds in outcome.exposed_s.items()}
     parts = [outcome.compute_s, outcome.contention_s]
     parts += [*(exposed.get(word, 0.0) for word in _EXPOSED), outcome.idle_s]
@@ -116,7 +110,7 @@ def _rows(rows: list[tuple[str, TrainRow]]) -> dict[str, object]:
 
 
 def _communications(rows: list[tuple[str, TrainRow]]) -> dict[str, object]:
-    """Time of each kind of communication by each schedule, and its count on a rank of stage 0."""
+    """Return the time of each kind of communication by each schedule, and its count on a rank of stage 0."""
     found = []
     for name, row in rows:
         counts: dict[str, list[float]] = {}
@@ -144,7 +138,7 @@ def _communications(rows: list[tuple[str, TrainRow]]) -> dict[str, object]:
 
 
 def _memory(row: TrainRow) -> dict[str, object]:
-    """Memory of a rank of the fullest stage, part by part, compared with its capacity."""
+    """Return the memory of a rank of the fullest stage, part by part, compared with its capacity."""
     parts = max(row.outcome.memory, key=lambda one: one.total_bytes)
     limit = row.outcome.setup.device.memory_bytes
     sizes = {**{name: size for name, size in parts.by_part.items() if size}, "all": parts.total_bytes}
@@ -180,3 +174,9 @@ def _facts(result: TrainResult) -> list[list[str]]:
     rows += [["Times", words] for words in dict.fromkeys(w for row in result.rows for w in row.model_words)]
     rows += [["Does not fit", missing]] if missing else []
     return rows + [["Note", note] for note in result.notes]
+
+
+def _row_names(rows: tuple[TrainRow, ...]) -> list[str]:
+    """Return the schedules, with the fabric where there are several."""
+    several = len({row.fabric for row in rows}) > 1
+    return [f"{row.schedule} on {row.fabric}" if several else row.schedule for row in rows]

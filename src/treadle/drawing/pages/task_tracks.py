@@ -38,7 +38,7 @@ _Bar = list[int]
 
 
 def task_tracks(timelines: Iterable[tuple[str, Timeline]]) -> dict[str, object]:
-    """Timelines to choose from.
+    """Pack timelines for a report.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def _choice(
 
 
 def _joined(bars: Sequence[_Bar], finest: int, *, of_a_kind: bool) -> list[_Bar]:
-    """Short bars that follow each other as one, with the name and kind of the longest."""
+    """Join short bars that follow each other, with the name and kind of the longest."""
     found: list[_Bar] = []
     longest = 0
     for bar in bars:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 from treadle.finder.building.build_prices import BuildPrices
 from treadle.finder.building.optical_planes import OpticalBox, OpticalPlanes, divide_among
 from treadle.finder.building.placement import RackPlacement, cable_metres
-from treadle.finder.cabling import Cable, cables
+from treadle.finder.cabling import Cable, cables, number_ports
 from treadle.tabular import format_csv
 from treadle.topologies.topology import Topology
 from treadle.units import format_link_bandwidth
@@ -41,7 +41,7 @@ class CableSheet:
     planes: OpticalPlanes | None
 
     def bundle(self, place: int) -> str:
-        """The racks that a cable joins, in the order of their numbers; its rack if it is one."""
+        """Return the racks that a cable joins, by number; only one if both ends are in it."""
         assert self.placement is not None
         wire = self.wires[place]
         pair = sorted({int(self.placement.rack[wire.tail]), int(self.placement.rack[wire.head])})
@@ -85,7 +85,7 @@ class CableSheet:
 def cable_sheet(
     topology: Topology, placement: RackPlacement | None, box: OpticalBox | None, prices: BuildPrices
 ) -> CableSheet:
-    """All cables of a fabric, placed and shared out as asked.
+    """Return all cables of a fabric, placed and assigned to boxes as requested.
 
     Parameters
     ----------
@@ -104,7 +104,12 @@ def cable_sheet(
     wires = cables(topology)
     planes = None if box is None else divide_among(wires, box)
     if planes is not None:
-        wires = _ports_by_plane(wires, planes)
+        # unidirectional links are numbered by plane at each node: a port's fibres mostly reach one box
+        taken = Counter(node for wire in wires if wire.is_duplex for node in (wire.tail, wire.head))
+        lone = [place for place, wire in enumerate(wires) if not wire.is_duplex]
+        lone.sort(key=lambda place: (planes.plane[place], place))
+        numbered = dict(zip(lone, number_ports((wires[place] for place in lone), taken), strict=True))
+        wires = tuple(numbered.get(place, wire) for place, wire in enumerate(wires))
     metres: tuple[Fraction, ...] = ()
     media: tuple[str, ...] = ()
     if placement is not None:
@@ -121,7 +126,7 @@ def cable_sheet(
 
 
 def _through_the_middle(placement: RackPlacement, wire: Cable) -> Fraction:
-    """Metres of both fibres: from each rack to the boxes in the middle of the floor, slack at both."""
+    """Return the metres of both fibres from each rack to the boxes in the middle of the floor, with slack."""
     floor, racks = placement.floor, placement.racks
     middle = [sum((getattr(rack, axis) for rack in racks), Fraction(0)) / len(racks) for axis in "xy"]
     total = Fraction(0)
@@ -132,20 +137,3 @@ def _through_the_middle(placement: RackPlacement, wire: Cable) -> Fraction:
         down = floor.height_below_tray(max(1, floor.units // 2))
         total += way + floor.height_below_tray(int(placement.unit[node])) + down + floor.slack
     return total
-
-
-def _ports_by_plane(wires: tuple[Cable, ...], planes: OpticalPlanes) -> tuple[Cable, ...]:
-    """Number unidirectional links by plane at each node, so that a port's fibres mostly reach one box."""
-    first: Counter[int] = Counter()
-    for wire in wires:
-        if wire.is_duplex:
-            first.update((wire.tail, wire.head))
-    out, into = Counter(first), Counter(first)
-    found = list(wires)
-    lone = [place for place, wire in enumerate(wires) if not wire.is_duplex]
-    for place in sorted(lone, key=lambda place: (planes.plane[place], place)):
-        wire = wires[place]
-        found[place] = replace(wire, tail_port=out[wire.tail], head_port=into[wire.head])
-        out[wire.tail] += 1
-        into[wire.head] += 1
-    return tuple(found)

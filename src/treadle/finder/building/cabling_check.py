@@ -119,7 +119,7 @@ class CablingReport(Tabular):
         return sum(step.action is PlugAction.TAKE_OUT for step in self.steps)
 
     def records(self) -> list[dict[str, Cell]]:
-        """A row for each thing to do."""
+        """Return a row for each thing to do."""
         return [
             plain_row(
                 {
@@ -206,7 +206,7 @@ def _matching(
     doubts: list[str] | None,
     is_heard: bool = False,
 ) -> dict[Side, Side]:
-    """The other end of every end; a cable that both ends report counts once.
+    """Return the other end of every end; a cable that both ends report counts once.
 
     `ports` says whether links are unidirectional, and which ports are those of duplex cables. What is heard
     at a port comes from the other one.
@@ -260,7 +260,7 @@ def _parts(wanted: Mapping[Side, Side], found: Mapping[Side, Side]) -> Iterable[
 def _mended(
     part: list[Side], wanted: Mapping[Side, Side], found: Mapping[Side, Side]
 ) -> Iterable[Replugging]:
-    """Moves along one part; the last step of a path lays or takes out what is over."""
+    """Yield the moves along one part; a path's last step lays a missing cable or removes a surplus one."""
     seen = [(a, b) for a, b in pairwise(part) if found.get(a) == b]
     planned = [(a, b) for a, b in pairwise(part) if wanted.get(a) == b]
     if part[0] in found and part[0] in wanted:  # a circle

@@ -75,7 +75,7 @@ class Floor:
     slack: Fraction = Fraction(1)
 
     def standing(self, count: int) -> tuple[Rack, ...]:
-        """The first `count` racks; FormatError if there are fewer."""
+        """Return the first `count` racks; FormatError if there are fewer."""
         if self.racks:
             if count > len(self.racks):
                 raise FormatError(f"the floor has {len(self.racks)} racks, and {count} are needed")
@@ -92,13 +92,13 @@ class Floor:
         )
 
     def height_below_tray(self, unit: int) -> Fraction:
-        """Metres from the middle of the node that begins at `unit` (from 1 at the bottom) to the tray."""
+        """Return the metres to the tray from the middle of the node that begins at `unit`, 1 the lowest."""
         middle = (unit - 1 + Fraction(self.node_units, 2)) * self.unit_height
         return self.units * self.unit_height + self.tray - middle
 
 
 def rack_distances(racks: tuple[Rack, ...]) -> Int64Array:
-    """Millimetres along the tray between racks, shape (racks, racks)."""
+    """Return the millimetres along the tray between racks, shape (racks, racks)."""
     x = np.array([round(rack.x * 1000) for rack in racks], dtype=np.int64)
     y = np.array([round(rack.y * 1000) for rack in racks], dtype=np.int64)
     found: Int64Array = np.abs(x[:, None] - x) + np.abs(y[:, None] - y)

@@ -22,12 +22,12 @@ from treadle.checking import checked
 from treadle.context import Context, Progress, TimeLimitError, context, under
 from treadle.engine import core
 from treadle.errors import FormatError, InfeasibleError
-from treadle.finder.cabling import Cable, cables, unidirectional_cables
+from treadle.finder.cabling import Cable, CableMove, cables, unidirectional_cables
+from treadle.finder.measure import bfb_values
 from treadle.inputs.fabrics_and_plans import FabricLike
 from treadle.inputs.problem import resolve_topology
 from treadle.math.graphs import reached
 from treadle.synthesis.core_values.step_values import InLinks
-from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
 from treadle.synthesis.steps.bfb.in_links import TRANSFORM_LIMIT
 from treadle.tabular import format_csv
 from treadle.topologies.properties import has_switches, has_uniform_links, is_regular
@@ -40,27 +40,6 @@ _LEAST_TRIES = 50
 _HOT, _COLD = 0.01, 0.0005
 """Temperatures, in M/B of T_B."""
 MAX_NODES = 4096
-
-
-@dataclass(frozen=True)
-class CableMove:
-    """A cable that is pulled or added.
-
-    Parameters
-    ----------
-    stage : int
-        From 1; a stage pulls one cable and adds two, or adds one between two new nodes.
-    is_added : bool
-    tail, tail_port, head, head_port : int
-        Nodes by number in the grown fabric.
-    """
-
-    stage: int
-    is_added: bool
-    tail: int
-    tail_port: int
-    head: int
-    head_port: int
 
 
 @brief("topology", "steps", "t_b", "n_cut", "is_connected")
@@ -108,14 +87,16 @@ class GrowthPlan:
         return all(wire.is_duplex for wire in cables(self.before))
 
     def csv(self) -> str:
-        """The moves as CSV; ``duplex`` is as in a cabling list."""
+        """Format the moves as CSV; ``duplex`` is as in a cabling list."""
         heading = ["stage", "action", "from_node", "from_port", "to_node", "to_port", "duplex"]
-        rows = []
         names, duplex = self.topology.node_names, "yes" if self.is_duplex else "no"
-        for move in self.moves:
-            action = "add" if move.is_added else "pull"
-            ends = (names[move.tail], move.tail_port, names[move.head], move.head_port)
-            rows.append([move.stage, action, *ends, duplex])
+        rows = [
+            [
+                *(move.stage, "add" if move.is_added else "pull"),
+                *(names[move.tail], move.tail_port, names[move.head], move.head_port, duplex),
+            ]
+            for move in self.moves
+        ]
         return format_csv(heading, rows)
 
 
@@ -191,11 +172,8 @@ def grow(
         bandwidths=np.full(len(tails), fabric.bandwidths[0], dtype=np.int64),
         latencies_ns=np.full(len(tails), fabric.latencies_ns[0], dtype=np.int64),
     )
-    forward, backward = bfb_value(grown), bfb_reduce_scatter_value(grown)
-    steps = max(forward.diameter, backward.diameter)
-    return GrowthPlan(
-        fabric, grown, moves, steps, (forward.t_b + backward.t_b) / 2, _stays_connected(fabric, moves)
-    )
+    steps, gather, reduce = bfb_values(grown)
+    return GrowthPlan(fabric, grown, moves, steps, (gather + reduce) / 2, _stays_connected(fabric, moves))
 
 
 class _Search:
@@ -210,13 +188,13 @@ class _Search:
         self.known: dict[bytes, float] = {}
 
     def pairs(self) -> list[tuple[int, int]]:
-        """New nodes that a cable of their own joins: of odd degree, duplex."""
+        """Return new nodes that a cable of their own joins: of odd degree, duplex."""
         if not self.is_duplex or self.degree % 2 == 0:
             return []
         return [(node, node + 1) for node in range(self.n, self.nodes, 2)]
 
     def ends(self, chosen: Int64Array) -> tuple[Int32Array, Int32Array]:
-        """Links of the grown fabric; row i of `chosen` has the wires that new node i is put into."""
+        """Return the grown fabric's links; row i of `chosen` has the wires that new node i is put into."""
         kept = ~mask_of(len(self.wires), chosen.ravel())
         new = np.repeat(np.arange(self.n, self.nodes), chosen.shape[1])
         cut = chosen.ravel()
@@ -228,7 +206,7 @@ class _Search:
         return tails.astype(np.int32), heads.astype(np.int32)
 
     def value(self, chosen: Int64Array) -> float:
-        """Mean T_B, and more than any where a node is cut off; a step beyond Moore's counts as well."""
+        """Return the mean T_B plus a penalty for steps beyond Moore's; larger where a node is cut off."""
         if (found := self.known.get(key := chosen.tobytes())) is not None:
             return found  # small fabrics have fewer choices than the search has tries
         tails, heads = self.ends(chosen)
@@ -253,7 +231,7 @@ class _Search:
         return len(loads), float(loads.sum()) * self.degree / self.nodes
 
     def best(self, per_node: int, random: np.random.Generator) -> Int64Array:
-        """Wires for every new node, by annealing from a random choice."""
+        """Return the wires for every new node, by annealing from a random choice."""
         n_new = self.nodes - self.n
         order = random.permutation(len(self.wires))
         chosen = order[: n_new * per_node].reshape(n_new, per_node).copy()
@@ -285,19 +263,17 @@ class _Search:
                 least, found = now, chosen.copy()
             heat *= cooling
         if least >= self.nodes:
-            raise (
-                TimeLimitError("grow: time ran out before all nodes reached each other")
-                if context().is_late
-                else InfeasibleError("grow: no choice of links lets all nodes reach each other")
-            )
+            if context().is_late:
+                raise TimeLimitError("grow: time ran out before all nodes reached each other")
+            raise InfeasibleError("grow: no choice of links lets all nodes reach each other")
         return found
 
     def moves(self, chosen: Int64Array) -> tuple[CableMove, ...]:
-        """Pulls and adds, node after node, link after link; ports of pulled cables are used again."""
+        """Return pulls and adds, node by node and link by link; ports of pulled cables are used again."""
         found: list[CableMove] = []
         stage = 0
         free = dict.fromkeys(range(self.n, self.nodes), 0)
-        joined = dict(self.pairs())
+        joined = {other: one for one, other in self.pairs()}
         for row, links in enumerate(chosen.tolist()):
             new = self.n + row
             for link in links:
@@ -308,14 +284,14 @@ class _Search:
                 ports = (port, port + 1) if self.is_duplex else (port, port)
                 free[new] = port + 1 + self.is_duplex
                 found += [
-                    CableMove(stage, False, wire.tail, wire.tail_port, wire.head, wire.head_port),
-                    CableMove(stage, True, wire.tail, wire.tail_port, new, ports[0]),
-                    CableMove(stage, True, new, ports[1], wire.head, wire.head_port),
+                    CableMove(False, wire.tail, wire.tail_port, wire.head, wire.head_port, stage),
+                    CableMove(True, wire.tail, wire.tail_port, new, ports[0], stage),
+                    CableMove(True, new, ports[1], wire.head, wire.head_port, stage),
                 ]
-            for one, other in joined.items():
-                if other == new:
-                    stage += 1
-                    found.append(CableMove(stage, True, one, free[one], other, free[other]))
+            if new in joined:
+                stage += 1
+                other = joined[new]
+                found.append(CableMove(True, other, free[other], new, free[new], stage))
         return tuple(found)
 
 
@@ -325,8 +301,7 @@ def _stays_connected(fabric: Topology, moves: Sequence[CableMove]) -> bool:
     is_duplex = all(wire.is_duplex for wire in wires)
     links = list(zip(fabric.tails.tolist(), fabric.heads.tolist(), strict=True))
     for move in moves:
-        both = [(move.tail, move.head), (move.head, move.tail)] if is_duplex else [(move.tail, move.head)]
-        for link in both:
+        for link in ((move.tail, move.head), (move.head, move.tail))[: 1 + is_duplex]:
             if move.is_added:
                 links.append(link)
             else:

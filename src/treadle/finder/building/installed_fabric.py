@@ -54,7 +54,7 @@ class InstalledFabric:
 
 
 def as_floor(value: Any, place: str) -> Floor:
-    """A floor, that of a file, or the usual one."""
+    """Convert an argument: a floor, the path of its file, or None for the default."""
     if value is None or isinstance(value, Floor):
         return value or Floor()
     if isinstance(value, str | Path):
@@ -63,7 +63,7 @@ def as_floor(value: Any, place: str) -> Floor:
 
 
 def as_box(value: Any, place: str) -> OpticalBox | None:
-    """A box, or one as it is typed; None stays."""
+    """Convert an argument: a box, or its description as typed; None stays."""
     if value is None or isinstance(value, OpticalBox):
         return value
     if isinstance(value, str):
@@ -72,7 +72,7 @@ def as_box(value: Any, place: str) -> OpticalBox | None:
 
 
 def as_prices(value: Any, place: str) -> BuildPrices:
-    """Prices, those of a file, or the default ones."""
+    """Convert an argument: prices, the path of their file, or None for the defaults."""
     if value is None or isinstance(value, BuildPrices):
         return value or BuildPrices()
     if isinstance(value, str | Path):
@@ -93,7 +93,7 @@ def cabling(
     time_limit_s: float | None = None,
     progress: Progress | None = None,
 ) -> InstalledFabric:
-    """The cables of a fabric: ports, and racks, lengths and boxes if requested.
+    """Return the cables of a fabric: ports, and racks, lengths and boxes if requested.
 
     Parameters
     ----------

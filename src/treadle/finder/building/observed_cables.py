@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from treadle.errors import FormatError
@@ -55,7 +56,7 @@ class SeenCable:
 
 
 def read_cables(path: str | Path, *, host: str | None = None) -> tuple[tuple[SeenCable, ...], str]:
-    """Cables of a file, and what kind of file it is.
+    """Return the cables of a file, and its kind: csv, lldp or ibnetdiscover.
 
     Parameters
     ----------
@@ -70,17 +71,20 @@ def read_cables(path: str | Path, *, host: str | None = None) -> tuple[tuple[See
     FormatError
         With the line, for what is malformed.
     """
-    source = str(path)
     text = read_input_string(path, MAX_FILE_BYTES, expected="a cabling list")
-    head = text.lstrip()[:20_000]
+    head, fail = text.lstrip()[:20_000], partial(FormatError, source=str(path))
     if re.search(r"^lldp\.", head, re.MULTILINE):
-        return tuple(_of_lldp(text, host or Path(path).name.partition(".")[0], source)), "lldp"
+        return tuple(_of_lldp(text, host or Path(path).name.partition(".")[0], fail)), "lldp"
     if re.search(r'^(Switch|Ca|Rt)\s+[0-9]+\s+"', head, re.MULTILINE):
-        return tuple(_of_ibnetdiscover(text, source)), "ibnetdiscover"
-    return tuple(_of_csv(text, source)), "csv"
+        return tuple(_of_ibnetdiscover(text, fail)), "ibnetdiscover"
+    return tuple(_of_csv(text, fail)), "csv"
 
 
-def _of_csv(text: str, source: str) -> Iterator[SeenCable]:
+_Fail = Callable[..., FormatError]
+"""fail(message, line=...): the error of a file."""
+
+
+def _of_csv(text: str, fail: _Fail) -> Iterator[SeenCable]:
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         heading = [word.strip().lower().replace(" ", "_") for word in next(reader, [])]
@@ -88,69 +92,60 @@ def _of_csv(text: str, source: str) -> Iterator[SeenCable]:
         for name, known in _COLUMNS.items():
             found = [one for one in known if one in heading]
             if not found:
-                raise FormatError(
+                raise fail(
                     f"no column {name}; expected from_node, from_port, to_node and to_port, or local_node, "
                     f"local_port, remote_node and remote_port",
-                    source=source,
                     line=1,
                 )
             places[name] = heading.index(found[0])
-        duplex = heading.index("duplex") if "duplex" in heading else None
-        number = heading.index("cable") if "cable" in heading else None
         for count, row in enumerate(reader):
             line = reader.line_num
             if not any(row):
                 continue
             if count >= MAX_CABLES:
-                raise FormatError(f"more than {MAX_CABLES} cables", source=source, line=line)
+                raise fail(f"more than {MAX_CABLES} cables", line=line)
             if len(row) != len(heading):
-                raise FormatError(f"{len(row)} columns, expected {len(heading)}", source=source, line=line)
+                raise fail(f"{len(row)} columns, expected {len(heading)}", line=line)
             cells = {name: format_cell(row[place].strip()) for name, place in places.items()}
             if not cells["to_node"]:
-                continue  # a port that sees nobody
-            tail = _plug(cells["from_node"], cells["from_port"], source, line)
-            head = _plug(cells["to_node"], cells["to_port"], source, line)
-            yes = row[duplex].strip().lower() if duplex is not None else "yes"
-            if yes not in ("yes", "no"):
-                raise FormatError(f"duplex: found {yes[:20]!r}, expected yes or no", source=source, line=line)
-            name = row[number].strip()[:20] if number is not None else ""
-            yield SeenCable(tail, head, yes == "yes", line, name if name.isprintable() else "")
+                continue  # nothing is plugged into the port
+            others = dict(zip(heading, row, strict=True))
+            duplex, name = others.get("duplex", "yes").strip().lower(), others.get("cable", "").strip()[:20]
+            tail = _plug(cells["from_node"], cells["from_port"], fail, line)
+            head = _plug(cells["to_node"], cells["to_port"], fail, line)
+            if duplex not in ("yes", "no"):
+                raise fail(f"duplex: found {duplex[:20]!r}, expected yes or no", line=line)
+            yield SeenCable(tail, head, duplex == "yes", line, name if name.isprintable() else "")
     except csv.Error as error:
-        raise FormatError(f"no CSV ({error})", source=source, line=reader.line_num) from None
+        raise fail(f"no CSV ({error})", line=reader.line_num) from None
 
 
-def _plug(node: str, port: str, source: str, line: int) -> Plug:
+def _plug(node: str, port: str, fail: _Fail, line: int) -> Plug:
     if not node or len(node) > _MAX_WORD or not node.isprintable():
-        raise FormatError(
-            f"node {node[:40]!r}: expected a name of 1 to {_MAX_WORD} characters", source=source, line=line
-        )
+        raise fail(f"node {node[:40]!r}: expected a name of 1 to {_MAX_WORD} characters", line=line)
     match = _PORT.fullmatch(port) if len(port) <= _MAX_WORD else None
     if match is None:
-        raise FormatError(
-            f"port {port[:40]!r}: expected a number, or a name that ends in one", source=source, line=line
-        )
+        raise fail(f"port {port[:40]!r}: expected a number, or a name that ends in one", line=line)
     return node, int(match[1])
 
 
-def _of_lldp(text: str, host: str, source: str) -> Iterator[SeenCable]:
+def _of_lldp(text: str, host: str, fail: _Fail) -> Iterator[SeenCable]:
     seen: dict[str, dict[str, tuple[str, int]]] = {}
     for line, row in enumerate(text.splitlines(), start=1):
         match = _LLDP.fullmatch(row.strip())
         if match is not None:
             seen.setdefault(match[1], {})[match[2]] = (match[3].strip(), line)
         if len(seen) > MAX_CABLES:
-            raise FormatError(f"more than {MAX_CABLES} interfaces", source=source, line=line)
+            raise fail(f"more than {MAX_CABLES} interfaces", line=line)
     for interface, facts in seen.items():
         name, line = facts.get("chassis.name", ("", next(iter(facts.values()))[1]))
         port, _ = facts.get("port.ifname") or facts.get("port.local") or facts.get("port.descr") or ("", line)
         if not name or not port:
-            raise FormatError(
-                f"interface {interface[:40]!r} lacks chassis.name or port.ifname", source=source, line=line
-            )
-        yield SeenCable(_plug(host, interface, source, line), _plug(name, port, source, line), True, line)
+            raise fail(f"interface {interface[:40]!r} lacks chassis.name or port.ifname", line=line)
+        yield SeenCable(_plug(host, interface, fail, line), _plug(name, port, fail, line), True, line)
 
 
-def _of_ibnetdiscover(text: str, source: str) -> Iterator[SeenCable]:
+def _of_ibnetdiscover(text: str, fail: _Fail) -> Iterator[SeenCable]:
     names: dict[str, str] = {}
     rows: list[tuple[str, int, str, int, int]] = []
     current = ""
@@ -163,14 +158,14 @@ def _of_ibnetdiscover(text: str, source: str) -> Iterator[SeenCable]:
             names[current] = re.split(r" (?:HCA-|mlx|ib)", node[3])[0].strip() or current
         elif port is not None:
             if not current:
-                raise FormatError("a port before any node", source=source, line=line)
+                raise fail("a port before any node", line=line)
             rows.append((current, int(port[1]), port[2], int(port[3]), line))
         elif row.startswith("["):
-            raise FormatError(f"a port that cannot be read: {row[:60]!r}", source=source, line=line)
+            raise fail(f"a port that cannot be read: {row[:60]!r}", line=line)
         if len(rows) > 2 * MAX_CABLES:
-            raise FormatError(f"more than {MAX_CABLES} cables", source=source, line=line)
+            raise fail(f"more than {MAX_CABLES} cables", line=line)
     for one, port_number, other, far, line in rows:
         if other not in names:
-            raise FormatError(f"node {other[:40]!r} is not described", source=source, line=line)
+            raise fail(f"node {other[:40]!r} is not described", line=line)
         # ports of InfiniBand count from 1
         yield SeenCable((names[one], port_number - 1), (names[other], far - 1), True, line)

@@ -73,7 +73,7 @@ class OpticalPlanes:
 
 
 def parse_box(text: str) -> OpticalBox:
-    """A box as typed: ports, and optionally the price of a port and how many boxes there are.
+    """Parse a box: ports, and optionally the price of a port and how many boxes there are.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def parse_box(text: str) -> OpticalBox:
 
 
 def divide_among(wires: Sequence[Cable], box: OpticalBox) -> OpticalPlanes:
-    """Share cables out among as few boxes as hold them, evenly.
+    """Divide cables evenly among as few boxes as hold them.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def divide_among(wires: Sequence[Cable], box: OpticalBox) -> OpticalPlanes:
 
 
 def _fewest(size: np.ndarray[tuple[int], np.dtype[np.int64]], box: OpticalBox) -> int:
-    """Boxes that hold all; a duplex cable does not divide, so an odd port may stay empty."""
+    """Return the fewest boxes for all cables; an odd port may stay empty, as duplex cables take two."""
     total = int(size.sum())
     count = -(-total // box.ports)
     while any(int(size[list(part)].sum()) > box.ports for part in _parts(size, count, box.ports)):
@@ -154,7 +154,7 @@ def _fewest(size: np.ndarray[tuple[int], np.dtype[np.int64]], box: OpticalBox) -
 
 
 def _parts(size: np.ndarray[tuple[int], np.dtype[np.int64]], count: int, ports: int) -> Iterator[range]:
-    """Consecutive parts of about equal size, none beyond `ports` but the last."""
+    """Yield consecutive parts of about equal size, none beyond `ports` but the last."""
     first, left = 0, int(size.sum())
     for number in range(count):
         share = min(ports, -(-left // (count - number)))
@@ -167,7 +167,7 @@ def _parts(size: np.ndarray[tuple[int], np.dtype[np.int64]], count: int, ports: 
 
 
 def _colours(wires: Sequence[Cable]) -> list[int]:
-    """A colour for each cable: a node has at most one out and one in of each, along the orientation."""
+    """Colour the cables: a node has at most one of each colour out and one in, along the orientation."""
     tails = [wire.tail for wire in wires]
     heads = [wire.head for wire in wires]
     for place, turned in _oriented([(i, wire) for i, wire in enumerate(wires) if wire.is_duplex]):
@@ -180,37 +180,25 @@ def _colours(wires: Sequence[Cable]) -> list[int]:
     for place, (tail, head) in enumerate(zip(tails, heads, strict=True)):
         a = next(c for c in range(degree) if (tail, c) not in out)
         b = next(c for c in range(degree) if (head, c) not in into)
-        if a != b:
-            _flip(place, (a, b), (tails, heads), (out, into), colour)
+        # swap both along the path from the cable's head, so that a is free there as well
+        path: list[int] = []
+        at, wanted, at_head = head, a, True
+        while a != b and (met := (into if at_head else out).get((at, wanted))) is not None:
+            path.append(met)
+            at = tails[met] if at_head else heads[met]
+            wanted, at_head = (b if wanted == a else a), not at_head
+        for one in path:
+            del out[tails[one], colour[one]], into[heads[one], colour[one]]
+        for one in path:
+            colour[one] = b if colour[one] == a else a
+            out[tails[one], colour[one]] = into[heads[one], colour[one]] = one
         out[tail, a] = into[head, a] = place
         colour[place] = a
     return colour
 
 
-def _flip(
-    place: int,
-    pair: tuple[int, int],
-    ends: tuple[list[int], list[int]],
-    used: tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]],
-    colour: list[int],
-) -> None:
-    """Swap two colours along the path from a cable's head, so that the first is free there as well."""
-    (a, b), (tails, heads), (out, into) = pair, ends, used
-    path = []
-    at, wanted, at_head = heads[place], a, True
-    while (met := (into if at_head else out).get((at, wanted))) is not None:
-        path.append(met)
-        at = tails[met] if at_head else heads[met]
-        wanted, at_head = (b if wanted == a else a), not at_head
-    for one in path:
-        del out[tails[one], colour[one]], into[heads[one], colour[one]]
-    for one in path:
-        colour[one] = b if colour[one] == a else a
-        out[tails[one], colour[one]] = into[heads[one], colour[one]] = one
-
-
 def _oriented(wires: Sequence[tuple[int, Cable]]) -> Iterator[tuple[int, bool]]:
-    """Duplex cables along Euler trails: whether each is turned round; out and in differ by 1 at most."""
+    """Yield duplex cables along Euler trails, and whether each is reversed; in and out differ by 0 or 1."""
     near: dict[int, list[int]] = {}
     for number, (_, wire) in enumerate(wires):
         near.setdefault(wire.tail, []).append(number)

@@ -1,13 +1,12 @@
-"""Nodes placed in racks: by simulated annealing of swaps, for few metres of cable or few bundles.
+"""Placement of nodes in racks by simulated annealing of swaps, for few metres of cable or few bundles.
 
-A placement is a quadratic assignment, and hard; what is found is good, not proved. Racks are chosen first, by
-the distances between racks; within each rack the nodes with most cables to elsewhere stand highest, where the
-way to the tray is short, and then neighbours within the rack come together by swaps.
+A placement is a quadratic assignment, and hard; the result is good, not proved optimal. Racks are chosen
+first, by the distances between them. Within each rack the nodes with most cables to elsewhere are highest,
+where the path to the tray is short; then swaps bring neighbours of the rack together.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -15,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, mask_of
 from treadle.engine import core, run_core
 from treadle.errors import FormatError, TopologyError
 from treadle.finder.building.floor import Floor, Rack, rack_distances
@@ -94,7 +93,7 @@ class CableTotals:
 
 
 def placed_in_order(topology: Topology, floor: Floor, rack_size: int) -> RackPlacement:
-    """Nodes in the order of their numbers, rack by rack; switches likewise, above the nodes.
+    """Place nodes in the order of their numbers, rack by rack; switches likewise, above the nodes.
 
     Raises
     ------
@@ -113,18 +112,12 @@ def placed_in_order(topology: Topology, floor: Floor, rack_size: int) -> RackPla
             f"--rack-size {rack_size} leaves no unit of {floor.units} for switches; take fewer nodes a rack"
         )
     needed = max(-(-n_compute // rack_size), -(-n_switches // switch_units) if n_switches else 0)
-    racks = floor.standing(needed)
     rack = np.zeros(topology.n_nodes, dtype=np.int32)
-    unit = np.zeros(topology.n_nodes, dtype=np.int32)
-    order = np.arange(n_compute)
-    rack[topology.compute_nodes] = order // rack_size
-    unit[topology.compute_nodes] = order % rack_size * floor.node_units + 1
+    rack[topology.compute_nodes] = np.arange(n_compute) // rack_size
     # switches are spread evenly over the racks, as leaves over their nodes
-    order = np.arange(n_switches)
-    rack[topology.switches] = order * needed // max(1, n_switches)
-    firsts = np.searchsorted(rack[topology.switches], rack[topology.switches])
-    unit[topology.switches] = rack_size * floor.node_units + 1 + order - firsts
-    return RackPlacement(floor, racks, rack_size, rack, unit, None)
+    rack[topology.switches] = np.arange(n_switches) * needed // max(1, n_switches)
+    unit = _units_in_order(topology, floor, rack_size, rack)
+    return RackPlacement(floor, floor.standing(needed), rack_size, rack, unit, None)
 
 
 def assign_racks(
@@ -136,7 +129,7 @@ def assign_racks(
     seed: int = 0,
     effort: float = 1.0,
 ) -> RackPlacement:
-    """Nodes in racks such that cables are short or bundles few.
+    """Place nodes in racks such that cables are short or bundles few.
 
     Parameters
     ----------
@@ -165,7 +158,7 @@ def assign_racks(
     plain = start = placed_in_order(topology, floor, rack_size)
     wires = cables(topology)
     if len(start.racks) > 1 and wires:
-        start = _in_racks(topology, wires, start, objective, (seed, effort))
+        start = _in_racks(topology, wires, start, objective, seed, effort)
     found = _within_racks(topology, wires, start)
     if _worth(topology, found, objective) > _worth(topology, plain, objective):
         found = plain
@@ -183,26 +176,19 @@ def _in_racks(
     wires: tuple[Cable, ...],
     start: RackPlacement,
     objective: Objective,
-    search: tuple[int, float],
+    seed: int,
+    effort: float,
 ) -> RackPlacement:
-    """The racks by annealing; units as at the start, in the order of the numbers."""
+    """Choose the racks by annealing; units are in the order of the numbers."""
     floor, racks = start.floor, len(start.racks)
-    sizes = (start.rack_size, floor.units - start.rack_size * floor.node_units)
-    of_kind = [np.flatnonzero(topology.is_compute), np.flatnonzero(~topology.is_compute)]
-    if not len(of_kind[1]):
-        sizes = (sizes[0], 0)
+    is_switch = (~topology.is_compute).astype(np.int64)
+    sizes = [start.rack_size, floor.units - start.rack_size * floor.node_units if is_switch.any() else 0]
     place_class = np.concatenate([np.repeat(np.arange(racks), size) for size in sizes])
     place_kind = np.repeat(np.arange(2), [racks * size for size in sizes])
     # items beyond the nodes are empty places
-    place = np.full(len(place_class), -1, dtype=np.int64)
-    taken = np.zeros(len(place_class), dtype=np.bool_)
-    for kind, nodes in enumerate(of_kind):
-        within = np.zeros(racks, dtype=np.int64)
-        for node in nodes.tolist():
-            place[node] = kind * racks * sizes[0] + start.rack[node] * sizes[kind] + within[start.rack[node]]
-            within[start.rack[node]] += 1
-            taken[place[node]] = True
-    place[topology.n_nodes :] = np.flatnonzero(~taken)
+    own = is_switch * racks * sizes[0] + start.rack * np.take(sizes, is_switch)
+    own += _numbers_in_racks(topology, start.rack)
+    place = np.concatenate([own, np.flatnonzero(~mask_of(len(place_class), own))])
     price = _rack_prices(start)
     pair_price = 0
     if objective is Objective.BUNDLES:
@@ -211,25 +197,19 @@ def _in_racks(
     ends = np.array([(wire.tail, wire.head) for wire in wires], dtype=np.int32).T
     kinds = _as_int32(place_class), _as_int32(place_kind), _as_int32(price)
     problem = ArrangeProblem(2, _as_int32(ends[0]), _as_int32(ends[1]), *kinds, pair_price)
-    seed, effort = search
     steps = int(effort * min(_MOST_STEPS, _STEPS_PER_ITEM * len(place)))
     mean = float(price[price > 0].mean()) if (price > 0).any() else 1.0
     hot = max(mean, pair_price / 4) / 2
+    annealing = Annealing(max(1, steps), hot, hot / 200, seed)
     _, found, _ = run_core(
-        "placement",
-        lambda control: core.arrange_items(
-            problem,
-            _as_int32(place),
-            Annealing(max(1, steps), hot, hot / 200, seed),
-            control,
-        ),
+        "placement", lambda control: core.arrange_items(problem, _as_int32(place), annealing, control)
     )
     rack = _as_int32(place_class[found[: topology.n_nodes]])
-    return replace(start, rack=rack, unit=_units_in_order(topology, start, rack))
+    return replace(start, rack=rack, unit=_units_in_order(topology, floor, start.rack_size, rack))
 
 
 def _rack_prices(start: RackPlacement) -> Int64Array:
-    """Millimetres of a cable between racks, by nodes of middle height; within a rack a third of it."""
+    """Return a cable's millimetres between racks, by nodes of middle height; within a rack a third of it."""
     floor = start.floor
     price = rack_distances(start.racks) + round(2000 * floor.height_below_tray(max(1, start.rack_size // 2)))
     within = round(1000 * floor.unit_height * start.rack_size * floor.node_units / 3)
@@ -237,18 +217,23 @@ def _rack_prices(start: RackPlacement) -> Int64Array:
     return price
 
 
-def _units_in_order(topology: Topology, start: RackPlacement, rack: Int32Array) -> Int32Array:
-    unit = np.zeros(topology.n_nodes, dtype=np.int32)
-    nodes = start.floor.node_units
-    used: Counter[tuple[bool, int]] = Counter()
-    for node, kind in enumerate(zip(topology.is_compute.tolist(), rack.tolist(), strict=True)):
-        unit[node] = (used[kind] * nodes if kind[0] else start.rack_size * nodes + used[kind]) + 1
-        used[kind] += 1
-    return unit
+def _numbers_in_racks(topology: Topology, rack: Int32Array) -> Int64Array:
+    """Number the compute nodes of each rack from 0, and its switches likewise."""
+    kind = 2 * rack + topology.is_compute
+    order = np.argsort(kind, kind="stable")
+    number = np.empty(len(rack), dtype=np.int64)
+    number[order] = np.arange(len(rack)) - np.searchsorted(kind[order], kind[order])
+    return number
+
+
+def _units_in_order(topology: Topology, floor: Floor, rack_size: int, rack: Int32Array) -> Int32Array:
+    """Return the lowest units of nodes in the order of their numbers, switches above the compute nodes."""
+    number, height = _numbers_in_racks(topology, rack), floor.node_units
+    return _as_int32(np.where(topology.is_compute, number * height, rack_size * height + number) + 1)
 
 
 def _within_racks(topology: Topology, wires: tuple[Cable, ...], start: RackPlacement) -> RackPlacement:
-    """Units of the compute nodes: those with most cables out of the rack highest, then swaps that shorten."""
+    """Place nodes within racks: those with most cables out of the rack highest, then swaps that shorten."""
     unit = start.unit.copy()
     near: list[list[int]] = [[] for _ in range(topology.n_nodes)]
     out = np.zeros(topology.n_nodes, dtype=np.int64)
@@ -296,20 +281,17 @@ def _swap_once(nodes: list[int], near: list[list[int]], out: Int64Array, unit: I
 def cable_metres(
     topology: Topology, placement: RackPlacement, wires: tuple[Cable, ...] | None = None
 ) -> list[Fraction]:
-    """Metres of each cable, slack included; a port that is joined to itself has none."""
+    """Return the metres of each cable, slack included; a port joined to itself has none."""
     floor, found = placement.floor, []
     for wire in cables(topology) if wires is None else wires:
-        if wire.tail == wire.head:
-            found.append(Fraction(0))
-            continue
-        one, other = placement.rack[wire.tail], placement.rack[wire.head]
-        units = int(placement.unit[wire.tail]), int(placement.unit[wire.head])
-        if one == other:
-            way = abs(units[0] - units[1]) * floor.unit_height
+        one, other = (placement.racks[placement.rack[node]] for node in (wire.tail, wire.head))
+        units = [int(placement.unit[node]) for node in (wire.tail, wire.head)]
+        length = floor.slack + abs(one.x - other.x) + abs(one.y - other.y)
+        if one is other:
+            length += abs(units[0] - units[1]) * floor.unit_height
         else:
-            a, b = placement.racks[one], placement.racks[other]
-            way = abs(a.x - b.x) + abs(a.y - b.y) + sum(floor.height_below_tray(unit) for unit in units)
-        found.append(way + floor.slack)
+            length += sum(map(floor.height_below_tray, units))
+        found.append(Fraction(0) if wire.tail == wire.head else length)
     return found
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -27,12 +28,11 @@ from treadle.finder.building.floor import Floor
 from treadle.finder.building.installed_fabric import as_box, as_floor, as_prices
 from treadle.finder.building.optical_planes import OpticalBox
 from treadle.finder.building.placement import assign_racks
-from treadle.finder.measure import is_quick_breadth_first
+from treadle.finder.measure import bfb_values, is_quick_breadth_first
 from treadle.inputs.fabrics_and_plans import FabricLike
 from treadle.inputs.problem import resolve_topology
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
-from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
 from treadle.tabular import Cell, Tabular, plain_row
 from treadle.topologies import all_to_all_bound, parse, with_links
 from treadle.topologies.catalogue.finite_field import prime_power
@@ -122,14 +122,14 @@ class ReferenceComparison(Tabular):
     prices: BuildPrices
 
     def for_equal_price(self, row: ReferenceRow) -> tuple[float, float]:
-        """Throughput of an allreduce and of an all-to-all for the same money, in those of the first row."""
+        """Return the throughput of allreduce and all-to-all for the same money, relative to the first row."""
         first = self.rows[0]
         money = float(first.price_per_node / row.price_per_node)
         exchange = row.alltoall * row.ports / (first.alltoall * first.ports)
         return float(row.allreduce_rate / first.allreduce_rate) * money, exchange * money
 
     def records(self) -> list[dict[str, Cell]]:
-        """A row for each network."""
+        """Return a row for each network."""
         return [
             plain_row(
                 {
@@ -194,39 +194,57 @@ def compare_references(
                 f"--against: {fabric.name} has switches, or its {n} nodes of degree {degree} take too "
                 f"long to value; expected at most {MAX_NODES} nodes"
             )
-        # others may need more racks than stand there, and room for switches
+        # others may need more racks than the floor has, and units for switches
         units = max(place.units, rack_size * place.node_units + _SWITCH_UNITS)
-        roomy = replace(place, racks=(), units=units)
-        rows = [_direct(fabric, fabric.name, rack_size, place, given, seed)]
+        own = _Site(rack_size, place, given, seed)
+        other = replace(own, floor=replace(place, racks=(), units=units))
+        rows = [_direct(fabric, fabric.name, own)]
         if boxes is not None:
-            rows.append(_through_boxes(fabric, rows[0], boxes, rack_size, place, given, seed))
+            rows.append(_through_boxes(fabric, rows[0], boxes, own))
         for name in nearest_names(fabric.n_nodes, degree):
             context().announce(name)
-            rows.append(_direct(parse(name), name, rack_size, roomy, given, seed))
+            rows.append(_direct(parse(name), name, other))
         for name in switched_names(fabric.n_nodes, given.radix):
             context().announce(name)
-            rows.append(_switched(parse(name), name, degree, rack_size, roomy, given, seed))
+            rows.append(_switched(parse(name), name, degree, other))
         return ReferenceComparison(tuple(rows), given)
 
 
+@dataclass(frozen=True)
+class _Site:
+    """Racks of a fabric, prices of its parts, and the seed of its placement."""
+
+    rack_size: int
+    floor: Floor
+    prices: BuildPrices
+    seed: int
+
+    def lay(self, fabric: Topology, box: OpticalBox | None = None) -> tuple[CableSheet, Fraction]:
+        """Place a fabric; return its cables and their price, for cables through boxes that of the fibres."""
+        with under(UNLIMITED):
+            placement = assign_racks(fabric, self.floor, self.rack_size, seed=self.seed, effort=_EFFORT)
+        sheet = cable_sheet(fabric, placement, box, self.prices)
+        parts = [
+            self.prices.cable(length, is_copper=medium == COPPER and box is None)
+            for length, medium in zip(sheet.metres, sheet.media, strict=True)
+        ]
+        return sheet, sum(parts, Fraction(0))
+
+
 def nearest_names(nodes: int, degree: int) -> Iterator[str]:
-    """Torus of the degree, dragonfly and Slim Fly, each of the size nearest to `nodes`."""
+    """Yield a torus of the degree, dragonfly and Slim Fly, each of the size nearest to `nodes`."""
     yield f"torus({', '.join(map(str, _sides(nodes, max(1, degree // 2))))})"
-    pairs = [
-        (a, h)
-        for h in range(1, 64)
-        for a in range(h, 3 * h + 2)
-        if a > 1 and a * (a * h + 1) <= 4 * nodes + 64
-    ]
     # balanced ones have a = 2 h; the nearest, of these the one with fewest ports
-    a, h = min(pairs, key=lambda one: (abs(one[0] * (one[0] * one[1] + 1) - nodes), sum(one)))
+    sizes = ((a * (a * h + 1), a, h) for h in range(1, 64) for a in range(max(2, h), 3 * h + 2))
+    near = ((abs(size - nodes), a + h, a, h) for size, a, h in sizes if size <= 4 * nodes + 64)
+    *_, a, h = min(near, key=itemgetter(0, 1))
     yield f"dragonfly({a}, {h})"
     known = [q for q in range(3, 84) if q % 4 != 2 and prime_power(q) is not None]
     yield f"slimfly({min(known, key=lambda q: abs(2 * q * q - nodes))})"
 
 
 def _sides(nodes: int, dimensions: int) -> tuple[int, ...]:
-    """Sides of a torus near `nodes`, none more than twice another: the nearest, of these the most even."""
+    """Return sides of a torus near `nodes`, none over twice another: the nearest, of these the most even."""
     side = max(2, round(nodes ** (1 / dimensions)))
     low, high = max(2, int(side / 1.5)), max(3, int(side * 1.5) + 1)
     found: list[tuple[int, ...]] = [()]
@@ -244,7 +262,7 @@ def _sides(nodes: int, dimensions: int) -> tuple[int, ...]:
 
 
 def switched_names(nodes: int, radix: int) -> Iterator[str]:
-    """Fat tree, and leaves and spines without blocking, of switches of at most `radix` ports."""
+    """Yield fat tree, and leaves and spines without blocking, of switches of at most `radix` ports."""
     trees = [k for k in range(2, radix + 1, 2) if k**3 // 4 > 1]
     if trees:
         yield f"fat_tree({min(trees, key=lambda k: max(k**3 // 4 / nodes, nodes / (k**3 // 4)))})"
@@ -254,64 +272,32 @@ def switched_names(nodes: int, radix: int) -> Iterator[str]:
         yield f"leaf_spine({-(-nodes // g)}, {g}, gpus_per_leaf={g})"
 
 
-def _direct(
-    fabric: Topology, name: str, rack_size: int, floor: Floor, prices: BuildPrices, seed: int
-) -> ReferenceRow:
+def concurrent_port_steps(nodes: int, ports: int) -> int:
+    """Return ceil(log_(ports + 1) nodes): steps with as many concurrent ports (Bruck et al., 1997)."""
+    return next(steps for steps in range(1, 64) if (ports + 1) ** steps >= nodes)
+
+
+def _direct(fabric: Topology, name: str, site: _Site) -> ReferenceRow:
     n, ports = fabric.n_nodes, int(np.bincount(fabric.tails).max())
-    forward, backward = bfb_value(fabric), bfb_reduce_scatter_value(fabric)
+    steps, gather, reduce = bfb_values(fabric)
     unit = with_links(fabric, bandwidth=1)
     collective = on_all_ranks(unit, CollectiveKind.ALLTOALL)
     is_bound = n * n * ports > _MOST_WORK
     rate = float(all_to_all_bound(unit)) if is_bound else optimal_rate(unit, collective, gap=_GAP).rate
-    sheet, price = _laid(fabric, rack_size, floor, prices, seed)
+    sheet, price = site.lay(fabric)
     return ReferenceRow(
-        name,
-        n,
-        ports,
-        len(sheet.wires),
-        0,
-        max(forward.diameter, backward.diameter),
-        (forward.t_b + backward.t_b) / 2,
-        n * rate / ports,
-        is_bound,
-        sum(sheet.metres, Fraction(0)),
-        price + n * ports * prices.node_port,
+        *(name, n, ports, len(sheet.wires), 0),
+        *(steps, (gather + reduce) / 2, n * rate / ports, is_bound),
+        *(sum(sheet.metres, Fraction(0)), price + n * ports * site.prices.node_port),
     )
 
 
-def _laid(
-    fabric: Topology,
-    rack_size: int,
-    floor: Floor,
-    prices: BuildPrices,
-    seed: int,
-    box: OpticalBox | None = None,
-) -> tuple[CableSheet, Fraction]:
-    """The cables of a placement, and their price; of those through boxes the price of the fibres."""
-    with under(UNLIMITED):
-        placement = assign_racks(fabric, floor, rack_size, seed=seed, effort=_EFFORT)
-    sheet = cable_sheet(fabric, placement, box, prices)
-    copper = [medium == COPPER and box is None for medium in sheet.media]
-    parts = [
-        prices.cable(one, is_copper=is_copper) for one, is_copper in zip(sheet.metres, copper, strict=True)
-    ]
-    return sheet, sum(parts, Fraction(0))
-
-
-def _through_boxes(
-    fabric: Topology,
-    plain: ReferenceRow,
-    box: OpticalBox,
-    rack_size: int,
-    floor: Floor,
-    prices: BuildPrices,
-    seed: int,
-) -> ReferenceRow:
-    """The same fabric, every cable two fibres to a box in the middle: optical, transceivers at nodes only."""
-    sheet, fibres = _laid(fabric, rack_size, floor, prices, seed, box)
+def _through_boxes(fabric: Topology, plain: ReferenceRow, box: OpticalBox, site: _Site) -> ReferenceRow:
+    """Return the row with every cable as two fibres to a box in the middle, transceivers at nodes only."""
+    sheet, fibres = site.lay(fabric, box)
     planes = sheet.planes
     assert planes is not None
-    nodes = fabric.n_nodes * plain.ports * prices.node_port
+    nodes = fabric.n_nodes * plain.ports * site.prices.node_port
     return replace(
         plain,
         name=f"{plain.name}, {planes.n_planes} boxes of {box.ports}",
@@ -321,25 +307,14 @@ def _through_boxes(
     )
 
 
-def _switched(
-    plane: Topology, name: str, ports: int, rack_size: int, floor: Floor, prices: BuildPrices, seed: int
-) -> ReferenceRow:
-    """Return as many planes as nodes have ports."""
+def _switched(plane: Topology, name: str, ports: int, site: _Site) -> ReferenceRow:
+    """Return the row of as many planes as nodes have ports."""
     n = len(plane.compute_nodes)
-    sheet, price = _laid(plane, rack_size, floor, prices, seed)
+    sheet, price = site.lay(plane)
     at_switches = int(np.isin(plane.tails, plane.switches).sum())
-    steps = next(steps for steps in range(1, 64) if (ports + 1) ** steps >= n)
-    each = price + at_switches * prices.switch_port + n * prices.node_port
+    each = price + at_switches * site.prices.switch_port + n * site.prices.node_port
     return ReferenceRow(
-        f"{ports} x {name}",
-        n,
-        ports,
-        ports * len(sheet.wires),
-        ports * len(plane.switches),
-        steps,
-        Fraction(n - 1, n),
-        n / (n - 1),
-        False,
-        ports * sum(sheet.metres, Fraction(0)),
-        ports * each,
+        *(f"{ports} x {name}", n, ports, ports * len(sheet.wires), ports * len(plane.switches)),
+        *(concurrent_port_steps(n, ports), Fraction(n - 1, n), n / (n - 1), False),
+        *(ports * sum(sheet.metres, Fraction(0)), ports * each),
     )

@@ -6,10 +6,11 @@ fourth draw of nine cables, whose bound can be recomputed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from hashlib import sha256
 from math import floor
 
@@ -32,7 +33,7 @@ from treadle.topologies.transforms.changes import with_bandwidths
 
 MOST_SAMPLES = 10_000
 _MOST_SUSPECTS = 24
-"""Cables of the worst draw of which each is tried by itself."""
+"""Largest number of cables of the worst draw that are repaired one by one."""
 Amount = int | Fraction
 """A number of cables or nodes, or a share of them."""
 
@@ -134,7 +135,7 @@ class ResilienceResult(Tabular):
     seconds: Mapping[str, float]
 
     def records(self) -> list[dict[str, Cell]]:
-        """A row for each collective and number of failures."""
+        """Return a row for each collective and number of failures."""
         return [
             plain_row(
                 {
@@ -153,7 +154,7 @@ class ResilienceResult(Tabular):
 
 
 def parse_amounts(text: str, what: str) -> tuple[Amount, ...]:
-    """Numbers and percentages with commas between.
+    """Parse numbers and percentages with commas between.
 
     Examples
     --------
@@ -241,88 +242,68 @@ def resilience(
     levels = [(_count(one, total, "cables"), 0) for one in _as_amounts(cables, "cables")]
     ranks = len(fabric.compute_nodes)
     levels += [(0, _count(one, ranks, "nodes")) for one in _as_amounts(nodes, "nodes")]
-    optima = _Optima()
-    whole: dict[CollectiveKind, Fraction] = {}
-    with context().stage("whole"):
-        for kind in kinds:
-            whole[kind] = optima.of(fabric, kind)
-    found = tuple(_levels(fabric, levels, whole, (samples, seed), optima))
-    by_name = {str(kind): rate for kind, rate in whole.items()}
-    return ResilienceResult(fabric, total, by_name, found, context().seconds)
+    known: dict[tuple[CollectiveKind, bytes], Fraction] = {}
 
-
-def _levels(
-    fabric: Topology,
-    levels: Sequence[tuple[int, int]],
-    whole: Mapping[CollectiveKind, Fraction],
-    draws: tuple[int, int],
-    optima: _Optima,
-) -> Iterator[FailureLevel]:
-    samples, seed = draws
-    for links, nodes in dict.fromkeys(levels):
-        with context().stage("failures"):
-            left = [punctured(fabric, links=links, nodes=nodes, seed=seed + draw) for draw in range(samples)]
-        for kind, rate in whole.items():
-            shares = []
-            with context().stage("optima"):
-                for draw, one in enumerate(left):
-                    if (progress := context().progress) is not None:
-                        progress(f"{kind}, {links or nodes} failures", draw, samples)
-                    shares.append(float(optima.of(one, kind) / rate))
-            harms: tuple[CableHarm, ...] = ()
-            with context().stage("cables"):
-                if links:
-                    worst = shares.index(min(shares))
-                    failed = failed_cables(fabric, links=links, seed=seed + worst)
-                    harms = _harms(fabric, failed, left[worst], kind, rate, optima)
-            yield FailureLevel(str(kind), links, nodes, tuple(shares), tuple(one.name for one in left), harms)
-
-
-def _harms(
-    fabric: Topology,
-    failed: Sequence[NamedCable],
-    left: Topology,
-    kind: CollectiveKind,
-    whole: Fraction,
-    optima: _Optima,
-) -> tuple[CableHarm, ...]:
-    """Gain of repairing each failed cable alone, the largest first."""
-    failed = sorted(failed)
-    least = optima.of(left, kind)
-    found = []
-    for place, cable in enumerate(failed[:_MOST_SUSPECTS]):
-        others = [link for one in (*failed[:place], *failed[place + 1 :]) for link in one.links]
-        bandwidths = fabric.bandwidths.copy()
-        bandwidths[others] = 0
-        mended = with_bandwidths(fabric, bandwidths, fabric.name)[0] if others else fabric
-        found.append(CableHarm(cable.name, float((optima.of(mended, kind) - least) / whole)))
-    return tuple(sorted(found, key=lambda harm: -harm.regained))
-
-
-class _Optima:
-    """Optima of the remaining fabrics, each computed once: equal parallel cables leave the same."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[CollectiveKind, bytes], Fraction] = {}
-
-    def of(self, fabric: Topology, kind: CollectiveKind) -> Fraction:
-        """Optimal busbw, bytes/s: what flows attain, of an all-to-all."""
-        key = kind, _content(fabric)
-        if key not in self._known:
+    def optimum(left: Topology, kind: CollectiveKind) -> Fraction:
+        key = kind, _content(left)  # equal parallel cables leave the same
+        if key not in known:
             seconds = context().seconds_left
             if seconds == 0:
                 raise TimeLimitError(
                     "resilience: time ran out; take fewer --samples or a longer --time-limit"
                 )
             with start(time_limit_s=seconds):
-                result = bound_problem(make_problem(fabric, kind))
-            factor = busbw_factor(result.collective.kind, result.collective.group_size)
-            self._known[key] = result.algbw * factor
-        return self._known[key]
+                result = bound_problem(make_problem(left, kind))  # of an all-to-all what flows attain
+            known[key] = result.algbw * busbw_factor(kind, result.collective.group_size)
+        return known[key]
+
+    with context().stage("whole"):
+        whole = {kind: optimum(fabric, kind) for kind in kinds}
+    found: list[FailureLevel] = []
+    for links, failing in dict.fromkeys(levels):
+        draws = range(seed, seed + samples)
+        with context().stage("failures"):
+            left = [punctured(fabric, links=links, nodes=failing, seed=draw) for draw in draws]
+        for kind in kinds:
+            shares = []
+            with context().stage("optima"):
+                for draw, one in enumerate(left):
+                    if progress is not None:
+                        progress(f"{kind}, {links or failing} failures", draw, samples)
+                    shares.append(float(optimum(one, kind) / whole[kind]))
+            harms: tuple[CableHarm, ...] = ()
+            with context().stage("cables"):
+                if links:
+                    worst = shares.index(min(shares))
+                    failed = failed_cables(fabric, links=links, seed=draws[worst])
+                    harms = _harms(fabric, failed, left[worst], partial(optimum, kind=kind))
+            names = tuple(one.name for one in left)
+            found.append(FailureLevel(str(kind), links, failing, tuple(shares), names, harms))
+    by_name = {str(kind): rate for kind, rate in whole.items()}
+    return ResilienceResult(fabric, total, by_name, tuple(found), context().seconds)
+
+
+def _harms(
+    fabric: Topology,
+    failed: Sequence[NamedCable],
+    left: Topology,
+    optimum: Callable[[Topology], Fraction],
+) -> tuple[CableHarm, ...]:
+    """Return the gain of repairing each failed cable alone, the largest first."""
+    failed = sorted(failed)
+    found = []
+    for place, cable in enumerate(failed[:_MOST_SUSPECTS]):
+        others = [link for one in (*failed[:place], *failed[place + 1 :]) for link in one.links]
+        bandwidths = fabric.bandwidths.copy()
+        bandwidths[others] = 0
+        repaired = with_bandwidths(fabric, bandwidths, fabric.name)[0] if others else fabric
+        gain = (optimum(repaired) - optimum(left)) / optimum(fabric)
+        found.append(CableHarm(cable.name, float(gain)))
+    return tuple(sorted(found, key=lambda harm: -harm.regained))
 
 
 def _content(fabric: Topology) -> bytes:
-    """A digest of which nodes are left and which links join them, in whatever order."""
+    """Return a digest of the nodes that are left and their links, in whatever order."""
     links = np.stack([fabric.tails, fabric.heads, fabric.bandwidths, fabric.latencies_ns]).astype(np.int64)
     digest = sha256(repr(fabric.node_names).encode())
     digest.update(np.ascontiguousarray(links[:, np.lexsort(links)]).tobytes())
@@ -330,7 +311,7 @@ def _content(fabric: Topology) -> bytes:
 
 
 def _count(amount: Amount, total: int, what: str) -> int:
-    """Cables or nodes that fail: a share of all is rounded, to at least one."""
+    """Return the number of cables or nodes that fail; a share of all is rounded, to at least one."""
     if total < 2:
         none = "cable can fail without parting the ranks" if what == "cables" else "node can fail"
         raise TopologyError(f"resilience: no {none}; the fabric has {total}")

@@ -1,13 +1,15 @@
-"""One fabric made out of another by few cross-connects: nodes are relabelled so that most links stay.
+"""Conversion of one fabric into another by few cross-connects: nodes are relabelled so that most links stay.
 
-The most links that two graphs share under a relabelling is a quadratic assignment, and hard; equal graphs are
-found out exactly, others by simulated annealing of swaps, never worse than the order of the numbers.
+To maximise the links that two graphs share under a relabelling is a quadratic assignment problem, and hard.
+Isomorphic graphs are recognised exactly; for others simulated annealing swaps nodes, and the result is never
+worse than the order of the numbers.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
@@ -17,7 +19,7 @@ from treadle.checking import checked
 from treadle.context import Progress, start
 from treadle.engine import core, run_core
 from treadle.errors import FormatError, InfeasibleError
-from treadle.finder.cabling import cables, unidirectional_cables
+from treadle.finder.cabling import CableMove, cables, unidirectional_cables
 from treadle.inputs.fabrics_and_plans import FabricLike, as_fabric
 from treadle.inputs.problem import resolve_topology
 from treadle.synthesis.core_values.arrangement_values import ArrangeProblem
@@ -33,24 +35,6 @@ _STEPS_PER_NODE = 8000
 _MOST_STEPS = 20_000_000
 
 
-@dataclass(frozen=True)
-class CrossConnect:
-    """A connection that is taken off, or made.
-
-    Parameters
-    ----------
-    is_made : bool
-    tail, tail_port, head, head_port : int
-        Nodes by number in the fabric that is changed.
-    """
-
-    is_made: bool
-    tail: int
-    tail_port: int
-    head: int
-    head_port: int
-
-
 @brief("topology", "other", "n_changed", "is_duplex")
 @dataclass(frozen=True)
 class RewiringPlan:
@@ -62,8 +46,8 @@ class RewiringPlan:
         Now, and wanted.
     node : array of int32, shape (n,)
         By node of `other`: the node that takes its part.
-    changes : tuple of CrossConnect
-        All that are taken off, then all that are made.
+    changes : tuple of CableMove
+        All connections that are removed, then all that are made.
     is_duplex : bool
         Whether a connection joins both directions of two ports.
     n_in_order : int
@@ -80,26 +64,28 @@ class RewiringPlan:
     topology: Topology
     other: Topology
     node: Int32Array
-    changes: tuple[CrossConnect, ...]
+    changes: tuple[CableMove, ...]
     is_duplex: bool
     n_in_order: int
 
     @property
     def n_changed(self) -> int:
         """Connections that are made."""
-        return sum(change.is_made for change in self.changes)
+        return sum(change.is_added for change in self.changes)
 
     def csv(self) -> str:
-        """Commands as CSV, each with the node of the wanted fabric whose part its ends take."""
+        """Format the changes as CSV, with the nodes of the wanted fabric whose parts their ends take."""
         heading = ["action", "from_node", "from_port", "to_node", "to_port", "duplex", "from_part", "to_part"]
-        rows = []
         names, duplex = self.topology.node_names, "yes" if self.is_duplex else "no"
         part = positions_of(len(self.node), self.node)
-        for one in self.changes:
-            action = "connect" if one.is_made else "disconnect"
-            parts = [self.other.node_names[part[node]] for node in (one.tail, one.head)]
-            ends = (names[one.tail], one.tail_port, names[one.head], one.head_port)
-            rows.append([action, *ends, duplex, *parts])
+        rows = [
+            [
+                *("connect" if one.is_added else "disconnect", names[one.tail], one.tail_port),
+                *(names[one.head], one.head_port, duplex),
+                *(self.other.node_names[part[node]] for node in (one.tail, one.head)),
+            ]
+            for one in self.changes
+        ]
         return format_csv(heading, rows)
 
 
@@ -161,11 +147,11 @@ def reconfigure(
     in_order = _changes(now, wanted, np.arange(n, dtype=np.int32), is_duplex)
     if len(in_order) < len(changes):
         node, changes = np.arange(n, dtype=np.int32), in_order
-    return RewiringPlan(now, wanted, node, changes, is_duplex, sum(one.is_made for one in in_order))
+    return RewiringPlan(now, wanted, node, changes, is_duplex, sum(one.is_added for one in in_order))
 
 
 def _relabelled(now: Topology, wanted: Topology, seed: int) -> Int32Array:
-    """For each node of the new fabric, the old node that takes its part."""
+    """Return, for each node of the new fabric, the old node that takes its part."""
     n = now.n_nodes
     # what is plugged counts, not how fast it is: a fabric by name has links of other rates than one designed
     alike = [with_links(fabric, bandwidth=1) for fabric in (wanted, now)]
@@ -178,15 +164,8 @@ def _relabelled(now: Topology, wanted: Topology, seed: int) -> Int32Array:
     price = np.ones((n, n), dtype=np.int32)
     price[now.tails, now.heads] = 0
     places = np.arange(n, dtype=np.int32)
-    problem = ArrangeProblem(
-        1,
-        np.ascontiguousarray(wanted.tails, dtype=np.int32),
-        np.ascontiguousarray(wanted.heads, dtype=np.int32),
-        places,
-        np.zeros(n, dtype=np.int32),
-        price,
-        0,
-    )
+    tails, heads = (np.ascontiguousarray(ends, dtype=np.int32) for ends in (wanted.tails, wanted.heads))
+    problem = ArrangeProblem(1, tails, heads, places, np.zeros_like(places), price, 0)
     steps = min(_MOST_STEPS, _STEPS_PER_NODE * n)
     _, found, _ = run_core(
         "relabelling",
@@ -195,48 +174,42 @@ def _relabelled(now: Topology, wanted: Topology, seed: int) -> Int32Array:
     return np.ascontiguousarray(found, dtype=np.int32)
 
 
-def _changes(now: Topology, wanted: Topology, node: Int32Array, is_duplex: bool) -> tuple[CrossConnect, ...]:
-    """Connections that go and that come; ports that become free are used again, in their order."""
+def _changes(now: Topology, wanted: Topology, node: Int32Array, is_duplex: bool) -> tuple[CableMove, ...]:
+    """Return the connections to remove and to make; ports that become free are used again, in their order."""
     wires = [wire for wire in cables(now) if wire.tail != wire.head]
     if not is_duplex:
         wires = unidirectional_cables(wires)
-    need = Counter(
-        _ends(int(node[tail]), int(node[head]), is_duplex)
-        for tail, head in zip(wanted.tails.tolist(), wanted.heads.tolist(), strict=True)
-        if tail != head
-    )
+    ends_wanted = zip(node[wanted.tails].tolist(), node[wanted.heads].tolist(), strict=True)
+    need = Counter(_ends(tail, head, is_duplex) for tail, head in ends_wanted if tail != head)
     if is_duplex:
         need = Counter({ends: count // 2 for ends, count in need.items()})
-    gone: list[CrossConnect] = []
+    gone: list[CableMove] = []
     # (node, side): a duplex port has one side, of one-way links it sends or receives
     free: dict[tuple[int, int], list[int]] = defaultdict(list)
     used: dict[tuple[int, int], set[int]] = defaultdict(set)
     for wire in wires:
-        sides = ((wire.tail, 0), (wire.head, 0 if is_duplex else 1))
-        ports = (wire.tail_port, wire.head_port)
-        for side, port in zip(sides, ports, strict=True):
+        plugs = ((wire.tail, 0), wire.tail_port), ((wire.head, int(not is_duplex)), wire.head_port)
+        for side, port in plugs:
             used[side].add(port)
         ends = _ends(wire.tail, wire.head, is_duplex)
         if need[ends] > 0:
             need[ends] -= 1
             continue
-        gone.append(CrossConnect(False, wire.tail, wire.tail_port, wire.head, wire.head_port))
-        for side, port in zip(sides, ports, strict=True):
+        gone.append(CableMove(False, wire.tail, wire.tail_port, wire.head, wire.head_port))
+        for side, port in plugs:
             free[side].append(port)
-    made: list[CrossConnect] = []
-    for (tail, head), count in sorted(need.items()):
-        for _ in range(count):
-            one = _port(free[tail, 0], used[tail, 0])
-            side = (head, 0 if is_duplex else 1)
-            made.append(CrossConnect(True, tail, one, head, _port(free[side], used[side])))
+    made: list[CableMove] = []
+    for tail, head in sorted(need.elements()):
+        ports = [_port(free[side], used[side]) for side in ((tail, 0), (head, int(not is_duplex)))]
+        made.append(CableMove(True, tail, ports[0], head, ports[1]))
     return (*gone, *made)
 
 
 def _port(free: list[int], used: set[int]) -> int:
-    """A port that became free, else the first one that a self-loop has left empty."""
+    """Return a port that became free, else the first one that a self-loop has left empty."""
     if free:
         return free.pop(0)
-    port = next(port for port in range(len(used) + 1) if port not in used)
+    port = next(port for port in count() if port not in used)
     used.add(port)
     return port
 

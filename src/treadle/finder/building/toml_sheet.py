@@ -30,7 +30,7 @@ def read_sheet(path: str | Path, what: str) -> str:
 
 
 def metres(length: str) -> Fraction:
-    """A `Length` in metres.
+    """Convert a `Length` to metres.
 
     Examples
     --------
@@ -45,12 +45,12 @@ def metres(length: str) -> Fraction:
 
 
 def exact(price: Price) -> Fraction:
-    """A `Price` as it is written: 12.35 is 247/20."""
+    """Convert a `Price` exactly: 12.35 is 247/20."""
     return Fraction(Decimal(repr(price)))
 
 
 def check_line(text: str, place: str) -> str:
-    """One line of printable text; FormatError for any other."""
+    """Check that a string is one printable line; FormatError for any other."""
     if not text.isprintable() or not 0 < len(text) <= 500:
         raise FormatError(f"{place}: expected a string of one line")
     return text

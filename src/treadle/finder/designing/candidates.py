@@ -1,4 +1,4 @@
-"""The fabrics among which a design is chosen: those known, those just found, and the frontier of them all."""
+"""The fabrics among which a design chooses: known ones, those just found, and the frontier of them all."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from treadle.finder.searches.neighbour_table import (
     shipped_neighbours,
 )
 from treadle.finder.tables import shipped_tables
-from treadle.topologies import generalized_kautz, is_regular, parse
+from treadle.topologies import is_regular, parse
 from treadle.topologies.expressions import parse_imported
 from treadle.topologies.topology import Topology
 
 _SURELY_MEASURED = 2048
-"""Nodes up to which candidates that only may be good are measured too: at most a few seconds."""
+"""Nodes up to which candidates are measured too whose predictions are upper bounds: some seconds."""
 
 _RANDOM_WORK = 2 * 10**7
-"""Nodes squared times degree up to which random graphs without values are measured: .2 seconds each."""
+"""Nodes squared times (degree + 16) up to which random graphs are measured: 0.2 seconds each."""
 
 
 _NEIGHBOUR_WORK = 3 * 10**8
@@ -37,29 +37,19 @@ _NEIGHBOUR_TASKS = 3
 
 
 def known_bases(nodes: int, degree: int, extra: Sequence[FabricCandidate] = ()) -> Bases:
-    """The known bases, and those just found or kept.
-
-    A generalized Kautz graph of the target's size is computed if no table has it.
-    """
-    tables = shipped_tables()
-    place = nodes, degree
-    kautz = tables.figures["generalized_kautz"]
-    if place not in kautz and 1 < degree < nodes and is_quick_breadth_first(nodes, degree):
-        more = {place: measure_graph(generalized_kautz(degree, nodes))}
-        tables = replace(tables, figures={**tables.figures, "generalized_kautz": {**kautz, **more}})
-    for family, graph in _random_graphs(nodes, degree):
-        known = tables.figures.get(family, {})
+    """Return the known bases and `extra` ones of this size; what the tables lack of it is measured."""
+    tables, place = shipped_tables(), (nodes, degree)
+    figures = dict(tables.figures)
+    for family, graph in _usual_graphs(nodes, degree):
+        known = figures.get(family, {})
         if place not in known:
-            tables = replace(
-                tables, figures={**tables.figures, family: {**known, place: measure_graph(parse(graph))}}
-            )
-    if extra:
-        tables = replace(tables, library={**tables.library, place: [*tables.library.get(place, ()), *extra]})
-    return tables.bases
+            figures[family] = {**known, place: measure_graph(parse(graph))}
+    library = {**tables.library, place: [*tables.library.get(place, ()), *extra]}
+    return replace(tables, figures=figures, library=library).bases
 
 
 def quick_neighbours(nodes: int, degree: int, *, bidirectional: bool) -> tuple[FabricCandidate, ...]:
-    """Neighbours of known graphs where the table ends: the best of a few dozen, always the same ones."""
+    """Search neighbours of known graphs where the table ends: the same few dozen, of which the best."""
     if shipped_neighbours().covers(nodes, degree):
         return ()
     finder = Finder(shipped_tables(neighbours=False).bases, bidirectional=bidirectional)
@@ -72,8 +62,10 @@ def quick_neighbours(nodes: int, degree: int, *, bidirectional: bool) -> tuple[F
     return tuple(map(candidate_of_neighbour, found.entries))
 
 
-def _random_graphs(nodes: int, degree: int) -> Iterator[tuple[str, str]]:
-    """Families of random bidirectional graphs that have one of this size, and its expression."""
+def _usual_graphs(nodes: int, degree: int) -> Iterator[tuple[str, str]]:
+    """Yield families with a graph of this size that is quick to measure, and its expression."""
+    if 1 < degree < nodes and is_quick_breadth_first(nodes, degree):
+        yield "generalized_kautz", f"generalized_kautz({degree}, {nodes})"
     if nodes**2 * (degree + 16) > _RANDOM_WORK or not 3 <= degree < nodes - 1:
         return
     if nodes * degree % 2 == 0:
@@ -83,7 +75,7 @@ def _random_graphs(nodes: int, degree: int) -> Iterator[tuple[str, str]]:
 
 
 def frontier_options(finder: Finder, nodes: int, degree: int) -> tuple[Option, ...]:
-    """The frontier; empty where no fabric is known."""
+    """Return the frontier, measured; nothing where no fabric is known."""
     candidates = finder.frontier(nodes, degree)
     if nodes <= _SURELY_MEASURED:
         candidates = [*candidates, *finder.hopeful(nodes, degree)]
@@ -91,28 +83,13 @@ def frontier_options(finder: Finder, nodes: int, degree: int) -> tuple[Option, .
 
 
 def improving(efforts: Sequence[Effort], known: Sequence[Option]) -> tuple[Effort, ...]:
-    """Drop found graphs that a known fabric equals, in steps and in bandwidth time.
+    """Drop found graphs that a fabric of the frontier without them equals, in steps and bandwidth time."""
 
-    Parameters
-    ----------
-    efforts : sequence of Effort
-    known : sequence of Option
-        The frontier without them.
-    """
-    return tuple(
-        replace(
-            effort,
-            found=tuple(
-                found
-                for found in effort.found
-                if not any(
-                    one.candidate.steps <= found.steps and one.candidate.t_b_both <= found.t_b_both
-                    for one in known
-                )
-            ),
-        )
-        for effort in efforts
-    )
+    def is_better(found: FabricCandidate) -> bool:
+        costs = (one.candidate.cost for one in known)
+        return not any(steps <= found.steps and t_b <= found.t_b_both for steps, t_b in costs)
+
+    return tuple(replace(effort, found=tuple(filter(is_better, effort.found))) for effort in efforts)
 
 
 def check_pairs(nodes: int, degree: int) -> None:
@@ -131,13 +108,10 @@ def check_pairs(nodes: int, degree: int) -> None:
 
 
 def named_option(text: str, nodes: int, degree: int) -> Option:
-    """Return a fabric by its expression or notation, with the values of its construction's schedule.
+    """Return a fabric by its expression or notation, with the costs of its construction's schedule.
 
-    Raises
-    ------
-    TreadleError
-        If it names no fabric, or one of another size or degree, or one that is not regular; or if it is a
-        file of a fabric that is not known by an expression, which says how the fabric is constructed.
+    A TreadleError is raised if it is not a regular fabric of this size and degree, or is a file whose
+    fabric has no expression and hence no known construction.
     """
     imported = parse_imported(text)
     topology = imported.topology
@@ -154,7 +128,7 @@ def named_option(text: str, nodes: int, degree: int) -> Option:
     # figures to be replaced by those of the schedule
     unknown = Performance(nodes, degree, steps=nodes, t_b=Fraction(nodes), is_exact=False)
     candidate = FabricCandidate(construction_of(topology.name), unknown, unknown)
-    return min(measured_options([candidate]), key=lambda one: (one.candidate.t_b_both, one.candidate.steps))
+    return min(measured_options([candidate]), key=lambda one: one.candidate.cost[::-1])
 
 
 def _is_named(topology: Topology) -> bool:

@@ -35,7 +35,7 @@ class DesignLimits:
 
 
 def design_limits(nodes: int, degree: int, bidirectional: bool, network: Network, shown: int) -> DesignLimits:
-    """Moore's bounds on a network, times for `shown` bytes."""
+    """Compute Moore's bounds on a network, with times for `shown` bytes."""
     steps = moore_steps(nodes, degree, bidirectional=bidirectional)
     t_b = bandwidth_optimum(nodes)
     rate = all_to_all_limit(nodes, degree, bidirectional=bidirectional)

@@ -64,7 +64,7 @@ class DesignRow:
         return made.nodes if isinstance(made, Placed) else None
 
     def placement_summary(self) -> str:
-        """Node of each rank, as CSV."""
+        """Format the node of each rank as CSV."""
         return placement_sheet(self.option)
 
 
@@ -142,7 +142,7 @@ class DesignResult(Tabular):
     kept: tuple[str, ...] = ()
 
     def records(self) -> list[dict[str, Cell]]:
-        """A row for each fabric of the frontier."""
+        """Return a row for each fabric of the frontier."""
         return [
             plain_row(
                 {
@@ -173,7 +173,7 @@ class DesignResult(Tabular):
         return expression(unplaced(row.option.candidate.construction)) in self.kept
 
     def topology(self, row: DesignRow | None = None) -> Topology:
-        """A row's fabric (default the best), its links with the network's bandwidth and latency.
+        """Return a row's fabric (default the best), its links with the network's bandwidth and latency.
 
         A link has the whole part of B / d bytes/s.
         """

@@ -10,11 +10,7 @@ from treadle.finder.build import build
 from treadle.finder.construction import expression
 from treadle.finder.designing.candidates import frontier_options
 from treadle.finder.designing.design_result import DesignRow, Reconfiguration
-from treadle.finder.designing.placements import PricedFabric
-from treadle.finder.designing.workload_costs import (
-    least_seconds,
-    total_seconds,
-)
+from treadle.finder.designing.workload_costs import PricedFabric, least_seconds, total_seconds
 from treadle.finder.evaluate import call_seconds, cheapest_sequence
 from treadle.finder.measure import Option
 from treadle.finder.search import FabricCandidate, Finder
@@ -36,13 +32,13 @@ MAX_DEGREE = 64
 def others_of(
     finder: Finder, nodes: int, degree: int, frontier: Sequence[Option]
 ) -> tuple[FabricCandidate, ...]:
-    """Examined fabrics, without the frontier."""
+    """Return the examined fabrics, without the frontier."""
     shown = {option.expression for option in frontier}
     return tuple(one for one in finder.candidates(nodes, degree) if expression(one.construction) not in shown)
 
 
 def format_sizes(workload: Workload) -> int:
-    """The size whose times the table shows: the largest allreduce of the workload, or 1 MiB."""
+    """Return the size whose times the table shows: the largest allreduce of the workload, or 1 MiB."""
     sizes = [call.size_bytes for call in workload.calls if call.kind is Exchange.ALLREDUCE]
     return max(sizes, default=2**20)
 
@@ -50,7 +46,7 @@ def format_sizes(workload: Workload) -> int:
 def row_of(
     priced: PricedFabric, costs: list[float | None], workload: Workload, network: Network, shown: int
 ) -> DesignRow:
-    """Table row of a fabric whose collectives have been priced."""
+    """Return the table row of a fabric whose collectives have been priced."""
     option = priced.option
     bandwidth_only = replace(network, alpha_s=0.0)
     call = Call(Exchange.ALLTOALL, shown)
@@ -60,7 +56,7 @@ def row_of(
         call_seconds(Call(Exchange.ALLREDUCE, shown), option, network),
         call_seconds(call, replace(option, flow=None), bandwidth_only),
         None if option.flow is None else call_seconds(call, option, bandwidth_only),
-        least_seconds(option, workload, network, option.nodes, priced.shared),
+        least_seconds(priced, workload, network),
         priced.own_s,
     )
 
@@ -82,9 +78,9 @@ def reconfigured(
     nodes: int,
     delay_s: float,
 ) -> Reconfiguration | None:
-    """The cheapest fabric per call: those of the frontier, or for groups a fabric of their own.
+    """Choose the cheapest fabric per call: one of the frontier or, for groups, a fabric of their own.
 
-    None if there is a call whose time is known on none.
+    None if the time of a call is unknown on every fabric.
     """
     own = {
         size: frontier_options(finder, size, priced[0].option.degree)
@@ -112,7 +108,7 @@ def reconfigured(
 
 
 def size_of(workload: Workload, kind: CollectiveKind) -> int:
-    """The largest size of the collective over all nodes in the workload; else that of the rows' times."""
+    """Return the largest size of a collective of all nodes in the workload; else that of the rows' times."""
     sizes = [
         call.size_bytes
         for call in workload.calls
@@ -122,7 +118,7 @@ def size_of(workload: Workload, kind: CollectiveKind) -> int:
 
 
 def plan_of(topology: Topology, option: Option, kind: CollectiveKind) -> Plan:
-    """Verified plan of one collective on a designed fabric."""
+    """Return the verified plan of one collective on a designed fabric."""
     parts = {}
     for name, direction, wanted in (
         ("reduce", Direction.REDUCE, kind.reduces),

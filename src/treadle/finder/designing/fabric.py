@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
@@ -14,7 +14,7 @@ from treadle.finder.designing.fabric_values import DistanceFacts, FabricFacts, F
 from treadle.inputs.fabrics_and_plans import FabricLike, as_fabric
 from treadle.inputs.problem import resolve_topology
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.steps.bfb import BfbValue, bfb_reduce_scatter_value, bfb_value, orbit_value
+from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value, orbit_value
 from treadle.synthesis.steps.bfb.in_links import MAX_NODES
 from treadle.topologies import (
     CayleyGraph,
@@ -38,7 +38,7 @@ from treadle.topologies.isomorphism import (
 
 
 def describe_fabric(topology: FabricLike, *, limits: FactLimits | None = None) -> FabricFacts:
-    """Distances, bounds, breadth-first schedules and symmetries of a fabric, as far as they apply.
+    """Compute distances, bounds, breadth-first schedules and symmetries of a fabric, as far as they apply.
 
     Parameters
     ----------
@@ -67,33 +67,47 @@ def describe_fabric(topology: FabricLike, *, limits: FactLimits | None = None) -
     """
     topology = resolve_topology(as_fabric(topology, "describe_fabric: topology"))
     limits = limits or FactLimits()
-    omissions: list[str] = []
     n = len(topology.compute_nodes)
     connected = unreachable_pair(topology) is None
     rows = _rows(topology, n, limits) if connected and n <= limits.distance_nodes else None
     facts = FabricFacts(n_ranks=n, is_direct=not has_switches(topology))
+    keys = ("bandwidths", "latencies_ns", "injection_bytes_per_s")
+    is_uniform = all(len(np.unique(getattr(topology, key))) <= 1 for key in keys)
+    cayley = cayley_graph_of(topology) if facts.is_direct and is_uniform else None
+    case = _Case(topology, limits, cayley)
     if not facts.is_direct:
-        distances = _distances(topology, rows, None, limits, omissions) if connected else None
-        return replace(facts, distances=distances, omissions=tuple(omissions))
-    cayley = _cayley(topology)
-    transitive = _transitivity(topology, cayley, rows, limits, omissions)
+        distances = _distances(case, rows, None) if connected else None
+        return replace(facts, distances=distances, omissions=tuple(case.omissions))
+    transitive: bool | None = cayley is not None
+    if not transitive and is_regular(topology) and (rows is None or _is_alike(rows)):
+        transitive = _decided("vertex-transitive", is_vertex_transitive, case)
     facts = replace(
         facts,
         is_bidirectional=_is_bidirectional(topology),
         degrees=_degrees(topology),
         bounds=_bounds(topology),
-        distances=_distances(topology, rows, transitive, limits, omissions) if connected else None,
+        distances=_distances(case, rows, transitive) if connected else None,
         is_vertex_transitive=transitive,
     )
     if connected and topology.n_nodes > 1:
-        facts = _with_breadth_first(facts, topology, cayley, limits, omissions)
-        facts = _with_regularity(facts, topology, limits, omissions)
-    facts = _with_reversal(facts, topology, limits, omissions)
-    return replace(facts, omissions=tuple(omissions))
+        facts = _with_breadth_first(facts, case)
+        facts = _with_regularity(facts, case)
+    facts = _with_reversal(facts, case)
+    return replace(facts, omissions=tuple(case.omissions))
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A fabric, the Cayley digraph that it is, the limits on work, and the facts that they leave out."""
+
+    topology: Topology
+    limits: FactLimits
+    cayley: CayleyGraph | None
+    omissions: list[str] = field(default_factory=list)
 
 
 def _rows(topology: Topology, sources: int, limits: FactLimits) -> Int64Array | None:
-    """Ranks at each distance from all ranks or from the first one; None if that takes too long."""
+    """Count ranks at each distance from all ranks or from the first one; None if that takes too long."""
     hops = _hops_from_first(topology)
     if -(-sources // 64) * topology.n_links * hops > limits.distance_work:
         return None
@@ -101,7 +115,7 @@ def _rows(topology: Topology, sources: int, limits: FactLimits) -> Int64Array | 
 
 
 def _hops_from_first(topology: Topology) -> int:
-    """Largest distance from the first compute node, in time linear in links: the diameter's order."""
+    """Return the largest distance from the first compute node, in time linear in the links."""
     order = np.argsort(topology.tails, kind="stable")
     starts = np.searchsorted(topology.tails[order], np.arange(topology.n_nodes + 1)).tolist()
     ends = topology.heads[order].tolist()
@@ -148,56 +162,27 @@ def _is_bidirectional(topology: Topology) -> bool:
     return all(np.array_equal(one[forward], other[backward]) for one, other in pairs)
 
 
-def _cayley(topology: Topology) -> CayleyGraph | None:
-    """The Cayley digraph that a fabric with equal links and hosts is."""
-    keys = ("bandwidths", "latencies_ns", "injection_bytes_per_s")
-    if any(len(np.unique(getattr(topology, key))) > 1 for key in keys):
-        return None
-    return cayley_graph_of(topology)
-
-
-def _transitivity(
-    topology: Topology,
-    cayley: CayleyGraph | None,
-    rows: Int64Array | None,
-    limits: FactLimits,
-    omissions: list[str],
-) -> bool | None:
-    if cayley is not None:
-        return True
-    if not is_regular(topology) or (rows is not None and not _is_alike(rows)):
-        return False
-    return _decided("vertex-transitive", is_vertex_transitive, topology, limits, omissions)
-
-
-def _decided(
-    name: str,
-    find: Callable[..., bool],
-    topology: Topology,
-    limits: FactLimits,
-    omissions: list[str],
-) -> bool | None:
+def _decided(name: str, find: Callable[..., bool], case: _Case) -> bool | None:
     """Whether a fabric has a symmetry; None, with an omission, where that takes too long."""
-    if topology.n_links > limits.symmetry_links:
-        omissions.append(f"{name}: {topology.n_links} links, at most {limits.symmetry_links}")
+    n_links, most = case.topology.n_links, case.limits.symmetry_links
+    if n_links > most:
+        case.omissions.append(f"{name}: {n_links} links, at most {most}")
         return None
     try:
-        return find(topology, work_limit=limits.symmetry_work)
+        return find(case.topology, work_limit=case.limits.symmetry_work)
     except UndecidedError:
-        omissions.append(f"{name}: undecided within the work limit")
+        case.omissions.append(f"{name}: undecided within the work limit")
         return None
 
 
-def _with_reversal(
-    facts: FabricFacts, topology: Topology, limits: FactLimits, omissions: list[str]
-) -> FabricFacts:
-    """Whether the fabric is its own transpose: by the values of both first, since these may differ."""
+def _with_reversal(facts: FabricFacts, case: _Case) -> FabricFacts:
+    """Add whether the fabric is its own transpose: not if the costs of both directions differ."""
     if facts.is_bidirectional:
         return replace(facts, is_reverse_symmetric=True)
     gather, scatter = facts.allgather, facts.reduce_scatter
     if gather is not None and scatter is not None and gather.loads != scatter.loads:
         return replace(facts, is_reverse_symmetric=False)
-    found = _decided("reverse-symmetric", is_reverse_symmetric, topology, limits, omissions)
+    found = _decided("reverse-symmetric", is_reverse_symmetric, case)
     return replace(facts, is_reverse_symmetric=found)
 
 
@@ -205,79 +190,63 @@ def _is_alike(rows: Int64Array) -> bool:
     return bool((rows == rows[0]).all())
 
 
-def _distances(
-    topology: Topology,
-    rows: Int64Array | None,
-    transitive: bool | None,
-    limits: FactLimits,
-    omissions: list[str],
-) -> DistanceFacts | None:
+def _distances(case: _Case, rows: Int64Array | None, transitive: bool | None) -> DistanceFacts | None:
+    topology = case.topology
     n = len(topology.compute_nodes)
     if rows is None and transitive:
-        rows = _rows(topology, 1, limits)
+        rows = _rows(topology, 1, case.limits)
     if rows is None:
-        omissions.append(f"distances: {n} nodes and {topology.n_links} links are too many to search")
+        case.omissions.append(f"distances: {n} nodes and {topology.n_links} links are too many to search")
         return None
-    alike = _is_alike(rows)
     pairs = tuple(int(count) * (n // len(rows)) for count in rows.sum(axis=0))
     total = sum(distance * count for distance, count in enumerate(pairs))
     capacity = int(topology.egress_bytes_per_s().sum())
-    return DistanceFacts(pairs, alike, Fraction(capacity, total) if total else None)
+    return DistanceFacts(pairs, _is_alike(rows), Fraction(capacity, total) if total else None)
 
 
-def _with_breadth_first(
-    facts: FabricFacts,
-    topology: Topology,
-    cayley: CayleyGraph | None,
-    limits: FactLimits,
-    omissions: list[str],
-) -> FabricFacts:
-    work = topology.n_nodes * topology.n_links
+def _with_breadth_first(facts: FabricFacts, case: _Case) -> FabricFacts:
+    topology, cayley, limits = case.topology, case.cayley, case.limits
+    work, most = topology.n_nodes * topology.n_links, int(np.bincount(topology.heads).max(initial=0))
     if topology.injection_bytes_per_s.any():
-        omissions.append("breadth-first broadcast: hosts have injection caps, which it does not know")
+        reason = "hosts have injection caps, which it does not know"
     elif cayley is not None:
         try:
-            return replace(
-                facts,
-                allgather=_orbit(topology, cayley, Direction.BROADCAST),
-                reduce_scatter=_orbit(topology, cayley, Direction.REDUCE),
+            rate = int(topology.bandwidths[0])
+            gather, scatter = (
+                replace(
+                    orbit_value(cayley, direction=direction),
+                    unit_bandwidth=rate,
+                    node_bandwidth=rate * cayley.degree,
+                )
+                for direction in (Direction.BROADCAST, Direction.REDUCE)
             )
-        except ScheduleError as refusal:
-            omissions.append(f"breadth-first broadcast: {refusal}")
+            return replace(facts, allgather=gather, reduce_scatter=scatter)
+        except ScheduleError as error:
+            reason = str(error)
     elif topology.n_nodes > MAX_NODES:
-        omissions.append(f"breadth-first broadcast: {topology.n_nodes} nodes, at most {MAX_NODES}")
-    elif (most := int(np.bincount(topology.heads).max(initial=0))) > limits.breadth_first_degree:
-        omissions.append(
-            f"breadth-first broadcast: {most} links into a node, at most {limits.breadth_first_degree}"
-        )
+        reason = f"{topology.n_nodes} nodes, at most {MAX_NODES}"
+    elif most > limits.breadth_first_degree:
+        reason = f"{most} links into a node, at most {limits.breadth_first_degree}"
     elif work > limits.breadth_first_pairs:
-        omissions.append(
-            f"breadth-first broadcast: {work:.1e} pairs of nodes and links, at most "
-            f"{limits.breadth_first_pairs:.1e} are gone through"
-        )
+        pairs = limits.breadth_first_pairs
+        reason = f"{work:.1e} pairs of nodes and links, at most {pairs:.1e} are gone through"
     else:
         gather = bfb_value(topology)
         # A bidirectional fabric is its own transpose.
         scatter = gather if facts.is_bidirectional else bfb_reduce_scatter_value(topology)
         return replace(facts, allgather=gather, reduce_scatter=scatter)
+    case.omissions.append(f"breadth-first broadcast: {reason}")
     return facts
 
 
-def _orbit(topology: Topology, cayley: CayleyGraph, direction: Direction) -> BfbValue:
-    rate = int(topology.bandwidths[0])
-    value = orbit_value(cayley, direction=direction)
-    return replace(value, unit_bandwidth=rate, node_bandwidth=rate * cayley.degree)
-
-
-def _with_regularity(
-    facts: FabricFacts, topology: Topology, limits: FactLimits, omissions: list[str]
-) -> FabricFacts:
-    if facts.degree is None or not facts.is_bidirectional:
+def _with_regularity(facts: FabricFacts, case: _Case) -> FabricFacts:
+    topology = case.topology
+    is_uneven = facts.distances is not None and not facts.distances.is_alike
+    if facts.degree is None or not facts.is_bidirectional or is_uneven:
         return replace(facts, is_distance_regular=False)
-    if facts.distances is not None and not facts.distances.is_alike:
-        return replace(facts, is_distance_regular=False)
-    if topology.n_nodes * topology.n_links > limits.regularity_pairs:
-        omissions.append(f"distance-regular: not tried on {topology.n_nodes} nodes of degree {facts.degree}")
+    if topology.n_nodes * topology.n_links > case.limits.regularity_pairs:
+        size = f"{topology.n_nodes} nodes of degree {facts.degree}"
+        case.omissions.append(f"distance-regular: not tried on {size}")
         return facts
     try:
         return replace(facts, is_distance_regular=True, intersection_array=intersection_array(topology))

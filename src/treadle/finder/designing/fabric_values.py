@@ -59,7 +59,7 @@ class FactLimits:
 
     @classmethod
     def lifted(cls) -> FactLimits:
-        """Limits for those who have time: minutes, and gigabytes for tens of thousands of nodes."""
+        """Return limits of minutes, and of gigabytes for tens of thousands of nodes."""
         return cls(
             distance_nodes=MAX_NODES,
             distance_work=2**62,

@@ -1,4 +1,4 @@
-"""The frontier of a size: what the library has, what a search finds now, and what earlier ones kept."""
+"""The frontier of a size: graphs of the library, of a search now, and of earlier searches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from treadle.context import context
-from treadle.finder.designing.cached_graphs import cache_graphs, cached_graphs, usual_seeds
+from treadle.finder.designing.cached_graphs import cache_graphs, cached_graphs
 from treadle.finder.designing.candidates import (
     frontier_options,
     improving,
@@ -16,7 +16,7 @@ from treadle.finder.designing.candidates import (
 )
 from treadle.finder.designing.design_options import DesignOptions
 from treadle.finder.measure import Option
-from treadle.finder.search import Finder
+from treadle.finder.search import FabricCandidate, Finder
 from treadle.finder.searches.fresh import USUAL_SEARCH, Effort, search_now
 
 
@@ -31,9 +31,9 @@ class FabricsOfSize:
     finder : Finder
         Of this and of other sizes.
     efforts : tuple of Effort
-        What was searched now, with what was found that beats the library.
+        The searches of now, with the graphs that beat the library.
     kept : tuple of str
-        Expressions of those of the frontier that an earlier search kept.
+        Expressions of the frontier's graphs that an earlier search found.
     """
 
     options: tuple[Option, ...]
@@ -50,27 +50,20 @@ def fabrics_of_size(
 ) -> FabricsOfSize:
     """Return the fabrics of a size that no other known one beats, or the one given by name.
 
-    Parameters
-    ----------
-    nodes, degree : int
-    asked : DesignOptions
-    directory : Path, optional
-        Where graphs that were found are kept; None: neither look nor keep.
+    Graphs that were found are cached in `directory`, if there is one.
     """
-    two_way = asked.bidirectional
+    two_way, is_usual = asked.bidirectional, asked.search == USUAL_SEARCH
+    is_named = asked.topology is not None
     with context().stage("search"):
-        quick = quick_neighbours(nodes, degree, bidirectional=two_way) if asked.topology is None else ()
+        quick: tuple[FabricCandidate, ...] = ()
+        kept, seeds = quick, list[int]()
+        if not is_named:
+            quick = quick_neighbours(nodes, degree, bidirectional=two_way)
+            kept, seeds = cached_graphs(nodes, degree, directory, bidirectional=two_way)
         finder = Finder(known_bases(nodes, degree, quick), bidirectional=two_way)
-        options = () if asked.topology is not None else frontier_options(finder, nodes, degree)
-        kept = (
-            ()
-            if asked.topology is not None
-            else cached_graphs(nodes, degree, directory, bidirectional=two_way)
-        )
-    seeds = usual_seeds(nodes, degree, directory, kept, bidirectional=two_way)
-    is_usual = asked.search == USUAL_SEARCH
+        options = () if is_named else frontier_options(finder, nodes, degree)
     efforts: tuple[Effort, ...] = ()
-    if asked.search is not None and not (is_usual and (asked.seed in seeds or asked.topology is not None)):
+    if asked.search is not None and not (is_usual and (is_named or asked.seed in seeds)):
         with context().stage("graphs"):
             known = [*(one.candidate for one in options), *kept]
             efforts = search_now(
@@ -84,12 +77,11 @@ def fabrics_of_size(
         if found or kept:
             finder = Finder(known_bases(nodes, degree, (*quick, *found, *kept)), bidirectional=two_way)
             options = frontier_options(finder, nodes, degree)
-        earlier = [one for one in kept if one.construction not in {one.construction for one in found}]
+        new = {one.construction for one in found}
+        earlier = {one.construction for one in kept} - new
         if found or (is_usual and efforts):
-            own = {one.construction for one in (*found, *earlier)}
-            frontier = [one.candidate for one in options if one.candidate.construction in own]
+            own = [one.candidate for one in options if one.candidate.construction in new | earlier]
             done = [*seeds, asked.seed] if is_usual else seeds
-            cache_graphs(nodes, degree, frontier, directory, bidirectional=two_way, usual_seeds=done)
-        old = {one.construction for one in earlier}
-        shown = tuple(one.expression for one in options if one.candidate.construction in old)
+            cache_graphs(nodes, degree, own, directory, bidirectional=two_way, usual_seeds=done)
+        shown = tuple(one.expression for one in options if one.candidate.construction in earlier)
         return FabricsOfSize(options, finder, efforts, shown)

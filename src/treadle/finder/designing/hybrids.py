@@ -8,22 +8,16 @@ factors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
-from functools import cache, cached_property
-from itertools import pairwise, product
+from functools import cache
+from itertools import islice, pairwise, product
 from math import prod
+from operator import itemgetter
 
-from treadle.finder.construction import (
-    Base,
-    Product,
-    ScheduleMethod,
-    expression,
-    is_breadth_first,
-    join_name,
-)
-from treadle.finder.designing.workload_costs import costs_of, total_seconds
+from treadle.finder.construction import Product, bfb_base, expression, is_breadth_first
+from treadle.finder.designing.workload_costs import PricedFabric
 from treadle.finder.evaluate import GroupCosts
 from treadle.finder.measure import Option, measured_options
 from treadle.finder.predict import Performance
@@ -33,34 +27,22 @@ from treadle.finder.workload import Network, Workload
 Frontier = Callable[[int, int], Sequence[Option]]
 """frontier(nodes, degree): the fabrics of a size that no known one beats."""
 
+Block = tuple[int, ...]
+"""Axes of the mesh that one factor spans."""
+
 _MOST_AXES = 4
+_MOST_HYBRIDS = 2
 _MOST_FABRICS = 4000
+"""Fabrics that are priced."""
+
 _MOST_PRODUCT = 1024
 """Nodes up to which products of graphs that are not bandwidth-optimal are measured."""
 
 
-@dataclass(frozen=True)
-class HybridOption:
-    """A fabric for groups.
-
-    Parameters
-    ----------
-    option : Option
-    shared : mapping of (group size, stride) to GroupCosts
-        Within the factors.
-    seconds : float
-        Of the workload.
-    """
-
-    option: Option
-    shared: dict[tuple[int, int], GroupCosts]
-    seconds: float
-
-
 def best_hybrids(
-    nodes: int, degree: int, workload: Workload, network: Network, frontier: Frontier, *, limit: int = 2
-) -> tuple[HybridOption, ...]:
-    """The fastest products and unions for a workload in groups, the best first; none without groups.
+    nodes: int, degree: int, workload: Workload, network: Network, frontier: Frontier
+) -> list[PricedFabric]:
+    """Return the fastest products and unions for a workload in groups, the best first; none without groups.
 
     Parameters
     ----------
@@ -69,19 +51,24 @@ def best_hybrids(
     network : Network
     frontier : callable
         Of the factors.
-    limit : int
-        Largest number.
     """
     sizes = mesh_sizes(workload, nodes)
     if len(sizes) < 2:
-        return ()
-    search = _HybridSearch(nodes, degree, sizes, workload, network, cache(frontier))
-    found = sorted(search.all(), key=lambda one: one.seconds)
-    return tuple(found[:limit])
+        return []
+    places = [(call.group_size or nodes, call.stride) for call in workload.calls]
+    axes = {place: _axes(sizes, *place) for place in places}
+    found: list[tuple[float, PricedFabric]] = []
+    choices = _choices(sizes, degree, list(axes.values()), cache(frontier))
+    for blocks, factors in islice(choices, _MOST_FABRICS):
+        priced = _priced(sizes, degree, axes, blocks, factors)
+        seconds = None if priced is None else priced.seconds(workload, network)
+        if priced is not None and seconds is not None:
+            found.append((seconds, priced))
+    return [priced for _, priced in sorted(found, key=itemgetter(0))[:_MOST_HYBRIDS]]
 
 
 def mesh_sizes(workload: Workload, nodes: int) -> tuple[int, ...]:
-    """Axes of the mesh in which every group is over some whole ones, the fastest last; none if there is none.
+    """Return the axes of the mesh in which every group spans entire axes, the fastest last; else nothing.
 
     Examples
     --------
@@ -101,108 +88,90 @@ def mesh_sizes(workload: Workload, nodes: int) -> tuple[int, ...]:
     return tuple(high // low for low, high in pairwise(rising))[::-1]
 
 
-@dataclass(frozen=True)
-class _HybridSearch:
-    """One search: all ways to gather the axes in blocks and to share out the ports."""
+def _axes(sizes: Sequence[int], size: int, stride: int) -> frozenset[int]:
+    """Return the axes that a group is over."""
+    if size == prod(sizes):
+        return frozenset(range(len(sizes)))
+    strides = [prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+    return frozenset(axis for axis, one in enumerate(strides) if stride <= one < stride * size)
 
-    nodes: int
-    degree: int
-    sizes: tuple[int, ...]
-    workload: Workload
-    network: Network
-    frontier: Frontier
 
-    @cached_property
-    def groups(self) -> dict[tuple[int, int], frozenset[int]]:
-        """The axes that groups of each size and stride are over."""
-        calls = [(call.group_size or self.nodes, call.stride) for call in self.workload.calls]
-        return {place: self._axes(*place) for place in calls}
+def _choices(
+    sizes: Sequence[int], degree: int, groups: Sequence[frozenset[int]], frontier: Frontier
+) -> Iterator[tuple[Sequence[Block], Sequence[Option | None]]]:
+    """Yield all ways to gather the axes in blocks, share out the ports, and choose graphs for the blocks.
 
-    def _axes(self, size: int, stride: int) -> frozenset[int]:
-        """The axes that a group is over."""
-        if size == self.nodes:
-            return frozenset(range(len(self.sizes)))
-        strides = [prod(self.sizes[axis + 1 :]) for axis in range(len(self.sizes))]
-        return frozenset(axis for axis, one in enumerate(strides) if stride <= one < stride * size)
-
-    def all(self) -> Iterator[HybridOption]:
-        tried = 0
-        for blocks in _partitions(tuple(range(len(self.sizes)))):
-            fits = all(
-                set(block) <= group or not set(block) & group
-                for block in blocks
-                for group in self.groups.values()
-            )
-            if len(blocks) < 2 or not fits:
+    A block without ports has None for a graph.
+    """
+    for blocks in _partitions(tuple(range(len(sizes)))):
+        if len(blocks) < 2 or not all(
+            group.issuperset(block) or group.isdisjoint(block) for block in blocks for group in groups
+        ):
+            continue
+        needed = [any(group.issuperset(block) for group in groups) for block in blocks]
+        for shares in _shares(degree, len(blocks)):
+            if any(need and not share for need, share in zip(needed, shares, strict=True)):
                 continue
-            needed = [any(set(block) <= group for group in self.groups.values()) for block in blocks]
-            for shares in _shares(self.degree, len(blocks)):
-                if any(need and not share for need, share in zip(needed, shares, strict=True)):
-                    continue
-                for factors in product(*(self._factors(b, s) for b, s in zip(blocks, shares, strict=True))):
-                    tried += 1
-                    if tried > _MOST_FABRICS:
-                        return
-                    found = self._priced(blocks, factors)
-                    if found is not None:
-                        yield found
+            graphs: list[list[Option | None]] = [[None] if share == 0 else [] for share in shares]
+            for own, block, share in zip(graphs, blocks, shares, strict=True):
+                if share:
+                    size = prod(sizes[axis] for axis in block)
+                    options = frontier(size, share)
+                    own += [one for one in options if is_breadth_first(one.candidate.construction)]
+            for factors in product(*graphs):
+                yield blocks, factors
 
-    def _factors(self, block: tuple[int, ...], share: int) -> Sequence[Option | None]:
-        """Graphs for a block; None where it has no ports."""
-        if share == 0:
-            return (None,)
-        size = prod(self.sizes[axis] for axis in block)
-        return [one for one in self.frontier(size, share) if is_breadth_first(one.candidate.construction)]
 
-    def _priced(
-        self, blocks: Sequence[tuple[int, ...]], factors: Sequence[Option | None]
-    ) -> HybridOption | None:
-        shared = {}
-        for place, axes in self.groups.items():
-            inside = [
-                factor
-                for block, factor in zip(blocks, factors, strict=True)
-                if factor is not None and set(block) <= axes
-            ]
-            figures = _group_figures(inside, self.degree, self.nodes)
-            if figures is None:
-                return None
-            shared[place] = figures
-        option = self._option(blocks, factors)
-        if option is None:
+def _priced(
+    sizes: Sequence[int],
+    degree: int,
+    axes: Mapping[tuple[int, int], frozenset[int]],
+    blocks: Sequence[Block],
+    factors: Sequence[Option | None],
+) -> PricedFabric | None:
+    """Return a fabric with the costs of groups within its factors; None where a product is too large."""
+    shared = {}
+    for place, own in axes.items():
+        inside = [
+            factor
+            for block, factor in zip(blocks, factors, strict=True)
+            if factor is not None and own.issuperset(block)
+        ]
+        costs = _group_figures(inside, degree, prod(sizes))
+        if costs is None:
             return None
-        seconds = total_seconds(
-            self.workload, costs_of(option, self.workload, self.network, self.nodes, shared)
-        )
-        return None if seconds is None else HybridOption(option, shared, seconds)
+        shared[place] = costs
+    option = _option(sizes, blocks, factors)
+    return None if option is None else PricedFabric(option, shared)
 
-    def _option(self, blocks: Sequence[tuple[int, ...]], factors: Sequence[Option | None]) -> Option | None:
-        """The whole fabric: copies first, then the factors; its nodes numbered as the mesh numbers ranks."""
-        order = sorted(range(len(blocks)), key=lambda at: (factors[at] is not None, blocks[at]))
-        linked = tuple(factor for at in order if (factor := factors[at]) is not None)
-        copies = self.nodes // prod(factor.nodes for factor in linked)
-        inner = _measured_product(linked)
-        if inner is None:
-            return None
-        text = expression(inner.construction)
-        if copies > 1:
-            text = f"disjoint_copies({text}, {copies})"
-        placed = [axis for at in order for axis in blocks[at]]
-        if placed != sorted(placed):
-            own = "x".join(str(self.sizes[axis]) for axis in placed)
-            back = ",".join(str(placed.index(axis)) for axis in range(len(placed)))
-            text = f'with_axes_ordered({text}, "{own}", "{back}")'
-        if copies == 1 and placed == sorted(placed):
-            return measured_options([inner])[0]
-        base = Base(text, join_name(text), ScheduleMethod.BFB, "hybrid")
-        gather = replace(inner.gather, nodes=self.nodes)
-        reduce = gather if inner.reduce is inner.gather else replace(inner.reduce, nodes=self.nodes)
-        distances = measured_options([inner])[0].distances if copies == 1 else None
-        return Option(FabricCandidate(base, gather, reduce), distances, parts=copies)
+
+def _option(sizes: Sequence[int], blocks: Sequence[Block], factors: Sequence[Option | None]) -> Option | None:
+    """Return the whole fabric: copies first, then the factors; nodes are numbered as ranks of the mesh."""
+    nodes = prod(sizes)
+    order = sorted(range(len(blocks)), key=lambda at: (factors[at] is not None, blocks[at]))
+    linked = tuple(factor for at in order if (factor := factors[at]) is not None)
+    copies = nodes // prod(factor.nodes for factor in linked)
+    inner = _measured_product(linked)
+    if inner is None:
+        return None
+    text = expression(inner.construction)
+    if copies > 1:
+        text = f"disjoint_copies({text}, {copies})"
+    placed = [axis for at in order for axis in blocks[at]]
+    if placed != sorted(placed):
+        own = "x".join(str(sizes[axis]) for axis in placed)
+        back = ",".join(str(placed.index(axis)) for axis in range(len(placed)))
+        text = f'with_axes_ordered({text}, "{own}", "{back}")'
+    elif copies == 1:
+        return measured_options([inner])[0]
+    gather = replace(inner.gather, nodes=nodes)
+    reduce = gather if inner.reduce is inner.gather else replace(inner.reduce, nodes=nodes)
+    distances = measured_options([inner])[0].distances if copies == 1 else None
+    return Option(FabricCandidate(bfb_base(text, "hybrid"), gather, reduce), distances, parts=copies)
 
 
 def _group_figures(inside: Sequence[Option], degree: int, nodes: int) -> GroupCosts | None:
-    """Costs of groups that each have a product of these factors to themselves."""
+    """Return the costs of groups that each have a product of these factors to themselves."""
     whole = _measured_product(tuple(inside))
     if whole is None:
         return None
@@ -220,7 +189,7 @@ def _group_figures(inside: Sequence[Option], degree: int, nodes: int) -> GroupCo
 
 @cache
 def _measured_product(factors: tuple[Option, ...]) -> FabricCandidate | None:
-    """The product of some factors with its exact figures; None without factors, or where it is too large."""
+    """Return the exact costs of a product of factors; None without factors, or where it is too large."""
     if not factors:
         return None
     if len(factors) == 1:
@@ -248,8 +217,8 @@ def _measured_product(factors: tuple[Option, ...]) -> FabricCandidate | None:
     return candidate if is_plain else measured_options([candidate])[0].candidate
 
 
-def _partitions(items: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], ...]]:
-    """All ways to gather items in blocks."""
+def _partitions(items: Block) -> Iterator[tuple[Block, ...]]:
+    """Yield all ways to gather items in blocks."""
     if not items:
         yield ()
         return
@@ -261,7 +230,7 @@ def _partitions(items: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], ...]]
 
 
 def _shares(total: int, parts: int) -> Iterator[tuple[int, ...]]:
-    """All ways to share out ports, none included."""
+    """Yield all ways to share out ports; a part may have none."""
     if parts == 1:
         yield (total,)
         return

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from treadle.brief import brief
-from treadle.finder.building.reference_topologies import MAX_NODES, nearest_names, switched_names
+from treadle.finder.building.reference_topologies import (
+    MAX_NODES,
+    concurrent_port_steps,
+    nearest_names,
+    switched_names,
+)
 from treadle.finder.construction import expression, notation
 from treadle.finder.measure import is_quick_breadth_first, measure_graph
 from treadle.finder.workload import Network
@@ -62,14 +67,14 @@ class KnownFabric:
     t_b: Fraction
 
     def allreduce_s(self, network: Network, size_bytes: int) -> float:
-        """Seconds of an allreduce, by alpha and beta as for the finder's own."""
+        """Return the seconds of an allreduce, by alpha and beta as for the finder's own."""
         transfer = size_bytes / network.bandwidth_bytes_per_s
         reduction = network.gamma_s_per_byte * size_bytes
         return 2 * self.steps * network.alpha_s + float(self.t_b) * (2 * transfer + reduction)
 
 
 def known_fabrics(nodes: int, degree: int) -> tuple[KnownFabric, ...]:
-    """Torus, rings, Kautz digraph, dragonfly and fat tree, each of the size nearest to a design's.
+    """Return Torus, rings, Kautz digraph, dragonfly and fat tree, each of the size nearest to a design's.
 
     Examples
     --------
@@ -91,7 +96,7 @@ def known_fabrics(nodes: int, degree: int) -> tuple[KnownFabric, ...]:
     for name in switched_names(nodes, _RADIX):
         if name.startswith("fat_tree"):
             n = len(parse(name).compute_nodes)
-            steps = next(steps for steps in range(1, 64) if (degree + 1) ** steps >= n)
+            steps = concurrent_port_steps(n, degree)
             found.append(KnownFabric(f"{degree} x {name}", n, degree, steps, Fraction(n - 1, n)))
     return tuple(found)
 
@@ -117,7 +122,7 @@ def is_beaten(steps: int, t_b: Fraction, by: Iterable[tuple[int, Fraction]]) -> 
 
 
 def beaten_summary(result: DesignResult) -> dict[str, object]:
-    """Addition to ``design --json``: fabrics besides the frontier.
+    """Return the part of ``design --json`` about fabrics besides the frontier.
 
     Examples
     --------

@@ -1,44 +1,33 @@
-"""Fabrics with what a workload in groups costs on them, their ranks placed such that the groups fall well."""
+"""Prices of fabrics for a workload in groups, with ranks placed where its groups communicate well."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from csv import writer
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from io import StringIO
 from math import inf
+from operator import itemgetter
 
 from treadle.context import WorkBudget
 from treadle.finder.construction import Placed, expression, unplaced
-from treadle.finder.designing.workload_costs import (
-    Shared,
-    concurrent_costs,
-    costs_of,
-    is_quick_in_groups,
-    total_seconds,
-    with_exact_rates,
-)
+from treadle.finder.designing.workload_costs import PricedFabric, is_quick_in_groups, priced_groups
 from treadle.finder.evaluate import GroupCosts
 from treadle.finder.measure import Option
 from treadle.finder.rank_order import RankGroups, order_ranks
 from treadle.finder.workload import Exchange, Network, Workload
+from treadle.tabular import format_csv
 from treadle.topologies.naming import MAX_NAME
 from treadle.topologies.properties import is_symmetric
 
 _HOPEFUL = 1.1
-"""Times the fastest, up to which what the search thinks of a placement may be worth its exact price."""
+"""A placement is priced exactly if the search's estimate is at most this times the fastest known."""
 
 _WORTHWHILE = 1e-6
-"""Part of the time that a placement is to save."""
+"""Smallest part of the time that a placement has to save."""
 
 
 def placement_sheet(option: Option) -> str:
-    """Rank, node and the node's number in the fabric's own numbers, as CSV.
-
-    Parameters
-    ----------
-    option : Option
+    """Format rank, node and the node's number in the fabric's own numbers as CSV.
 
     Examples
     --------
@@ -53,11 +42,7 @@ def placement_sheet(option: Option) -> str:
     """
     made, names = option.candidate.construction, option.topology.node_names
     nodes: Sequence[int] = made.nodes if isinstance(made, Placed) else range(len(names))
-    text = StringIO()
-    sheet = writer(text, lineterminator="\n")
-    sheet.writerow(("rank", "node", "number"))
-    sheet.writerows(zip(range(len(names)), names, nodes, strict=True))
-    return text.getvalue()
+    return format_csv(("rank", "node", "number"), zip(range(len(names)), names, nodes, strict=True))
 
 
 @dataclass(frozen=True)
@@ -80,27 +65,9 @@ class PlacementPace:
 
     @classmethod
     def of(cls, seed: int, *, is_searched: bool) -> PlacementPace:
-        """Ten times the work where better graphs are searched for, too."""
+        """Return the usual work, or ten times as much where better graphs are searched for too."""
         usual, factor = cls(seed), 10 if is_searched else 1
         return cls(seed, factor * usual.links, factor * usual.rates)
-
-
-@dataclass(frozen=True)
-class PricedFabric:
-    """A fabric and what groups cost on it.
-
-    Parameters
-    ----------
-    option : Option
-        Fabric with its ranks placed better for the workload.
-    shared : mapping of (group size, stride) to GroupCosts
-    own_s : float, optional
-        Seconds of the workload with ranks in the order of the fabric's own numbers, where they were placed.
-    """
-
-    option: Option
-    shared: Shared
-    own_s: float | None = None
 
 
 def priced_fabrics(
@@ -111,22 +78,13 @@ def priced_fabrics(
     *,
     best_s: float = inf,
 ) -> list[PricedFabric]:
-    """Yield each fabric with its own order of ranks, or a better one for the workload from a search.
+    """Price fabrics of one size, each with its own order of ranks or a better one that a search finds.
 
-    What is found is priced, which takes longest, where it may make the fabric the fastest of all.
-
-    Parameters
-    ----------
-    options : sequence of Option
-        Of one size.
-    workload : Workload
-    network : Network
-    pace : PlacementPace
-    best_s : float
-        Seconds of the workload on the fastest fabric that is known besides.
+    Prices take longest. So a placement is priced only where it may make its fabric faster than `best_s` and
+    all others.
     """
-    found = [_with_rates(option, workload, None) for option in options]
-    times = [_seconds(own, workload, network) for own in found]
+    found = [priced_groups(option, workload) for option in options]
+    times = [own.seconds(workload, network) for own in found]
     best_s = min([best_s, *(seconds for seconds in times if seconds is not None)])
     moved = []
     for place, (own, seconds) in enumerate(zip(found, times, strict=True)):
@@ -135,57 +93,34 @@ def priced_fabrics(
             (n, stride): GroupCosts(1, Fraction(n - 1, n), Fraction(n - 1, n), own.option.nodes * (n - 1))
             for n, stride in own.shared
         }
-        least = _seconds(replace(own, shared=ideal), workload, network)
+        least = replace(own, shared=ideal).seconds(workload, network)
         if seconds is None or least is None or seconds <= least * (1 + _WORTHWHILE):
             continue
         kinds, work = rank_groups(own.option, workload, network), pace.links // len(options)
         other = _placed(own.option, kinds, work, pace.seed)
         if other is None:
             continue
-        alone = _alone(own, workload, network)
-        estimate = alone + (seconds - alone) * other[0]
+        share, option = other
+        alone = sum(  # calls over all nodes, which no placement changes
+            float(call.count) * (cost or 0.0)
+            for call, cost in zip(workload.calls, own.costs(workload, network), strict=True)
+            if call.group_size is None or call.group_size == own.option.nodes
+        )
+        estimate = alone + (seconds - alone) * share
         if estimate < _HOPEFUL * best_s:
-            moved.append((estimate, other[1], place))
+            moved.append((estimate, place, seconds, option))
     # the most promising ones first, for which there is work enough
     budget = WorkBudget(pace.rates)
-    for _, option, place in sorted(moved, key=lambda one: (one[0], one[2])):
-        placed, before = _with_rates(option, workload, budget), times[place]
-        seconds = _seconds(placed, workload, network)
-        if before is not None and seconds is not None and seconds < before * (1 - _WORTHWHILE):
+    for _, place, before, option in sorted(moved, key=itemgetter(0, 1)):
+        placed = priced_groups(option, workload, budget)
+        seconds = placed.seconds(workload, network)
+        if seconds is not None and seconds < before * (1 - _WORTHWHILE):
             found[place] = replace(placed, own_s=before)
     return found
 
 
-def _with_rates(option: Option, workload: Workload, budget: WorkBudget | None) -> PricedFabric:
-    shared = concurrent_costs(option, workload, option.nodes)
-    return PricedFabric(option, with_exact_rates(option, shared, workload, option.nodes, budget))
-
-
-def _seconds(priced: PricedFabric, workload: Workload, network: Network) -> float | None:
-    option = replace(priced.option, flow=None)
-    return total_seconds(workload, costs_of(option, workload, network, option.nodes, priced.shared))
-
-
-def _alone(priced: PricedFabric, workload: Workload, network: Network) -> float:
-    """Seconds of the calls over all nodes, which no placement changes."""
-    option, nodes = replace(priced.option, flow=None), priced.option.nodes
-    costs = costs_of(option, workload, network, nodes, priced.shared)
-    return sum(
-        float(call.count) * (cost or 0.0)
-        for call, cost in zip(workload.calls, costs, strict=True)
-        if call.group_size is None or call.group_size == nodes
-    )
-
-
 def rank_groups(option: Option, workload: Workload, network: Network) -> list[RankGroups]:
-    """The kinds of groups of a workload, with what their trees cost on a fabric.
-
-    Parameters
-    ----------
-    option : Option
-    workload : Workload
-    network : Network
-    """
+    """Return the groups of a workload by size and stride, with what their trees cost on a fabric."""
     nodes, prices = option.nodes, dict[tuple[int, int, int], list[float]]()
     backwards = 0 if is_symmetric(option.topology) else 1
     for call in workload.calls:
@@ -210,9 +145,9 @@ def rank_groups(option: Option, workload: Workload, network: Network) -> list[Ra
 
 
 def _placed(option: Option, kinds: Sequence[RankGroups], work: int, seed: int) -> tuple[float, Option] | None:
-    """Part of the trees' cost that is left with ranks placed better, and that fabric; None if none is found.
+    """Place ranks better: the part of the trees' cost that is left, and the fabric.
 
-    Nor is one whose expression would be too long for a name.
+    None if the search finds no better placement, or the fabric's expression would be too long for a name.
     """
     if not kinds:
         return None
@@ -225,6 +160,5 @@ def _placed(option: Option, kinds: Sequence[RankGroups], work: int, seed: int) -
     placed = Placed(unplaced(made), tuple(nodes))
     if len(expression(placed)) > MAX_NAME:
         return None
-    return found.cost / found.own_cost, replace(
-        option, candidate=replace(option.candidate, construction=placed)
-    )
+    candidate = replace(option.candidate, construction=placed)
+    return found.cost / found.own_cost, replace(option, candidate=candidate)

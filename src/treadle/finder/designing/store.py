@@ -1,4 +1,7 @@
-"""Plans kept on disk under the hash of what they answer; verified again whenever they are loaded."""
+"""The cache of designs: plans and values by the hash of what they depend on.
+
+Plans are verified again whenever they are loaded. Files used least recently go when the cache is too large.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from treadle._version import __version__
 from treadle.atomic import write_bytes
@@ -23,7 +27,7 @@ ENDINGS = (".plan", ".rate", ".graphs")
 
 
 def default_directory() -> Path | None:
-    """``$TREADLE_CACHE_DIR``, or ``treadle/plans`` under the user's cache directory; None if unknown."""
+    """Return ``$TREADLE_CACHE_DIR``, or ``treadle/plans`` in the user's cache directory; None if unknown."""
     chosen = os.environ.get("TREADLE_CACHE_DIR")
     if chosen:
         return Path(chosen)
@@ -37,22 +41,10 @@ def default_directory() -> Path | None:
 def cached_plan(
     question: Mapping[str, str], make: Callable[[], Plan], *, directory: Path | None
 ) -> tuple[Plan, bool]:
-    """The kept answer to a question, or a new one, which is then kept.
+    """Return a plan from the cache or from `make`, and whether it was cached and its claims hold.
 
-    Parameters
-    ----------
-    question : mapping of str to str
-        Everything that the answer depends on, but for the version of Treadle.
-    make : callable
-        Computes the plan.
-    directory : Path, optional
-        None: neither look nor keep.
-
-    Returns
-    -------
-    Plan
-    bool
-        Whether it was found, and its claims proved true again.
+    `question` has everything that the plan depends on but the version of Treadle; without a directory
+    nothing is read or stored.
     """
     if directory is None:
         return make(), False
@@ -71,7 +63,7 @@ def cached_plan(
 
 
 def key_of(question: Mapping[str, str]) -> str:
-    """The name under which an answer of this version is kept."""
+    """Return the name of a file of this version of Treadle."""
     lines = [f"treadle {__version__}", *(f"{key}={question[key]}" for key in sorted(question))]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
@@ -92,6 +84,19 @@ def _trusted(path: Path, question: Mapping[str, str]) -> Plan | None:
     except (OSError, TreadleError):
         pass  # damaged or foreign: made anew
     return None
+
+
+def read_value(path: Path, most_bytes: int) -> dict[str, Any]:
+    """Return what `store_value` wrote; nothing if there is no such file, or it is damaged or too large."""
+    try:
+        if path.is_file() and path.stat().st_size <= most_bytes:
+            value = json.loads(path.read_bytes())
+            if isinstance(value, dict):
+                os.utime(path)
+                return value
+    except (OSError, ValueError, RecursionError):
+        pass
+    return {}
 
 
 def store_value(path: Path, value: Mapping[str, object]) -> None:

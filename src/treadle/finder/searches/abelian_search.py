@@ -1,7 +1,7 @@
 """Search for abelian Cayley digraphs, circulants above all: bit sets in the compiled core.
 
-Inversion is an automorphism of an abelian group that turns every link round, so that an allgather and a
-reduce-scatter cost the same, and one value says both.
+Inversion is an automorphism of an abelian group that reverses every link, so that an allgather and a
+reduce-scatter cost the same.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import accumulate
 from math import prod
 from typing import NamedTuple
@@ -29,13 +30,13 @@ _MOST_GROUPS = 8
 """Groups tried besides the cyclic one, those of fewest factors."""
 
 _GLANCE = 20
-"""Part of the work of a target that a first glance at it takes."""
+"""The first search for each number of steps has this part of the work."""
 
 _DEPTH = 3
-"""Targets below the least one with optimal bandwidth that get their whole work."""
+"""Numbers of steps below the least one with optimal bandwidth that get all of their work."""
 
 _HOPE = 24
-"""A target gets its whole work where the glance missed at most this part of the nodes."""
+"""All of the work is spent only where the first search missed at most this part of the nodes."""
 
 
 class AbelianProblem(NamedTuple):
@@ -94,25 +95,23 @@ class AbelianSet:
 
 
 def inverse(element: int, moduli: Sequence[int]) -> int:
-    """The inverse of an element in mixed radix, last factor fastest.
+    """Return the inverse of an element in mixed radix, last factor fastest.
 
     Examples
     --------
     >>> inverse(5, (6, 2)), inverse(3, (10,))
     (9, 7)
     """
-    digits = []
+    found, weight = 0, 1
     for modulus in reversed(moduli):
         element, digit = divmod(element, modulus)
-        digits.append(-digit % modulus)
-    found = 0
-    for modulus, digit in zip(moduli, reversed(digits), strict=True):
-        found = found * modulus + digit
+        found += -digit % modulus * weight
+        weight *= modulus
     return found
 
 
 def least_abelian_steps(n: int, degree: int, *, two_way: bool = False) -> int:
-    """Fewest steps of an abelian Cayley digraph of `n` nodes: only multiplicities of generators count.
+    """Return the fewest steps of an abelian Cayley digraph of `n` nodes: only multiplicities count.
 
     Bidirectional sets have at most d // 2 pairs of inverses and, for an odd degree, an involution.
 
@@ -138,7 +137,7 @@ def least_abelian_steps(n: int, degree: int, *, two_way: bool = False) -> int:
 def search_abelian(
     n: int, degree: int, *, work: int, seed: int = 0, two_way: bool = False, starts: Sequence[AbelianSet] = ()
 ) -> Searched[AbelianSet]:
-    """Pareto front over (steps, cost) of the abelian Cayley digraphs tried.
+    """Return the Pareto front over (steps, cost) of the abelian Cayley digraphs tried.
 
     Parameters
     ----------
@@ -163,80 +162,55 @@ def search_abelian(
     check_count("search_abelian", "n", n, least=2, most=MAX_ABELIAN_ORDER)
     check_count("search_abelian", "degree", degree, most=MAX_ABELIAN_DEGREE)
     check_count("search_abelian", "work", work, most=2**60)
-    search = _AbelianSearch(n, degree, two_way, seed)
-    search.run(work, starts)
-    return Searched(search.front(), search.tried)
+    cyclic, *others = sorted(abelian_moduli(n), key=len)
+    others = [group for group in others if len(group) <= degree][:_MOST_GROUPS]
+    optimum = (n - 1) * load_scale(degree) // degree
+    best: dict[int, AbelianSet] = {}
+    missed: dict[int, int] = {}
+    tried = 0
 
+    def bar(target: int) -> int:
+        """Return the cost that a set of `target` steps has to beat."""
+        return min((one.cost for steps, one in best.items() if steps <= target), default=2**62)
 
-class _AbelianSearch:
-    """State of one search: the best set of each number of steps."""
+    def add(found: AbelianSet) -> None:
+        if found.cost < bar(found.steps):
+            best[found.steps] = found
 
-    def __init__(self, n: int, degree: int, two_way: bool, seed: int) -> None:
-        self.n, self.degree, self.two_way, self.seed = n, degree, two_way, seed
-        self.least = least_abelian_steps(n, degree, two_way=two_way)
-        self.optimum = (n - 1) * load_scale(degree) // degree
-        self.best: dict[int, AbelianSet] = {}
-        self.missed: dict[int, int] = {}
-        self.tried = 0
-        cyclic, *others = sorted(abelian_moduli(n), key=len)
-        self.cyclic = cyclic
-        self.others = [group for group in others if len(group) <= degree][:_MOST_GROUPS]
-
-    def run(self, work: int, starts: Sequence[AbelianSet]) -> None:
-        for start in starts:
-            self._keep(start)
-        target = self.least
-        # One-way rings are the slowest: n - 1 steps.
-        while target < self.n and not self._is_done(target) and not is_over():
-            self._try(target, max(work // _GLANCE, 1))
-            target += 1
-        for below in range(target - 1, self.least - 1, -1):
-            if below < target - 1 - _DEPTH or is_over():
+    def is_met(target: int, work: int) -> bool:
+        """Search all groups for sets of at most `target` steps until one has the optimal bandwidth."""
+        nonlocal tried
+        for moduli in (cyclic, *others):
+            if bar(target) <= optimum:
                 break
-            if not self._is_done(below):
-                if self.missed[below] * _HOPE > self.n:
-                    break
-                self._try(below, work)
-                if self._is_done(below):
-                    target = below + 1
+            share = work if moduli is cyclic else max(work // len(others), 1)
+            known = [one for one in best.values() if one.moduli == moduli and one.steps <= target]
+            problem = AbelianProblem(np.array(moduli, dtype=np.int32), degree, two_way, target)
+            pace = AbelianPace(share, seed * 2**20 + target, bar(target))
+            first = np.array([one.generators for one in known], dtype=np.int32).ravel()
+            _, generators, cost, steps, beyond, more = run_until(
+                "graphs", partial(core.search_abelian_sets, problem, pace, first)
+            )
+            tried += more
+            missed[target] = min(beyond, missed.get(target, n))
+            if cost >= 0:
+                add(AbelianSet(moduli, tuple(sorted(generators.tolist())), steps, cost))
+        return bar(target) <= optimum
 
-    def front(self) -> tuple[AbelianSet, ...]:
-        kept: list[AbelianSet] = []
-        for steps in sorted(self.best):
-            one = self.best[steps]
-            if not kept or one.cost < kept[-1].cost:
-                kept.append(one)
-        return tuple(kept)
-
-    def _bar(self, target: int) -> int:
-        """Cost that a set of `target` steps has to be below."""
-        costs = [one.cost for steps, one in self.best.items() if steps <= target]
-        return min(costs, default=2**62)
-
-    def _is_done(self, target: int) -> bool:
-        return self._bar(target) <= self.optimum
-
-    def _keep(self, found: AbelianSet) -> None:
-        if found.cost < self._bar(found.steps):
-            self.best[found.steps] = found
-
-    def _try(self, target: int, work: int) -> None:
-        self._try_group(self.cyclic, target, work)
-        for group in self.others:
-            self._try_group(group, target, max(work // len(self.others), 1))
-
-    def _try_group(self, moduli: tuple[int, ...], target: int, work: int) -> None:
-        if self._is_done(target):
-            return
-        starts = [
-            one.generators for one in self.best.values() if one.moduli == moduli and one.steps <= target
-        ]
-        problem = AbelianProblem(np.array(moduli, dtype=np.int32), self.degree, self.two_way, target)
-        pace = AbelianPace(work, self.seed * 2**20 + target, self._bar(target))
-        first = np.array(starts, dtype=np.int32).ravel()
-        outcome = run_until("graphs", lambda control: core.search_abelian_sets(problem, pace, first, control))
-        _, generators, cost, steps, missed, tried = outcome
-        self.tried += tried
-        self.missed[target] = min(missed, self.missed.get(target, self.n))
-        if cost >= 0:
-            self._keep(AbelianSet(moduli, tuple(sorted(generators.tolist())), steps, cost))
+    for start in starts:
+        add(start)
+    target = least = least_abelian_steps(n, degree, two_way=two_way)
+    # One-way rings are the slowest: n - 1 steps.
+    while target < n and bar(target) > optimum and not is_over():
+        is_met(target, max(work // _GLANCE, 1))
+        target += 1
+    for below in range(target - 1, least - 1, -1):
+        if below < target - 1 - _DEPTH or is_over():
+            break
+        if bar(below) > optimum:
+            if missed[below] * _HOPE > n:
+                break
+            if is_met(below, work):
+                target = below + 1
+    front = [best[steps] for steps in sorted(best) if best[steps].cost < bar(steps - 1)]
+    return Searched(tuple(front), tried)

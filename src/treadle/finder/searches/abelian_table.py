@@ -6,15 +6,13 @@ bandwidth is optimal, the moduli where the group is cyclic, and of two inverse g
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
 from math import prod
 
 from treadle.errors import FormatError
 from treadle.finder.searches.abelian_search import AbelianSet, inverse
-from treadle.finder.searches.cayley_library import LibraryEntry
+from treadle.finder.searches.cayley_library import LibraryEntry, library_contents, table_lines
 from treadle.finder.searches.cayley_value import load_scale
 
 ABELIAN_FILE = "abelian_table.txt.gz"
@@ -37,20 +35,15 @@ class AbelianTable:
     """
 
     def __init__(self, text: str) -> None:
-        head, _, body = text.partition("\n")
-        if head != ABELIAN_HEAD:
-            raise FormatError(f"expected {ABELIAN_HEAD!r} in the first line, found {head[:40]!r}")
+        self.commands, lines = table_lines(text, ABELIAN_HEAD)
         self._cells: dict[tuple[int, int, bool], list[str]] = {}
-        place = 0, False
-        self.commands: list[str] = []
-        for line in body.splitlines():
+        heading = 0, False
+        for line in lines:
             first, _, rest = line.partition(" ")
-            if first == "#":
-                self.commands.append(rest)
-            elif rest in _KINDS:
-                place = int(first), _KINDS[rest]
+            if rest in _KINDS:
+                heading = int(first), _KINDS[rest]
             else:
-                self._cells.setdefault((int(first), *place), []).append(rest)
+                self._cells.setdefault((int(first), *heading), []).append(rest)
 
     @property
     def cells(self) -> Sequence[tuple[int, int, bool]]:
@@ -58,7 +51,7 @@ class AbelianTable:
         return tuple(self._cells)
 
     def sets(self, n: int, degree: int, *, two_way: bool) -> tuple[AbelianSet, ...]:
-        """Sets of one cell, by rising steps."""
+        """Return the sets of one cell, by rising steps."""
         return tuple(_parsed(n, degree, two_way, line) for line in self._cells.get((n, degree, two_way), ()))
 
     def entries(self, n: int, degree: int) -> tuple[LibraryEntry, ...]:
@@ -68,9 +61,8 @@ class AbelianTable:
 
 @cache
 def shipped_abelian_table() -> AbelianTable:
-    """The package's table; read once, never changed."""
-    data = files("treadle.finder").joinpath("data", ABELIAN_FILE).read_bytes()
-    return AbelianTable(gzip.decompress(data).decode("ascii"))
+    """Return the package's table; read once, never changed."""
+    return AbelianTable(library_contents(ABELIAN_FILE))
 
 
 def _parsed(n: int, degree: int, two_way: bool, line: str) -> AbelianSet:
@@ -79,14 +71,11 @@ def _parsed(n: int, degree: int, two_way: bool, line: str) -> AbelianSet:
         steps, cost, moduli, words = int(fields[0]), fields[1], fields[2], fields[3:]
         group = tuple(int(word) for word in moduli.split("x")) if moduli else (n,)
         kept = [int(word) for word in words]
-        generators = sorted([*kept, *_inverses(kept, group)]) if two_way else kept
+        inverses = [other for one in kept if (other := inverse(one, group)) != one] if two_way else []
+        generators = sorted([*kept, *inverses]) if two_way else kept
         if prod(group) != n or len(generators) != degree:
             raise ValueError("sizes differ")
         optimum = (n - 1) * load_scale(degree) // degree
         return AbelianSet(group, tuple(generators), steps, int(cost) if cost else optimum)
     except (ValueError, IndexError) as error:
         raise FormatError(f"line of {n} nodes, degree {degree}: {line[:80]!r} ({error})") from None
-
-
-def _inverses(kept: Sequence[int], moduli: Sequence[int]) -> list[int]:
-    return [other for one in kept if (other := inverse(one, moduli)) != one]

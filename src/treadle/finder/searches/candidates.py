@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from treadle.arrays import Int64Array
 from treadle.context import context
 from treadle.finder.searches.cayley_batch import GroupTable, Int16Array, batch_distances
-from treadle.finder.searches.cayley_groups import NamedGroup, groups_of_order
+from treadle.finder.searches.cayley_groups import groups_of_order
 from treadle.finder.searches.cayley_value import load_scale
 
 POOL = 8
@@ -80,7 +81,7 @@ def is_over() -> bool:
 
 
 def scores(distance: NDArray[np.integer], target: int, costs: Int64Array) -> Int64Array:
-    """Cost of each set for a target T_L, given distances (sets, N) with negative ones for unreached nodes."""
+    """Return each set's cost for a target T_L, given distances (sets, N), negative for unreached nodes."""
     n = distance.shape[1]
     beyond = n - ((distance >= 0) & (distance <= target)).sum(axis=1, dtype=np.int64)
     found: Int64Array = np.where(beyond > 0, beyond * FAR, costs)
@@ -102,7 +103,7 @@ def offer(pool: Pool, group: int, sets: Int64Array, steps: Int64Array, found: In
 
 
 def bars(pools: Mapping[int, Pool], targets: Sequence[int]) -> Int64Array:
-    """Cost below which some pool takes a set of each T_L, shape (last target + 1,).
+    """Return the cost below which some pool takes a set of each T_L, shape (last target + 1,).
 
     A set counts for every target from its own T_L on.
     """
@@ -117,29 +118,8 @@ def _bar(pool: Pool) -> int:
     return pool[-1].cost if len(pool) == POOL else NONE
 
 
-class GroupTables:
-    """Multiplication tables of groups of one order; the least recently used ones are evicted.
-
-    Parameters
-    ----------
-    groups : sequence of NamedGroup
-    most_bytes : int
-    """
-
-    def __init__(self, groups: Sequence[NamedGroup], most_bytes: int) -> None:
-        self._groups, self._most_bytes = groups, most_bytes
-        self._tables: dict[int, GroupTable] = {}
-
-    def __getitem__(self, number: int) -> GroupTable:
-        group = self._groups[number].group
-        table = self._tables.pop(number, None) or GroupTable(group)
-        while self._tables and (len(self._tables) + 1) * 4 * group.order**2 > self._most_bytes:
-            self._tables.pop(next(iter(self._tables)))
-        self._tables[number] = table
-        return table
-
-
 _TABLE_BYTES = 2**28
+"""Memory for the multiplication tables of a search: each takes 4 N^2 bytes."""
 
 
 class GroupSearch:
@@ -164,15 +144,16 @@ class GroupSearch:
         self.best: dict[int, GeneratorSet] = {}
         self.optimum = Fraction((nodes - 1) * load_scale(degree), degree)
         self.block = max(64, min(1024, 65536 // (n * degree)))
-        self.tables = GroupTables(self.groups, _TABLE_BYTES)
+        most = max(1, _TABLE_BYTES // (4 * n * n))
+        self.table = lru_cache(most)(lambda number: GroupTable(self.groups[number].group))
         self.tried = 0
 
     def expression(self, one: GeneratorSet) -> str:
-        """The Cayley digraph of a set."""
+        """Return the Cayley digraph of a set."""
         return self.groups[one.group].expression(one.generators)
 
     def parent(self, chance: float) -> tuple[GeneratorSet | None, float]:
-        """A good set, mostly, and the random number that chose it."""
+        """Return a good set, mostly, and the random number that chose it."""
         pool = self.pools[self.targets[self.rng.integers(len(self.targets))]]
         choice = self.rng.random()
         if not pool or choice < chance:
@@ -181,7 +162,7 @@ class GroupSearch:
 
     def try_block(self, group: int, sets: Int64Array) -> None:
         """Put the best of a block into the pools; targets whose optimum is reached end."""
-        table = self.tables[group]
+        table = self.table(group)
         distance = batch_distances(table, sets, self.targets[-1])
         steps = np.where((distance < 0).any(axis=1), self.targets[-1] + 1, distance.max(axis=1))
         costs = self._costs(table, sets, distance, steps)
@@ -197,7 +178,7 @@ class GroupSearch:
     def _costs(
         self, table: GroupTable, sets: Int64Array, distance: Int16Array, steps: Int64Array
     ) -> Int64Array:
-        """Scaled cost of the worse direction; NONE where T_L is too large or no pool would take it."""
+        """Return the scaled cost of the worse direction; NONE if T_L is too large or no pool takes it."""
         highest = bars(self.pools, self.targets)
         alive = np.flatnonzero(steps <= self.targets[-1])
         worse = np.zeros(alive.size, dtype=np.int64)

@@ -46,7 +46,7 @@ class GroupTable:
 
 
 def batch_distances(table: GroupTable, generators: Int64Array, most: int) -> Int16Array:
-    """Distances from node 0 for each generator set, -1 where above `most` or not reached.
+    """Return the distances from node 0 for each generator set, -1 where above `most` or not reached.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def batch_distances(table: GroupTable, generators: Int64Array, most: int) -> Int
 def batch_costs(
     table: GroupTable, products: Int16Array, generators: Int64Array, distance: Int16Array
 ) -> Int64Array:
-    """Sum of the loads over the steps times lcm(1, ..., d), for each generator set.
+    """Return the sum of the loads over the steps times lcm(1, ..., d), for each generator set.
 
     Parameters
     ----------

@@ -31,12 +31,12 @@ class NamedGroup:
     group: FiniteGroup
 
     def expression(self, generators: tuple[int, ...]) -> str:
-        """Catalogue expression of the Cayley digraph with these generators."""
+        """Return the catalogue expression of the Cayley digraph with these generators."""
         return f"{self.prefix}, {', '.join(map(str, generators))})"
 
 
 def groups_of_order(n: int, *, seed: int) -> tuple[NamedGroup, ...]:
-    """Abelian, metacyclic and sampled cyclic extensions of order `n`; not all groups, some up to isomorphism.
+    """Return abelian, metacyclic and sampled cyclic extensions of order `n`: not all groups, some repeatedly.
 
     Parameters
     ----------
@@ -50,27 +50,38 @@ def groups_of_order(n: int, *, seed: int) -> tuple[NamedGroup, ...]:
     if len(metacyclic) > _MOST_METACYCLIC:
         kept = np.sort(rng.choice(len(metacyclic), _MOST_METACYCLIC, replace=False))
         metacyclic = [metacyclic[i] for i in kept]
-    found = [*_abelian(n), *metacyclic, *_matrix_extensions(n, rng)]
-    return tuple({named.prefix: named for named in found}.values())
+    abelian = [
+        NamedGroup(f'abelian_cayley("{"x".join(map(str, factors))}"', abelian_group(*factors))
+        for factors in abelian_moduli(n)
+    ]
+    matrix_extensions = [
+        named
+        for order in divisors(n)[:-1]
+        for chain in _chains(order)
+        if 2 <= len(chain) <= 3
+        for named in _sampled_actions(chain[::-1], n // order, rng)
+    ]
+    return tuple({named.prefix: named for named in (*abelian, *metacyclic, *matrix_extensions)}.values())
 
 
-def _divisors(n: int) -> list[int]:
+def divisors(n: int) -> list[int]:
+    """Return the divisors of a number, ascending."""
     small = [i for i in range(1, isqrt(n) + 1) if n % i == 0]
     return sorted({*small, *(n // i for i in small)})
 
 
 def _chains(n: int, multiple_of: int = 1) -> Iterator[tuple[int, ...]]:
-    """Invariant factors: every factor divides the next, product n."""
+    """Yield the invariant factors: every factor divides the next, product n."""
     if n == 1:
         yield ()
-    for first in _divisors(n):
+    for first in divisors(n):
         if first > 1 and first % multiple_of == 0:
             for rest in _chains(n // first, first):
                 yield (first, *rest)
 
 
 def abelian_moduli(n: int) -> tuple[tuple[int, ...], ...]:
-    """Cyclic factors of every abelian group of order `n`, each a multiple of the next.
+    """Return the cyclic factors of every abelian group of order `n`, each a multiple of the next.
 
     Examples
     --------
@@ -80,15 +91,9 @@ def abelian_moduli(n: int) -> tuple[tuple[int, ...], ...]:
     return tuple(chain[::-1] for chain in _chains(n))
 
 
-def _abelian(n: int) -> Iterator[NamedGroup]:
-    for factors in abelian_moduli(n):
-        words = "x".join(map(str, factors))
-        yield NamedGroup(f'abelian_cayley("{words}"', abelian_group(*factors))
-
-
 def _metacyclic(n: int) -> Iterator[NamedGroup]:
-    """Non-abelian Z_m by Z_k, one action per cyclic subgroup of actions; split and not."""
-    for m in _divisors(n):
+    """Yield non-abelian Z_m by Z_k, one action per cyclic subgroup of actions; split and not."""
+    for m in divisors(n):
         k = n // m
         seen: set[int] = set()
         for r in range(2, m if k > 1 else 0):
@@ -96,19 +101,11 @@ def _metacyclic(n: int) -> Iterator[NamedGroup]:
                 continue
             seen.update(pow(r, j, m) for j in range(1, k + 1) if gcd(j, k) == 1)
             yield NamedGroup(f"metacyclic_cayley({m}, {k}, {r}", metacyclic_group(m, k, r))
-            for carry in _divisors(m)[:-1]:
+            for carry in divisors(m)[:-1]:
                 # c is fixed by r; where gcd(c, m) and k are coprime the extension splits anyway.
                 if (r - 1) * carry % m == 0 and gcd(m // carry, k) > 1:
                     group = FiniteGroup((m,), k, ((r,),), (carry,))
                     yield NamedGroup(f'extension_cayley("{m}", "{r}", "{carry}", {k}', group)
-
-
-def _matrix_extensions(n: int, rng: np.random.Generator) -> Iterator[NamedGroup]:
-    """Extensions of Z_m1 x ... x Z_mr, r = 2 or 3, by sampled matrices."""
-    for order in _divisors(n)[:-1]:
-        for chain in _chains(order):
-            if 2 <= len(chain) <= 3:
-                yield from _sampled_actions(chain[::-1], n // order, rng)
 
 
 def _sampled_actions(moduli: tuple[int, ...], k: int, rng: np.random.Generator) -> Iterator[NamedGroup]:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from importlib.resources import files
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from treadle.errors import FormatError
 from treadle.finder.searches.cayley_value import cayley_value
 from treadle.topologies.catalogue.cayley import cayley_graph
 
 VERSION = 1
-Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True)
@@ -45,41 +45,92 @@ class LibraryEntry:
     t_b: Fraction
     command: str = ""
 
-    def generator_command(self, command: str) -> LibraryEntry:
-        """The entry with the command that found it."""
-        return replace(self, command=command)
 
+@dataclass(frozen=True)
+class LineGraphEntry:
+    """A line graph of a Cayley digraph, scheduled by breadth-first broadcast.
 
-def pareto_entries(entries: Iterable[LibraryEntry]) -> tuple[LibraryEntry, ...]:
-    """Entries that none of the same degree, size and kind dominates; of equals the shortest stays.
-
-    A bidirectional entry counts among the unidirectional ones too: a digraph stays only if it beats it.
+    Parameters
+    ----------
+    degree, nodes : int
+        d and N, of the line graph.
+    power : int
+        n of L^n.
+    base : str
+        Catalogue expression of the Cayley digraph.
+    t_l : int
+        Steps, either direction.
+    gather_t_b, reduce_t_b : Fraction
+        Of the allgather and of the reduce-scatter, M/B.
+    command : str
+        What found it.
     """
-    kept: list[LibraryEntry] = []
-    order = sorted(
-        entries,
-        key=lambda e: (e.degree, e.nodes, e.t_l, e.t_b, not e.bidirectional, len(e.expression), e.expression),
-    )
-    for entry in order:
-        rivals = (
-            other
-            for other in kept
-            if (other.degree, other.nodes) == (entry.degree, entry.nodes)
+
+    degree: int
+    nodes: int
+    power: int
+    base: str
+    t_l: int
+    gather_t_b: Fraction
+    reduce_t_b: Fraction
+    command: str = ""
+    bidirectional: ClassVar[bool] = False
+
+    @property
+    def expression(self) -> str:
+        """Catalogue expression of the line graph."""
+        return f"line_graph({self.base}{'' if self.power == 1 else f', {self.power}'})"
+
+    @property
+    def t_b(self) -> Fraction:
+        """The larger of the two T_B, in M/B."""
+        return max(self.gather_t_b, self.reduce_t_b)
+
+
+Entry = TypeVar("Entry", LibraryEntry, LineGraphEntry)
+
+
+def pareto_entries(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Return the entries that none of the same degree, size and kind dominates; of equals the shortest.
+
+    A bidirectional entry competes with the unidirectional ones too: a digraph stays only if it beats it.
+    """
+
+    def key(e: Entry) -> tuple[object, ...]:
+        links, name = not e.bidirectional, (len(e.expression), e.expression, e.command)
+        return e.degree, e.nodes, e.t_l, e.t_b, links, name
+
+    kept: list[Entry] = []
+    for entry in sorted(entries, key=key):
+        if not any(
+            (other.degree, other.nodes) == (entry.degree, entry.nodes)
             and (other.bidirectional or not entry.bidirectional)
-        )
-        if not any(other.t_l <= entry.t_l and other.t_b <= entry.t_b for other in rivals):
+            and other.t_b <= entry.t_b  # and no more steps: those come first
+            for other in kept
+        ):
             kept.append(entry)
     return tuple(kept)
 
 
 def load_library() -> tuple[LibraryEntry, ...]:
-    """All entries, by degree, size and T_L; `check_entry` recomputes one."""
-    return read_entries(format_library("cayley_library"), source="cayley_library.json")
+    """Return all entries, by degree, size and T_L; `check_entry` recomputes one."""
+    return read_entries(library_contents("cayley_library.json"), source="cayley_library.json")
 
 
-def format_library(name: str) -> str:
-    """A library's text, which is package data."""
-    return files("treadle.finder").joinpath("data", f"{name}.json").read_text(encoding="utf-8")
+def library_contents(file: str) -> str:
+    """Return the contents of a data file of the package, decompressed."""
+    data = files("treadle.finder").joinpath("data", file).read_bytes()
+    return (gzip.decompress(data) if file.endswith(".gz") else data).decode("utf-8")
+
+
+def table_lines(text: str, head: str) -> tuple[list[str], list[str]]:
+    """Return the commands that made a table and its other lines; FormatError if it has another heading."""
+    first, _, body = text.partition("\n")
+    if first != head:
+        raise FormatError(f"expected {head!r} in the first line, found {first[:40]!r}")
+    lines = body.splitlines()
+    commands = [line.removeprefix("# ") for line in lines if line.startswith("# ")]
+    return commands, [line for line in lines if not line.startswith("# ")]
 
 
 def check_entry(entry: LibraryEntry) -> None:
@@ -102,14 +153,14 @@ def check_entry(entry: LibraryEntry) -> None:
 def check_stated(
     expression: str, names: Sequence[str], found: Sequence[object], stated: Sequence[object]
 ) -> None:
-    """FormatError if something that was found is not as a library states it."""
+    """Raise FormatError unless the values found are as a library states them."""
     for name, ours, theirs in zip(names, found, stated, strict=True):
         if ours != theirs:
             raise FormatError(f"{name} of {expression} is {ours}, the library states {theirs}")
 
 
 def read_entries(text: str, *, source: str = "") -> tuple[LibraryEntry, ...]:
-    """Entries of a library's JSON.
+    """Return the entries of a library's JSON.
 
     Raises
     ------
@@ -127,7 +178,7 @@ def read_entries(text: str, *, source: str = "") -> tuple[LibraryEntry, ...]:
 def read_library(
     text: str, name: str, words: str, entry: Callable[[list[Any], str], Entry], source: str
 ) -> tuple[Entry, ...]:
-    """Entries of a library's JSON, from rows and the commands that found them; FormatError if malformed."""
+    """Parse a library's JSON: rows, and the commands that found them; FormatError if malformed."""
     try:
         data: Any = json.loads(text)
         if data["treadle"] != name or data["version"] != VERSION:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import partial
 from types import MappingProxyType
@@ -27,7 +27,7 @@ _SPANS: Mapping[tuple[int, bool], int] = MappingProxyType({(2, False): 12, (3, F
 def search_cayley(
     n: int, degree: int, *, trials: int, seed: int = 0, bidirectional: bool = False
 ) -> Searched[LibraryEntry]:
-    """Pareto front over (T_L, worse T_B of both directions) of the Cayley digraphs tried.
+    """Return the Pareto front over (T_L, worse T_B of both directions) of the Cayley digraphs tried.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def search_cayley(
 
 
 def least_steps(n: int, degree: int, *, bidirectional: bool = False) -> int:
-    """Moore bound: least T_L of `n` nodes; bidirectional: d (d - 1)^(t - 1) nodes at distance t at most."""
+    """Return the least T_L of `n` nodes by Moore: d (d - 1)^(t - 1) nodes at distance t if bidirectional."""
     steps, level, total = 0, 1, 1
     while total < n:
         level *= degree - 1 if bidirectional and steps else degree
@@ -102,7 +102,7 @@ class _CayleySearch(GroupSearch):
         return pareto_entries(found)
 
     def _next_block(self) -> tuple[int, Int64Array]:
-        """Mostly changes of a good candidate, sometimes new sets of its group or of any."""
+        """Choose changes of a good candidate, or sometimes new sets of its group or of any."""
         parent, choice = self.parent(0.1)
         if parent is None:
             group = int(self.rng.integers(len(self.groups)))
@@ -119,7 +119,7 @@ class _CayleySearch(GroupSearch):
         n_pairs = int(self.rng.integers(least, self.degree // 2 + 1)) if pairs.size else 0
         if 2 * n_pairs < self.degree and not involutions.size:
             return np.zeros((0, self.degree), dtype=np.int64)
-        inverses = self.tables[group].inverses
+        inverses = self.table(group).inverses
         columns: list[Int64Array] = []
         for _ in range(n_pairs):
             chosen = self.rng.choice(pairs, self.block)
@@ -128,12 +128,12 @@ class _CayleySearch(GroupSearch):
         return np.stack(columns, axis=1)
 
     def _halves(self, group: int) -> tuple[Int64Array, Int64Array]:
-        """Elements that differ from their inverses; involutions."""
-        inverses, nodes = self.tables[group].inverses, np.arange(1, self.n)
+        """Return the elements that differ from their inverses; involutions."""
+        inverses, nodes = self.table(group).inverses, np.arange(1, self.n)
         return nodes[inverses[1:] != nodes], nodes[inverses[1:] == nodes]
 
     def _changed_sets(self, parent: GeneratorSet) -> Int64Array:
-        """The parent's set with one or two generators (or inverse pairs) replaced."""
+        """Replace one or two generators, or inverse pairs, of the parent's set."""
         sets = np.tile(np.array(parent.generators, dtype=np.int64), (self.block, 1))
         rows = np.arange(self.block)
         if not self.bidirectional:
@@ -146,9 +146,11 @@ class _CayleySearch(GroupSearch):
             )
             return sets
         pairs, involutions = self._halves(parent.group)
-        inverses = self.tables[parent.group].inverses
+        inverses = self.table(parent.group).inverses
         single = inverses[sets[0]] == sets[0]
-        units = [(i,) if single[i] else (i, i + 1) for i in _unit_starts(single)]
+        units: list[tuple[int, ...]] = []  # columns of an involution or of a pair of inverses
+        while (i := sum(map(len, units))) < len(single):
+            units.append((i,) if single[i] else (i, i + 1))
         for _ in range(1 + int(self.rng.random() < 0.4)):
             unit = units[int(self.rng.integers(len(units)))]
             chosen = self.rng.choice(involutions if len(unit) == 1 else pairs, self.block)
@@ -157,14 +159,6 @@ class _CayleySearch(GroupSearch):
         return sets
 
     def evaluate(self, table: GroupTable) -> list[Judge]:
-        """Costs of both directions, which are equal where links come in pairs."""
+        """Return the costs of both directions, which are equal where links come in pairs."""
         both = (table.products, table.reversed_products)[: 1 if self.bidirectional else 2]
         return [partial(batch_costs, table, products) for products in both]
-
-
-def _unit_starts(single: Sequence[bool]) -> Iterator[int]:
-    """Columns where an involution or a pair of inverses starts."""
-    i = 0
-    while i < len(single):
-        yield i
-        i += 1 if single[i] else 2

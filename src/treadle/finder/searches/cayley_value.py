@@ -66,7 +66,7 @@ class CayleyValue:
 
 
 def cayley_value(graph: CayleyGraph) -> CayleyValue:
-    """T_L, T_B and loads of breadth-first-broadcast on a Cayley digraph and on its transpose.
+    """Return T_L, T_B and loads of breadth-first-broadcast on a Cayley digraph and on its transpose.
 
     Raises
     ------
@@ -95,18 +95,17 @@ def cayley_value(graph: CayleyGraph) -> CayleyValue:
     ahead = [distance[graph.group.multiply(s, nodes)] for s in undo]
     behind = [distance[graph.group.multiply(nodes, s)] for s in undo]
     allgather, reduce_scatter = (
-        _loads(scaled_loads(link_set_counts(distance, np.stack(lengths))), d) for lengths in (ahead, behind)
+        tuple(
+            Fraction(int(load), load_scale(d))
+            for load in scaled_loads(link_set_counts(distance, np.stack(lengths)))[1:]
+        )
+        for lengths in (ahead, behind)
     )
     return CayleyValue(n, d, tuple(counts.tolist()), allgather, reduce_scatter)
 
 
-def _loads(scaled: Int64Array, degree: int) -> tuple[Fraction, ...]:
-    scale = load_scale(degree)
-    return tuple(Fraction(int(load), scale) for load in scaled[1:])
-
-
 def _distances(graph: CayleyGraph) -> Int64Array:
-    """Distance from every node to node 0, by levels."""
+    """Return the distance from every node to node 0, by levels."""
     distance = np.full(graph.n_nodes, -1, dtype=np.int64)
     generators = np.array(sorted(set(graph.generators)))
     level, frontier = 0, np.zeros(1, dtype=np.int64)
@@ -120,7 +119,7 @@ def _distances(graph: CayleyGraph) -> Int64Array:
 
 
 def load_scale(degree: int) -> int:
-    """Common denominator of all loads: lcm(1, ..., d)."""
+    """Return the common denominator of all loads: lcm(1, ..., d)."""
     return lcm(*range(1, degree + 1))
 
 
@@ -147,7 +146,7 @@ def link_set_counts(distance: NDArray[np.integer], lengths: NDArray[np.integer])
 
 
 def scaled_loads(counts: Int64Array) -> Int64Array:
-    """Least load of the busiest link times lcm(1, ..., d).
+    """Return the least load of the busiest link times lcm(1, ..., d).
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ about three seconds: counted as work, so that every machine finds the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
@@ -17,7 +17,12 @@ from time import monotonic
 from treadle.context import context, under
 from treadle.errors import ScheduleError
 from treadle.finder.search import FabricCandidate, Finder, pareto
-from treadle.finder.searches.abelian_search import MAX_ABELIAN_DEGREE, MAX_ABELIAN_ORDER, search_abelian
+from treadle.finder.searches.abelian_search import (
+    MAX_ABELIAN_DEGREE,
+    MAX_ABELIAN_ORDER,
+    AbelianSet,
+    search_abelian,
+)
 from treadle.finder.searches.abelian_table import shipped_abelian_table
 from treadle.finder.searches.candidates import Entry, Searched, is_over
 from treadle.finder.searches.cayley_library import check_entry as check_cayley
@@ -29,7 +34,6 @@ from treadle.finder.searches.link_swaps import MAX_SWAP_DEGREE
 from treadle.finder.searches.multicirculant_search import (
     MAX_TURNED_DEGREE,
     MAX_TURNED_NODES,
-    candidate_of_multicirculant,
     search_multicirculants,
 )
 from treadle.finder.searches.neighbour_search import (
@@ -45,18 +49,22 @@ _ENDLESS = 10**9
 """Sets tried where only time limits a search."""
 
 _FIRST_WORK = 10**7
-"""Work of the first round of the search of abelian digraphs; each next round has twice as much."""
+"""Work of the first round of the search of abelian digraphs, in words of bit sets."""
 
 _MOST_DOUBLINGS = 10
+"""Rounds after the first that have twice the work of the one before."""
 
 _NEIGHBOUR_WORK = 10**8
-"""Work of the first round of neighbours, about half a second; each next round has twice as much."""
+"""Work of the first round of neighbours, about half a second."""
 
 _TURNED_WORK = 10**9
-"""Work of the first round of multicirculants, about half a second; the next have twice as much each."""
+"""Work of the first round of multicirculants, about half a second."""
 
 LARGEST_IN_LIBRARIES = 64
 """Nodes up to which the library of Cayley digraphs has every size."""
+
+_WORK_OF_A_SECOND = 2 * 10**9
+"""Half nanoseconds."""
 
 _WORK_OF_A_SET = 100
 """Words of bit sets, about, that a set takes."""
@@ -95,11 +103,6 @@ class SearchLimit:
             raise ScheduleError("search: expected either a time or a number of sets")
         if not 0 < given[0] <= _ENDLESS:
             raise ScheduleError(f"search: expected a time or a number of sets up to {_ENDLESS}")
-
-    @property
-    def work(self) -> int:
-        """Work of the usual search, in half nanoseconds."""
-        return (self.usual_s or 0) * 2 * 10**9
 
 
 USUAL_SEARCH = SearchLimit(usual_s=3)
@@ -162,9 +165,14 @@ def search_now(
         if not turned or nodes <= LARGEST_IN_LIBRARIES:
             return ()
         found = search_multicirculants(
-            nodes, degree, known, work=limit.work, seed=seed, bidirectional=bidirectional
+            nodes,
+            degree,
+            known,
+            work=limit.usual_s * _WORK_OF_A_SECOND,
+            seed=seed,
+            bidirectional=bidirectional,
         )
-        return (_effort_of(found, limit.usual_s),) if found.tried else ()
+        return (_effort("multicirculants", (found,), [], limit.usual_s),) if found.tried else ()
     kinds: list[_Kind] = []
     if 2 <= nodes <= MAX_ABELIAN_ORDER and degree <= MAX_ABELIAN_DEGREE:
         kinds.append(partial(_abelian, nodes, degree, seed, bidirectional))
@@ -187,11 +195,13 @@ def search_now(
     return tuple(efforts)
 
 
-def _check(check: Callable[[Entry], None], entries: Iterable[Entry]) -> None:
+def _checked(check: Callable[[Entry], None], entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """Check what was found, however late it is."""
+    checked = tuple(entries)
     with under(context().unlimited):
-        for entry in entries:
+        for entry in checked:
             check(entry)
+    return checked
 
 
 def _powers(nodes: int, degree: int) -> tuple[int, ...]:
@@ -205,84 +215,89 @@ def _powers(nodes: int, degree: int) -> tuple[int, ...]:
     )
 
 
+def _rounds(search: Callable[[int, int, int], Searched[Entry]], trials: int) -> Iterator[Searched[Entry]]:
+    """Search in rounds until time or trials are used up, or a round finds nothing to try.
+
+    `search` takes the number of the round, which makes its seed, the work as a multiple of the first round's,
+    and the trials that are left.
+    """
+    tried = place = 0
+    while place == 0 or (tried < trials and not is_over()):
+        found = search(place, 1 << min(place, _MOST_DOUBLINGS), trials - tried)
+        if not found.tried:
+            return
+        yield found
+        tried, place = tried + found.tried, place + 1
+
+
 def _abelian(nodes: int, degree: int, seed: int, bidirectional: bool, trials: int) -> Effort:
-    """Rounds of growing work, each with a seed of its own, until time or sets are used up."""
     known = shipped_abelian_table().sets(nodes, degree, two_way=bidirectional)
-    best, tried, rounds = known, 0, 0
     first = min(_FIRST_WORK, trials * _WORK_OF_A_SET)
-    while rounds == 0 or (tried < trials and not is_over()):
-        found = search_abelian(
-            nodes,
-            degree,
-            work=first << min(rounds, _MOST_DOUBLINGS),
-            seed=seed + rounds,
-            two_way=bidirectional,
-            starts=best,
-        )
-        best, tried, rounds = found.entries, tried + found.tried, rounds + 1
-        if not found.tried:  # as few steps as possible, and optimal bandwidth
-            break
-    entries = [one.entry for one in best if one not in known]
-    _check(check_cayley, entries)
+    best, tried = known, 0
+
+    def search(place: int, factor: int, _: int) -> Searched[AbelianSet]:
+        options = {"work": first * factor, "seed": seed + place}
+        return search_abelian(nodes, degree, **options, two_way=bidirectional, starts=best)
+
+    for found in _rounds(search, trials):
+        best, tried = found.entries, tried + found.tried
+    entries = _checked(check_cayley, (one.entry for one in best if one not in known))
     return Effort("abelian Cayley digraphs", tried, tuple(map(candidate_of_cayley, entries)))
 
 
 def _cayley(nodes: int, degree: int, seed: int, bidirectional: bool, trials: int) -> Effort:
     found = search_cayley(nodes, degree, trials=trials, seed=seed, bidirectional=bidirectional)
-    _check(check_cayley, found.entries)
-    return Effort("Cayley digraphs", found.tried, tuple(map(candidate_of_cayley, found.entries)))
+    entries = _checked(check_cayley, found.entries)
+    return Effort("Cayley digraphs", found.tried, tuple(map(candidate_of_cayley, entries)))
+
+
+def _line_graphs(nodes: int, degree: int, power: int, seed: int, trials: int) -> Effort:
+    found = search_line_graphs(nodes, degree, trials=trials, seed=seed, power=power)
+    entries = _checked(check_line_graph, found.entries)
+    name = f"line graphs{'' if power == 1 else f', {power}-fold,'} of Cayley digraphs"
+    return Effort(name, found.tried, tuple(map(candidate_of_line_graph, entries)))
 
 
 def _neighbours(nodes: int, degree: int, seed: int, two_way: bool, trials: int) -> Effort:
-    """Rounds of growing work, each with a seed of its own, until time or trials are used up."""
     finder = Finder(shipped_tables().bases, bidirectional=two_way)
-    known = list(finder.frontier(nodes, degree))
-    found: dict[str, FabricCandidate] = {}
-    tried = rounds = 0
+    known = finder.frontier(nodes, degree)
     first = neighbour_trials(nodes, degree, _NEIGHBOUR_WORK)
-    while rounds == 0 or (tried < trials and not is_over()):
-        share = min(first << min(rounds, _MOST_DOUBLINGS), trials - tried)
-        searched = search_neighbours(
-            *(nodes, degree, finder, known), trials=share, seed=seed + rounds, two_way=two_way
+
+    def search(place: int, factor: int, left: int) -> Searched[NeighbourEntry]:
+        share = min(first * factor, left)
+        return search_neighbours(
+            *(nodes, degree, finder, known), trials=share, seed=seed + place, two_way=two_way
         )
-        if not searched.tried:  # nothing known nearby is better
-            break
-        _check(check_neighbour, searched.entries)
-        found |= {entry.expression: candidate_of_neighbour(entry) for entry in searched.entries}
-        known += found.values()
-        tried, rounds = tried + searched.tried, rounds + 1
-    best = pareto(found.values(), lambda one: (one.steps, one.t_b_both))
-    return Effort("neighbours", tried, tuple(best), "graph")
+
+    return _effort("neighbours", _rounds(search, trials), known)
 
 
 def _multicirculants(
     nodes: int, degree: int, seed: int, two_way: bool, known: Sequence[FabricCandidate], trials: int
 ) -> Effort:
-    """Rounds of growing work, each with a seed of its own, until time or trials are used up."""
     best = list(known)
-    found: Searched[NeighbourEntry] = Searched((), 0)
-    rounds = 0
-    while rounds == 0 or (found.tried < trials and not is_over()):
-        work = min(_TURNED_WORK << min(rounds, _MOST_DOUBLINGS), trials * nodes**2 * (degree + 16))
-        more = search_multicirculants(
-            nodes, degree, best, work=work, seed=seed + rounds, bidirectional=two_way
+
+    def search(place: int, factor: int, _: int) -> Searched[NeighbourEntry]:
+        work = min(_TURNED_WORK * factor, trials * nodes**2 * (degree + 16))
+        return search_multicirculants(
+            nodes, degree, best, work=work, seed=seed + place, bidirectional=two_way
         )
-        if not more.tried:  # the bounds are met
-            break
-        best += map(candidate_of_multicirculant, more.entries)
-        found = Searched((*found.entries, *more.entries), found.tried + more.tried)
-        rounds += 1
-    return _effort_of(found)
+
+    return _effort("multicirculants", _rounds(search, trials), best)
 
 
-def _effort_of(found: Searched[NeighbourEntry], usual_s: int = 0) -> Effort:
-    _check(check_neighbour, found.entries)
-    best = pareto(map(candidate_of_multicirculant, found.entries), lambda one: (one.steps, one.t_b_both))
-    return Effort("multicirculants", found.tried, tuple(best), "graph", usual_s)
-
-
-def _line_graphs(nodes: int, degree: int, power: int, seed: int, trials: int) -> Effort:
-    found = search_line_graphs(nodes, degree, trials=trials, seed=seed, power=power)
-    _check(check_line_graph, found.entries)
-    name = f"line graphs{'' if power == 1 else f', {power}-fold,'} of Cayley digraphs"
-    return Effort(name, found.tried, tuple(map(candidate_of_line_graph, found.entries)))
+def _effort(
+    kind: str,
+    rounds: Iterable[Searched[NeighbourEntry]],
+    known: list[FabricCandidate],
+    usual_s: int = 0,
+) -> Effort:
+    """Return what rounds of a search find; each next one has to beat what is added to `known`."""
+    tried, found = 0, list[FabricCandidate]()
+    for searched in rounds:
+        entries = _checked(check_neighbour, searched.entries)
+        candidates = [candidate_of_neighbour(entry, kind.removesuffix("s")) for entry in entries]
+        known += candidates
+        found += candidates
+        tried += searched.tried
+    return Effort(kind, tried, tuple(pareto(found)), "graph", usual_s)

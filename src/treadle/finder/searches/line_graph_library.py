@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from treadle.finder.searches.cayley_library import check_stated, format_library, read_library
-from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
+from treadle.finder.measure import bfb_values
+from treadle.finder.searches.cayley_library import (
+    LineGraphEntry,
+    check_stated,
+    library_contents,
+    read_library,
+)
 from treadle.topologies.catalogue.cayley import cayley_graph
 from treadle.topologies.transforms.expansions import line_graph
 
@@ -16,70 +19,13 @@ NAME = "line_graph_library"
 COLUMNS = ["degree", "nodes", "power", "t_l", "gather_t_b", "reduce_t_b", "base", "command"]
 
 
-@dataclass(frozen=True)
-class LineGraphEntry:
-    """A line graph of a Cayley digraph, scheduled by breadth-first broadcast.
-
-    Parameters
-    ----------
-    degree, nodes : int
-        d and N, of the line graph.
-    power : int
-        n of L^n.
-    base : str
-        Catalogue expression of the Cayley digraph.
-    t_l : int
-        Steps, either direction.
-    gather_t_b, reduce_t_b : Fraction
-        Of the allgather and of the reduce-scatter, M/B.
-    command : str
-        What found it.
-    """
-
-    degree: int
-    nodes: int
-    power: int
-    base: str
-    t_l: int
-    gather_t_b: Fraction
-    reduce_t_b: Fraction
-    command: str = ""
-
-    @property
-    def expression(self) -> str:
-        """Catalogue expression of the line graph."""
-        return f"line_graph({self.base}{'' if self.power == 1 else f', {self.power}'})"
-
-    @property
-    def t_b(self) -> Fraction:
-        """The larger of the two T_B, in M/B."""
-        return max(self.gather_t_b, self.reduce_t_b)
-
-    def generator_command(self, command: str) -> LineGraphEntry:
-        """The entry with the command that found it."""
-        return replace(self, command=command)
-
-
-def pareto_entries(entries: Iterable[LineGraphEntry]) -> tuple[LineGraphEntry, ...]:
-    """Entries that no other of the same degree and size dominates; of equals the shortest stays."""
-    kept: list[LineGraphEntry] = []
-    order = sorted(
-        entries, key=lambda e: (e.degree, e.nodes, e.t_l, e.t_b, len(e.expression), e.expression, e.command)
-    )
-    for entry in order:
-        rivals = (other for other in kept if (other.degree, other.nodes) == (entry.degree, entry.nodes))
-        if not any(other.t_b <= entry.t_b for other in rivals):  # none of them has more steps
-            kept.append(entry)
-    return tuple(kept)
-
-
 def load_line_graphs() -> tuple[LineGraphEntry, ...]:
-    """All entries, by degree, size and T_L; `check_entry` recomputes one."""
-    return read_entries(format_library(NAME), source=f"{NAME}.json")
+    """Return all entries, by degree, size and T_L; `check_entry` recomputes one."""
+    return read_entries(library_contents(f"{NAME}.json"), source=f"{NAME}.json")
 
 
 def check_entry(entry: LineGraphEntry) -> None:
-    """Build the line graph and recompute size, degree, T_L and T_B of both directions by `bfb_value`.
+    """Build the line graph and recompute size, degree, T_L and T_B of both directions.
 
     Raises
     ------
@@ -90,15 +36,14 @@ def check_entry(entry: LineGraphEntry) -> None:
     """
     base = cayley_graph(entry.base)
     topology = line_graph(base.topology(), entry.power)
-    gather, reduce = bfb_value(topology), bfb_reduce_scatter_value(topology)
-    found = (topology.n_nodes, base.degree, gather.diameter, reduce.diameter, gather.t_b, reduce.t_b)
-    stated = (entry.nodes, entry.degree, entry.t_l, entry.t_l, entry.gather_t_b, entry.reduce_t_b)
-    names = ("nodes", "degree", "T_L", "T_L of the reduce-scatter", "T_B", "T_B of the reduce-scatter")
+    found = (topology.n_nodes, base.degree, *bfb_values(topology))
+    stated = (entry.nodes, entry.degree, entry.t_l, entry.gather_t_b, entry.reduce_t_b)
+    names = ("nodes", "degree", "T_L", "T_B", "T_B of the reduce-scatter")
     check_stated(entry.expression, names, found, stated)
 
 
 def read_entries(text: str, *, source: str = "") -> tuple[LineGraphEntry, ...]:
-    """Entries of a library's JSON.
+    """Return the entries of a library's JSON.
 
     Raises
     ------

@@ -9,10 +9,10 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import TopologyError
-from treadle.finder.searches.candidates import FAR, GeneratorSet, GroupSearch, Judge, Searched, is_over
+from treadle.finder.searches.candidates import FAR, GroupSearch, Judge, Searched, is_over
 from treadle.finder.searches.cayley_batch import GroupTable, Int16Array, batch_costs
+from treadle.finder.searches.cayley_library import LineGraphEntry, pareto_entries
 from treadle.finder.searches.cayley_search import least_steps
-from treadle.finder.searches.line_graph_library import LineGraphEntry, pareto_entries
 from treadle.finder.searches.line_graph_value import batch_line_graph_costs, check_power, line_graph_value
 from treadle.topologies.catalogue.cayley import cayley_graph
 from treadle.topologies.limits import check_count
@@ -28,7 +28,7 @@ _ROUND = 48
 def search_line_graphs(
     n: int, degree: int, *, trials: int, seed: int = 0, power: int = 1
 ) -> Searched[LineGraphEntry]:
-    """Pareto front over (T_L, worse T_B of both directions) of L^power of the Cayley digraphs tried.
+    """Return the front over (T_L, worse T_B of both directions) of L^power of the Cayley digraphs tried.
 
     Parameters
     ----------
@@ -87,26 +87,14 @@ class _LineGraphSearch(GroupSearch):
                 self.try_block(*self._next_block(groups))
 
     def front(self) -> tuple[LineGraphEntry, ...]:
-        return pareto_entries(self._entry(one) for one in self.best.values() if one.cost < FAR)
-
-    def _entry(self, one: GeneratorSet) -> LineGraphEntry:
-        base = self.expression(one)
-        value = line_graph_value(cayley_graph(base), self.power)
-        return LineGraphEntry(
-            degree=self.degree,
-            nodes=value.nodes,
-            power=self.power,
-            base=base,
-            t_l=value.t_l,
-            gather_t_b=value.gather_t_b,
-            reduce_t_b=value.reduce_t_b,
-        )
+        bases = [cayley_graph(self.expression(one)) for one in self.best.values() if one.cost < FAR]
+        return pareto_entries(line_graph_value(base, self.power) for base in bases)
 
     def _random_sets(self) -> Int64Array:
         return self.rng.integers(1, self.n, size=(self.block, self.degree))
 
     def _next_block(self, groups: Sequence[int]) -> tuple[int, Int64Array]:
-        """Mostly a good base with one or two generators replaced, else new sets of its group or another."""
+        """Choose changes of one or two generators of a good base, or new sets of its group or another."""
         parent, choice = self.parent(0.15)
         if parent is None:
             return groups[int(self.rng.integers(len(groups)))], self._random_sets()
@@ -120,7 +108,7 @@ class _LineGraphSearch(GroupSearch):
         return parent.group, sets
 
     def evaluate(self, table: GroupTable) -> list[Judge]:
-        """Lower bounds of both directions, then their costs."""
+        """Return the lower bounds of both directions, then their costs."""
         both = (table.products, table.reversed_products)
 
         def bound(products: Int16Array, sets: Int64Array, distance: Int16Array) -> Int64Array:

@@ -16,7 +16,6 @@ if besides all products of two generators do, and so on.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 
@@ -25,6 +24,7 @@ import numpy as np
 from treadle.arrays import BoolArray, Int64Array
 from treadle.errors import TopologyError
 from treadle.finder.searches.cayley_batch import GroupTable, Int16Array, batch_distances
+from treadle.finder.searches.cayley_library import LineGraphEntry
 from treadle.finder.searches.cayley_value import load_scale, scaled_loads
 from treadle.topologies.catalogue.cayley import CayleyGraph
 from treadle.topologies.limits import check_count
@@ -38,34 +38,8 @@ MAX_LINE_DEGREE = 8
 _MAX_ORDER = 4096
 
 
-@dataclass(frozen=True)
-class LineGraphValue:
-    """Steps and bandwidth time of the best breadth-first-broadcast schedules of L^n(G).
-
-    Parameters
-    ----------
-    nodes, degree : int
-        Of the line graph.
-    t_l : int
-        Steps, either direction.
-    gather_t_b, reduce_t_b : Fraction
-        Of the allgather and of the reduce-scatter, M/B.
-    """
-
-    nodes: int
-    degree: int
-    t_l: int
-    gather_t_b: Fraction
-    reduce_t_b: Fraction
-
-    @property
-    def t_b(self) -> Fraction:
-        """The larger of the two T_B, in M/B."""
-        return max(self.gather_t_b, self.reduce_t_b)
-
-
-def line_graph_value(graph: CayleyGraph, n: int = 1) -> LineGraphValue:
-    """Same figures as `bfb_value` of L^n and of its transpose, without building L^n.
+def line_graph_value(graph: CayleyGraph, n: int = 1) -> LineGraphEntry:
+    """Compute the costs of breadth-first broadcast on L^n and its transpose, without building L^n.
 
     Parameters
     ----------
@@ -100,7 +74,7 @@ def line_graph_value(graph: CayleyGraph, n: int = 1) -> LineGraphValue:
         / (load_scale(d) * size * d**n)
         for products in (table.products, table.reversed_products)
     )
-    return LineGraphValue(size * d**n, d, int(distance.max()) + n, gather, reduce)
+    return LineGraphEntry(d, size * d**n, n, graph.expression, int(distance.max()) + n, gather, reduce)
 
 
 def check_power(n: int, degree: int) -> None:
@@ -112,7 +86,7 @@ def check_power(n: int, degree: int) -> None:
 def batch_line_graph_costs(
     table: GroupTable, products: Int16Array, generators: Int64Array, distance: Int16Array, n: int
 ) -> Int64Array:
-    """Sum of the loads over the steps of L^n times lcm(1, ..., d), for each generator set.
+    """Return the sum of the loads over the steps of L^n times lcm(1, ..., d), for each generator set.
 
     Parameters
     ----------
@@ -149,7 +123,7 @@ def batch_line_graph_costs(
 
 
 def _step_and_links(products: Int16Array, inverses: Int64Array, distance: Int16Array) -> Int64Array:
-    """For every source: the step in which node 0 receives it, times 2^d, plus the set of links it may use."""
+    """Return for every source the step in which node 0 receives it, times 2^d, plus the links it may use."""
     d = inverses.shape[1]
     key: Int64Array = distance.astype(np.int64) << d
     for link in range(d):
@@ -161,7 +135,7 @@ def _step_and_links(products: Int16Array, inverses: Int64Array, distance: Int16A
 def _taken_away(
     products: Int16Array, inverses: Int64Array, n: int
 ) -> Iterator[list[tuple[Int64Array, Int64Array]]]:
-    """For every walk from node 0: the nodes it comes by, and how many walks that end there share its arcs.
+    """Yield for every walk from node 0 its nodes, and how many walks that end there share its arcs.
 
     Notes
     -----

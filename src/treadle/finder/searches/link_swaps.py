@@ -78,7 +78,7 @@ class SwapStart:
 
 
 def random_start(base: Topology, more: int, rng: random.Random, *, two_way: bool = False) -> SwapStart | None:
-    """`more` nodes put between random links, or as many taken out where it is negative.
+    """Insert `more` nodes between random links, or delete as many where it is negative.
 
     None where a random choice did not fit: a node in one of its own links, one with a self-loop deleted, or
     links left without opposites.
@@ -108,7 +108,7 @@ def random_start(base: Topology, more: int, rng: random.Random, *, two_way: bool
 
 
 def _cut(tails: list[int], heads: list[int], degree: int, rng: random.Random, two_way: bool) -> list[int]:
-    """Links to cut for a node; with the reverse links for bidirectional graphs."""
+    """Return the links to cut for a node; with the reverse links for bidirectional graphs."""
     if not two_way:
         return rng.sample(range(len(tails)), degree)
     opposite = opposites(np.array(tails, dtype=np.int32), np.array(heads, dtype=np.int32))
@@ -212,7 +212,7 @@ def expression_of(start: SwapStart, heads: Int32Array) -> str:
 
 
 def exchanges(heads: list[int], wanted: list[int]) -> list[int]:
-    """Pairs of links that have to exchange heads, one after another, until all are as wanted.
+    """Return pairs of links that have to exchange heads, one after another, until all are as wanted.
 
     Examples
     --------

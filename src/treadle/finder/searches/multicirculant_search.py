@@ -3,16 +3,17 @@
 The nodes of an orbit are equivalent, so that a graph is evaluated at one node of each, and few receivers have
 to be good together. Where N has no divisor that suits, small orbits make up for it: a node that the turn
 leaves in place has links to an orbit of at most d nodes, these to one of at most d - 1 times as many and so
-on (`Layout`). Layouts for the same number of steps compete: after each round the worse half is left out
+on (`Layout`). Layouts for the same number of steps compete: after each round the worse half drops out
 (successive halving).
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import accumulate, groupby
 from math import ceil, log2
 from typing import NamedTuple
@@ -21,13 +22,10 @@ import numpy as np
 
 from treadle.arrays import Int32Array
 from treadle.engine import core, run_until
-from treadle.finder.construction import Base, ScheduleMethod, join_name
-from treadle.finder.measure import measure_graph
-from treadle.finder.search import FabricCandidate, graph_candidate
+from treadle.finder.search import FabricCandidate
 from treadle.finder.searches.candidates import Searched, is_over
 from treadle.finder.searches.cayley_value import load_scale
-from treadle.finder.searches.neighbour_search import NeighbourEntry
-from treadle.topologies import parse
+from treadle.finder.searches.neighbour_search import NeighbourEntry, least_t_b, measured_entry
 from treadle.topologies.moore import moore_steps
 from treadle.topologies.naming import MAX_NAME, expression
 
@@ -43,7 +41,6 @@ _NONE = 2**62
 _PASSES = 3
 """Passes over all numbers of steps; the later ones have the work that is left."""
 
-_ROUNDS = 4
 _HEATS = (0.02, 0.01, 0.005, 0.003)
 """First temperature of each round, relative to the optimal cost."""
 
@@ -90,6 +87,8 @@ class Layout:
 
     Parameters
     ----------
+    degree : int
+    bidirectional : bool
     chain : tuple of int
         Sizes, each a divisor of the next.
     counts : tuple of int
@@ -98,6 +97,8 @@ class Layout:
         Links of a node of each size to the next size, divided by the quotient of both.
     """
 
+    degree: int
+    bidirectional: bool
     chain: tuple[int, ...]
     counts: tuple[int, ...]
     up: tuple[int, ...]
@@ -107,16 +108,17 @@ class Layout:
         """Size of each orbit."""
         return [size for size, count in zip(self.chain, self.counts, strict=True) for _ in range(count)]
 
-    def work(self, degree: int, *, bidirectional: bool) -> int:
+    @property
+    def work(self) -> int:
         """Work of evaluating one graph, in half nanoseconds as measured."""
-        each = 2400 + sum(self.sizes) * (degree + 16) * 2 // 3
-        return sum(self.counts) * each // (2 if bidirectional else 1)
+        each = 2400 + sum(self.sizes) * (self.degree + 16) * 2 // 3
+        return sum(self.counts) * each // (1 + self.bidirectional)
 
 
 def layouts(nodes: int, degree: int, *, bidirectional: bool) -> list[Layout]:
     """Return the layouts whose graphs have short enough names: those of one size, then the most promising."""
     numbers = (MAX_NAME - _HEAD_OF_NAME) // (len(str(nodes)) + 2)
-    most = numbers * (2 if bidirectional else 1) // degree
+    most = numbers * (1 + bidirectional) // degree
     found = {
         (layout.chain, layout.counts): layout
         for chain in _chains(nodes, degree, most)
@@ -147,7 +149,7 @@ def _chains(nodes: int, degree: int, most: int) -> Iterator[tuple[int, ...]]:
 
 
 def _layout(chain: tuple[int, ...], nodes: int, degree: int, bidirectional: bool) -> Layout | None:
-    """Return the fewest orbits of each size in which the links of smaller ones end; None if impossible."""
+    """Return a layout with the fewest orbits in which the links of smaller ones end; None if impossible."""
     counts: list[int] = []
     ups: list[int] = []
     left, needed = nodes, 0
@@ -171,11 +173,10 @@ def _layout(chain: tuple[int, ...], nodes: int, degree: int, bidirectional: bool
         counts.append(count)
         ups.append(up)
         needed = count * up
-    return Layout(chain, tuple(counts), tuple(ups)) if all(counts) else None
+    return Layout(degree, bidirectional, chain, tuple(counts), tuple(ups)) if all(counts) else None
 
 
-@dataclass(frozen=True)
-class _Links:
+class _Links(NamedTuple):
     """Classes of links, as `OrbitProblem` has them."""
 
     tail: Int32Array
@@ -184,9 +185,9 @@ class _Links:
     opposite: Int32Array
 
 
-def random_links(layout: Layout, degree: int, rng: random.Random, *, bidirectional: bool) -> _Links | None:
+def random_links(layout: Layout, rng: random.Random) -> _Links | None:
     """Choose random links between the orbits of a layout; None where every choice had a self-loop."""
-    sizes = layout.sizes
+    sizes, degree, bidirectional = layout.sizes, layout.degree, layout.bidirectional
     rows: list[tuple[int, int, int]] = []
     opposite: list[int] = []
     first, lower = 0, range(0)
@@ -225,7 +226,7 @@ def random_links(layout: Layout, degree: int, rng: random.Random, *, bidirection
     return _Links(tail, head, shift, np.array(opposite, dtype=np.int32))
 
 
-def expression_of(layout: Layout, degree: int, links: _Links) -> str:
+def expression_of(layout: Layout, links: _Links) -> str:
     """Return the call of the catalogue that makes a graph."""
     sizes = layout.sizes
     starts = list(accumulate(sizes, initial=0))
@@ -239,17 +240,32 @@ def expression_of(layout: Layout, degree: int, links: _Links) -> str:
     runs = ((size, len(list(run))) for size, run in groupby(sizes))
     orbits = "+".join(f"{count}*{size}" if count > 1 else str(size) for size, count in runs)
     name = "multicirculant" if len(links.opposite) else "directed_multicirculant"
-    return expression(name, f'"{orbits}"', degree, *heads)
+    return expression(name, f'"{orbits}"', layout.degree, *heads)
 
 
 @dataclass
 class _Task:
-    """A layout, a number of steps, and their best graph."""
+    """A layout, a number of steps, their best graph, and how many graphs were tried."""
 
     layout: Layout
     target: int
     links: _Links
     cost: int = _NONE
+    tried: int = 0
+
+    @property
+    def used(self) -> int:
+        return self.tried * self.layout.work
+
+    def anneal(self, work: int, heat: float, seed: int) -> None:
+        sizes = np.array(self.layout.sizes, dtype=np.int32)
+        problem = OrbitProblem(self.layout.degree, self.target, sizes, *self.links)
+        pace = OrbitPace(max(work // self.layout.work, 2), seed, heat)
+        outcome = run_until("graphs", partial(core.swap_orbits, problem, pace))
+        _, *links, cost, tried = outcome
+        self.links, self.tried = _Links(*links), self.tried + tried
+        if cost >= 0:
+            self.cost = cost
 
 
 def search_multicirculants(
@@ -277,106 +293,63 @@ def search_multicirculants(
     """
     if nodes > MAX_TURNED_NODES or not 2 <= degree <= MAX_TURNED_DEGREE:
         return Searched((), 0)
-    return _Search(nodes, degree, known, seed, bidirectional).run(work)
-
-
-class _Search:
-    """State of one search."""
-
-    def __init__(
-        self, nodes: int, degree: int, known: Sequence[FabricCandidate], seed: int, bidirectional: bool
-    ) -> None:
-        self.nodes, self.degree, self.bidirectional, self.known = nodes, degree, bidirectional, known
-        self.rng = random.Random(seed)
-        self.tried = 0
-        self.scale = Fraction(load_scale(degree) * nodes, degree)
-        self.optimum = Fraction(2 * (nodes - 1), nodes)
-
-    def run(self, work: int) -> Searched[NeighbourEntry]:
-        least = moore_steps(self.nodes, self.degree, bidirectional=self.bidirectional)
-        targets = list(range(least, least + _TARGETS))
-        best: dict[int, _Task] = {}
-        for _ in range(_PASSES):
-            share = work // max(len(targets), 1)
-            for target in list(targets):
-                bar = self.bar(target, best)
-                if bar <= self.optimum * self.scale:
-                    targets = [one for one in targets if one < target]
-                    break
-                task, used = self._best_of(target, share)
-                work -= used
-                if task is not None and task.cost < bar:
-                    best[target] = task
-            # without a graph that beats those of fewer steps, more work is unlikely to pay
-            targets = [one for one in targets if not is_over() and (one in best or not best)]
-        entries = []
-        for task in best.values():
-            text = expression_of(task.layout, self.degree, task.links)
-            steps, gather, reduce = measure_graph(parse(text))
-            assert gather + reduce == task.cost / self.scale, (text, gather, reduce, task.cost)
-            entries.append(
-                NeighbourEntry(self.nodes, self.degree, self.bidirectional, steps, gather, reduce, text)
-            )
-        return Searched(tuple(entries), self.tried)
-
-    def bar(self, target: int, best: Mapping[int, _Task]) -> int:
-        """Cost that a graph of at most `target` steps has to beat."""
-        known = (one.t_b_both for one in self.known if one.steps <= target)
-        least = ceil(min(known, default=Fraction(2 * self.nodes)) * self.scale)
-        return min([least, *(task.cost for steps, task in best.items() if steps <= target)])
-
-    def _best_of(self, target: int, work: int) -> tuple[_Task | None, int]:
-        """Return the best graph of at most `target` steps, and the work that it took."""
-        alive = list(self._tasks(target, work))
-        used = 0
-        for place in range(_ROUNDS):
-            share = (work - used) // ((_ROUNDS - place) * max(len(alive), 1))
-            for task in alive:
-                if is_over():
-                    break
-                used += self._anneal(task, share, place)
-                if task.cost <= self.optimum * self.scale:
-                    return task, used
-            alive.sort(key=lambda one: one.cost)
-            alive = alive[: (len(alive) + 1) // 2]
-            if is_over() or not alive or (place and alive[0].cost == _NONE):
+    rng, scale = random.Random(seed), Fraction(load_scale(degree) * nodes, degree)
+    optimum = Fraction(2 * (nodes - 1), nodes) * scale
+    least = moore_steps(nodes, degree, bidirectional=bidirectional)
+    targets, best, tried = list(range(least, least + _TARGETS)), dict[int, _Task](), 0
+    every = layouts(nodes, degree, bidirectional=bidirectional)
+    for _ in range(_PASSES):
+        share = work // max(len(targets), 1)
+        for target in list(targets):
+            # cost that a graph of at most this many steps has to beat
+            bar = ceil(least_t_b(known, target, nodes) * scale)
+            bar = min([bar, *(task.cost for steps, task in best.items() if steps <= target)])
+            if bar <= optimum:
+                targets = [one for one in targets if one < target]
                 break
-        return (alive[0] if alive and alive[0].cost < _NONE else None), used
-
-    def _tasks(self, target: int, work: int) -> Iterator[_Task]:
-        spent = count = 0
-        for layout in layouts(self.nodes, self.degree, bidirectional=self.bidirectional):
-            spent += _TRIALS * layout.work(self.degree, bidirectional=self.bidirectional)
-            if count == _LAYOUTS or (count and spent * _ROUNDS > work):
-                return
-            links = random_links(layout, self.degree, self.rng, bidirectional=self.bidirectional)
-            if links is not None:
-                count += 1
-                yield _Task(layout, target, links)
-
-    def _anneal(self, task: _Task, work: int, place: int) -> int:
-        each = task.layout.work(self.degree, bidirectional=self.bidirectional)
-        links, layout = task.links, task.layout
-        problem = OrbitProblem(
-            *(self.degree, task.target, np.array(layout.sizes, dtype=np.int32)),
-            *(links.tail, links.head, links.shift, links.opposite),
+            tasks = list(_tasks(every, target, share, rng))
+            task = _best_of(tasks, share, optimum, rng)
+            tried += sum(one.tried for one in tasks)
+            work -= sum(one.used for one in tasks)
+            if task is not None and task.cost < bar:
+                best[target] = task
+        # without a graph that beats those of fewer steps, more work is unlikely to pay
+        targets = [one for one in targets if not is_over() and (one in best or not best)]
+    entries = [
+        measured_entry(
+            expression_of(task.layout, task.links), nodes, degree, bidirectional, task.cost / scale
         )
-        pace = OrbitPace(max(work // each, 2), self.rng.getrandbits(60), _HEATS[place])
-        outcome = run_until("graphs", lambda control: core.swap_orbits(problem, pace, control))
-        _, tail, head, shift, opposite, cost, tried = outcome
-        self.tried += tried
-        task.links = _Links(tail, head, shift, opposite)
-        if cost >= 0:
-            task.cost = cost
-        return tried * each
+        for task in best.values()
+    ]
+    return Searched(tuple(entries), tried)
 
 
-def candidate_of_multicirculant(entry: NeighbourEntry) -> FabricCandidate:
-    """Make a candidate of a graph and its breadth-first broadcast; exact in both directions."""
-    return graph_candidate(
-        Base(entry.expression, join_name(entry.expression), ScheduleMethod.BFB, "multicirculant"),
-        *(entry.nodes, entry.degree, entry.steps, entry.gather, entry.reduce),
-        is_bidirectional=entry.bidirectional,
-        is_simple=False,  # orbits may have parallel links
-        is_reverse_symmetric=entry.bidirectional,
-    )
+def _tasks(every: Sequence[Layout], target: int, work: int, rng: random.Random) -> Iterator[_Task]:
+    """Yield the most promising layouts with random links, as many as the work suffices for."""
+    spent = count = 0
+    for layout in every:
+        spent += _TRIALS * layout.work
+        if count == _LAYOUTS or (count and spent * len(_HEATS) > work):
+            return
+        links = random_links(layout, rng)
+        if links is not None:
+            count += 1
+            yield _Task(layout, target, links)
+
+
+def _best_of(tasks: Sequence[_Task], work: int, optimum: Fraction, rng: random.Random) -> _Task | None:
+    """Anneal in rounds, after each of which the worse half drops out; return the best task with a graph."""
+    alive = list(tasks)
+    for place, heat in enumerate(_HEATS):
+        left = work - sum(task.used for task in tasks)
+        share = left // ((len(_HEATS) - place) * max(len(alive), 1))
+        for task in alive:
+            if is_over():
+                break
+            task.anneal(share, heat, rng.getrandbits(60))
+            if task.cost <= optimum:
+                return task
+        alive = sorted(alive, key=lambda one: one.cost)[: (len(alive) + 1) // 2]
+        if is_over() or not alive or (place and alive[0].cost == _NONE):
+            break
+    return alive[0] if alive and alive[0].cost < _NONE else None

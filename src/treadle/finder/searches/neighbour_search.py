@@ -1,14 +1,14 @@
 """Search among the neighbours of known graphs: up to three nodes more or less, then link swaps.
 
-A size without good graphs of its own, a prime above all, mostly has one close by that has. Every known graph
-of N - 3 to N + 3 nodes that has less T_B than the best of N for the same steps, or one more, is a task. Tasks
-of the same number of steps compete: the worse half gives up after each round (successive halving).
+Most sizes without good graphs of their own, primes above all, are close to a size that has some. Every known
+graph of N - 3 to N + 3 nodes that has less T_B than the best of N for the same steps, or one more, is a task.
+Tasks of the same number of steps compete: the worse half drops out after each round (successive halving).
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
@@ -72,14 +72,27 @@ class NeighbourEntry:
         return self.gather + self.reduce
 
 
+def least_t_b(known: Iterable[FabricCandidate], steps: int, nodes: int) -> Fraction:
+    """Return the least T_B of both directions of the known graphs within these steps."""
+    return min((one.t_b_both for one in known if one.steps <= steps), default=Fraction(2 * nodes))
+
+
+def measured_entry(text: str, nodes: int, degree: int, bidirectional: bool, t_b: Fraction) -> NeighbourEntry:
+    """Build a graph and measure it: its T_B must be what the core computed."""
+    steps, gather, reduce = measure_graph(parse(text))
+    assert gather + reduce == t_b, (text, gather, reduce, t_b)
+    return NeighbourEntry(nodes, degree, bidirectional, steps, gather, reduce, text)
+
+
 @dataclass
 class _Task:
-    """A known graph to start from, and the graphs derived from it."""
+    """A known graph to start from, and the best graph derived from it with its cost."""
 
     base: Topology
     more: int
     target: int
     gain: Fraction
+    bar: int
     best: tuple[int, SwapStart, Swapped] | None = None
 
     @property
@@ -98,7 +111,7 @@ def search_neighbours(
     two_way: bool = False,
     most_tasks: int | None = None,
 ) -> Searched[NeighbourEntry]:
-    """Graphs of `nodes` and `degree` that no known one beats, by rising steps.
+    """Find graphs of `nodes` and `degree` that no known one beats, by rising steps.
 
     Parameters
     ----------
@@ -118,106 +131,89 @@ def search_neighbours(
     """
     if nodes > MAX_NEIGHBOUR_NODES or not 2 <= degree <= MAX_SWAP_DEGREE or (two_way and nodes * degree % 2):
         return Searched((), 0)
-    search = _NeighbourSearch(nodes, degree, known, seed, two_way)
-    search.run(finder, trials, most_tasks)
-    return Searched(search.front(), search.tried)
+    rng, tried = random.Random(seed), 0
+    sources = _sources(nodes, degree, finder, known, two_way)
+    tasks = sorted(sources, key=lambda one: (-one.gain, abs(one.more), one.more))
+    targets = sorted({task.target for task in tasks})
+    if most_tasks is None:
+        tasks = [task for aim in targets for task in [one for one in tasks if one.target == aim][:_TASKS]]
+    alive = tasks = tasks[:most_tasks]
+    for rounds_left in range(_ROUNDS, 0, -1):
+        share = max((trials - tried) // (rounds_left * max(len(alive), 1)), 1)
+        for task in alive:
+            if not is_over():
+                tried += _advance(task, share, rng, two_way)
+        competing = [[task for task in alive if task.target == aim] for aim in targets]
+        alive = [
+            task
+            for rivals in competing
+            for task in sorted(rivals, key=lambda one: one.cost)[: (len(rivals) + 1) // 2]
+        ]
+    # the best of each number of steps, written as an expression and measured again from that
+    kept: list[NeighbourEntry] = []
+    for task in sorted(tasks, key=lambda one: (one.target, one.cost)):
+        if task.best is None:
+            continue
+        cost, start, found = task.best
+        t_b = cost / _scale(nodes, degree)
+        if any(one.steps <= task.target and one.t_b_both <= t_b for one in kept):
+            continue
+        text = expression_of(start, found.heads)
+        if len(text) <= MAX_NAME:
+            kept.append(measured_entry(text, nodes, degree, two_way, t_b))
+    return Searched(tuple(kept), tried)
 
 
-class _NeighbourSearch:
-    """State of one search."""
+def _scale(nodes: int, degree: int) -> Fraction:
+    """Return the cost, as the core counts it, of T_B = 1 M/B."""
+    return Fraction(load_scale(degree) * nodes, degree)
 
-    def __init__(
-        self, nodes: int, degree: int, known: Sequence[FabricCandidate], seed: int, two_way: bool
-    ) -> None:
-        self.nodes, self.degree, self.two_way = nodes, degree, two_way
-        self.known = known
-        self.rng = random.Random(seed)
-        self.tried = 0
-        self.scale = Fraction(load_scale(degree) * nodes, degree)
-        self.tasks: list[_Task] = []
 
-    def bar(self, target: int) -> Fraction:
-        """Sum of T_B of both directions of the best known graph within these steps."""
-        return min(
-            (one.t_b_both for one in self.known if one.steps <= target), default=Fraction(2 * self.nodes)
-        )
-
-    def run(self, finder: Finder, trials: int, most_tasks: int | None) -> None:
-        tasks = sorted(self._sources(finder), key=lambda one: (-one.gain, abs(one.more), one.more))
-        targets = sorted({task.target for task in tasks})
-        if most_tasks is None:
-            tasks = [task for aim in targets for task in [one for one in tasks if one.target == aim][:_TASKS]]
-        self.tasks = alive = tasks[:most_tasks]
-        for rounds_left in range(_ROUNDS, 0, -1):
-            share = max((trials - self.tried) // (rounds_left * max(len(alive), 1)), 1)
-            for task in alive:
-                if is_over():
-                    return
-                self._advance(task, share)
-            rivals = [[task for task in alive if task.target == aim] for aim in targets]
-            alive = [
-                task
-                for tasks in rivals
-                for task in sorted(tasks, key=lambda one: one.cost)[: (len(tasks) + 1) // 2]
-            ]
-
-    def _sources(self, finder: Finder) -> Iterator[_Task]:
-        optimum = Fraction(2 * (self.nodes - 1), self.nodes)
-        for more in sorted(range(-MOST_MORE, MOST_MORE + 1), key=abs):
-            size = self.nodes - more
-            if size <= self.degree + 1 or (self.two_way and more and self.degree % 2):
+def _sources(
+    nodes: int, degree: int, finder: Finder, known: Sequence[FabricCandidate], two_way: bool
+) -> Iterator[_Task]:
+    """Yield the known graphs of nearby sizes that may lead to one better than those of this size."""
+    optimum = Fraction(2 * (nodes - 1), nodes)
+    for more in sorted(range(-MOST_MORE, MOST_MORE + 1), key=abs):
+        size = nodes - more
+        if size <= degree + 1 or (two_way and more and degree % 2):
+            continue
+        for base in finder.frontier(size, degree):
+            if base.gather.has_loops:
                 continue
-            for base in finder.frontier(size, self.degree):
-                if base.gather.has_loops:
-                    continue
-                for target in (base.steps, base.steps + 1):
-                    gain = self.bar(target) - max(base.t_b_both, optimum)
-                    if gain > 0 and (base.steps == target or more):
-                        graph = _graph(base)
-                        if graph is not None and (is_symmetric(graph) or not self.two_way):
-                            yield _Task(graph, more, target, gain)
+            for target in (base.steps, base.steps + 1):
+                best = least_t_b(known, target, nodes)
+                gain = best - max(base.t_b_both, optimum)
+                if gain > 0 and (base.steps == target or more):
+                    graph = _graph(base)
+                    if graph is not None and (is_symmetric(graph) or not two_way):
+                        yield _Task(graph, more, target, gain, ceil(best * _scale(nodes, degree)))
 
-    def _advance(self, task: _Task, trials: int) -> None:
-        """A new start with half of the trials, and then more of what is best."""
-        begun = self.tried
-        starts = (random_start(task.base, task.more, self.rng, two_way=self.two_way) for _ in range(_STARTS))
-        start = next((start for start in starts if start is not None), None)
-        if start is not None:
-            self._climb(task, start, trials // 2 if task.best else trials)
-        if task.best is not None and self.tried < begun + trials:
-            _, start, found = task.best
-            self._climb(task, replace(start, heads=found.heads), trials - (self.tried - begun))
 
-    def _climb(self, task: _Task, start: SwapStart, trials: int) -> None:
-        bar = ceil(self.bar(task.target) * self.scale)
-        found = swap_links(
-            start,
-            target=task.target,
-            trials=max(trials, 1),
-            seed=self.rng.getrandbits(60),
-            bar=min(bar, task.cost),
-        )
-        self.tried += found.tried
-        if 0 <= found.cost < task.cost:
-            task.best = found.cost, start, found
+def _advance(task: _Task, trials: int, rng: random.Random, two_way: bool) -> int:
+    """Spend half of the trials on a new start and the rest on the best graph; return how many were used."""
+    tried = 0
+    starts = (random_start(task.base, task.more, rng, two_way=two_way) for _ in range(_STARTS))
+    start = next((start for start in starts if start is not None), None)
+    if start is not None:
+        tried = _climb(task, start, trials // 2 if task.best else trials, rng)
+    if task.best is not None and tried < trials:
+        _, start, found = task.best
+        tried += _climb(task, replace(start, heads=found.heads), trials - tried, rng)
+    return tried
 
-    def front(self) -> tuple[NeighbourEntry, ...]:
-        """The best of each number of steps, written as an expression and measured again from that."""
-        kept: list[NeighbourEntry] = []
-        for task in sorted(self.tasks, key=lambda one: (one.target, one.cost)):
-            if task.best is None:
-                continue
-            cost, start, found = task.best
-            worth = cost / self.scale
-            if any(one.steps <= task.target and one.t_b_both <= worth for one in kept):
-                continue
-            text = expression_of(start, found.heads)
-            if len(text) > MAX_NAME:
-                continue
-            steps, gather, reduce = measure_graph(parse(text))
-            assert gather + reduce == worth, (text, gather, reduce, worth)
-            kept.append(NeighbourEntry(self.nodes, self.degree, self.two_way, steps, gather, reduce, text))
-        return tuple(kept)
+
+def _climb(task: _Task, start: SwapStart, trials: int, rng: random.Random) -> int:
+    found = swap_links(
+        start,
+        target=task.target,
+        trials=max(trials, 1),
+        seed=rng.getrandbits(60),
+        bar=min(task.bar, task.cost),
+    )
+    if 0 <= found.cost < task.cost:
+        task.best = found.cost, start, found
+    return found.tried
 
 
 def _graph(base: FabricCandidate) -> Topology | None:

@@ -6,17 +6,16 @@ the kind is 1 for unidirectional and 2 for bidirectional links, gather and reduc
 
 from __future__ import annotations
 
-import gzip
 import re
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
-from importlib.resources import files
 
 from treadle.errors import FormatError
-from treadle.finder.construction import Base, ScheduleMethod, join_name
+from treadle.finder.construction import bfb_base
 from treadle.finder.measure import measure_graph
 from treadle.finder.search import FabricCandidate, graph_candidate
+from treadle.finder.searches.cayley_library import library_contents, table_lines
 from treadle.finder.searches.neighbour_search import NeighbourEntry
 from treadle.topologies import parse
 from treadle.topologies.properties import is_regular, is_symmetric
@@ -42,20 +41,13 @@ class NeighbourTable:
     """
 
     def __init__(self, text: str) -> None:
-        head, _, body = text.partition("\n")
-        if head != NEIGHBOUR_HEAD:
-            raise FormatError(f"expected {NEIGHBOUR_HEAD!r} in the first line, found {head[:40]!r}")
+        self.commands, lines = table_lines(text, NEIGHBOUR_HEAD)
         self._cells: dict[tuple[int, int], list[str]] = {}
-        self.commands: list[str] = []
-        for line in body.splitlines():
-            degree, _, rest = line.partition(" ")
-            if degree == "#":
-                self.commands.append(rest)
-                continue
-            fields = rest.split(" ", 2)
+        for line in lines:
             try:
-                self._cells.setdefault((int(fields[1]), int(degree)), []).append(rest)
-            except (ValueError, IndexError):
+                degree, _, nodes, _ = line.split(" ", 3)
+                self._cells.setdefault((int(nodes), int(degree)), []).append(line)
+            except ValueError:
                 raise FormatError(f"line of neighbours: {line[:80]!r}") from None
 
     @property
@@ -72,12 +64,12 @@ class NeighbourTable:
         )
 
     def entries(self, nodes: int, degree: int) -> tuple[NeighbourEntry, ...]:
-        """Graphs of one size."""
-        return tuple(parsed_entry(f"{degree} {line}") for line in self._cells.get((nodes, degree), ()))
+        """Return the graphs of one size."""
+        return tuple(map(parsed_entry, self._cells.get((nodes, degree), ())))
 
 
 def parsed_entry(line: str) -> NeighbourEntry:
-    """An entry from its line.
+    """Parse the line of an entry.
 
     Raises
     ------
@@ -97,9 +89,8 @@ def parsed_entry(line: str) -> NeighbourEntry:
 
 @cache
 def shipped_neighbours() -> NeighbourTable:
-    """The package's table; read once, never changed."""
-    data = files("treadle.finder").joinpath("data", NEIGHBOUR_FILE).read_bytes()
-    return NeighbourTable(gzip.decompress(data).decode("ascii"))
+    """Return the package's table; read once, never changed."""
+    return NeighbourTable(library_contents(NEIGHBOUR_FILE))
 
 
 def check_neighbour(entry: NeighbourEntry) -> None:
@@ -123,14 +114,12 @@ def check_neighbour(entry: NeighbourEntry) -> None:
         raise FormatError(f"{entry.expression[:80]}: measured {figures}, but the table says {stated}")
 
 
-def candidate_of_neighbour(entry: NeighbourEntry) -> FabricCandidate:
-    """A neighbour with its own breadth-first broadcast; exact in both directions."""
+def candidate_of_neighbour(entry: NeighbourEntry, family: str = "neighbour") -> FabricCandidate:
+    """Return a graph that was found with its own breadth-first broadcast; exact in both directions."""
     return graph_candidate(
-        Base(entry.expression, join_name(entry.expression), ScheduleMethod.BFB, "neighbour"),
-        entry.nodes,
-        entry.degree,
-        *(entry.steps, entry.gather, entry.reduce),
+        bfb_base(entry.expression, family),
+        *(entry.nodes, entry.degree, entry.steps, entry.gather, entry.reduce),
         is_bidirectional=entry.bidirectional,
-        is_simple=False,  # a node may come between parallel links
+        is_simple=False,  # orbits may have parallel links, and a node may come between such links
         is_reverse_symmetric=entry.bidirectional,
     )
