@@ -10,8 +10,8 @@ from treadle.synthesis.scheduler_options import COMMON_OPTIONS, flag_of
 _OPENING = """# Algorithms
 
 What `solve --algorithm` takes and `compare` runs; `treadle algorithms` lists those of plug-ins too.
-In brackets: a peer is another project's algorithm; the rest says when `compare` runs it unasked. Besides the
-options listed, `--multicast` is for all trees and steps, `--layers`, `--max-routes`, `--max-hops` and
+In brackets: third-party is another project's algorithm; the rest says when `compare` runs it unasked. Besides
+the options listed, `--multicast` is for all trees and steps, `--layers`, `--max-routes`, `--max-hops` and
 `--max-flows` for all routes.
 
 | `--algorithm` | form | collectives | needs | options | source |
@@ -27,7 +27,7 @@ def algorithms_page() -> str:
 def _row(one: Scheduler) -> str:
     collectives = "all but alltoall" if one.collectives == SPANNING_KINDS else ", ".join(one.collectives)
     collectives += "; several groups" if one.in_groups else ""
-    words = ["peer"] * one.is_peer + [str(one.comparing)] * (one.comparing is not Comparing.ALWAYS)
+    words = ["third-party"] * one.is_peer + [str(one.comparing)] * (one.comparing is not Comparing.ALWAYS)
     name = f"`{one.name}`" + (f" ({', '.join(words)})" if words else "")
     own = ", ".join(f"`{flag_of(key)}`" for key in one.options if key not in COMMON_OPTIONS[one.form])
     cells = name, one.form, collectives, ", ".join(one.format_requirements), own, one.source

@@ -56,15 +56,15 @@ def test_files_of_changes(tmp_path: Path) -> None:
 def test_options_that_do_not_go_together() -> None:
     cases: list[tuple[Any, str]] = [
         ((6, "x", None), "--grow and --reconfigure exclude each other; one after the other is two plans"),
-        (
-            (None, None, Path("x")),
-            "--changes is the file of --grow or --reconfigure; give one of them too",
-        ),
+        ((None, None, Path("x")), "--changes is the file of --grow or --reconfigure; give one of them too"),
     ]
     for asked, said in cases:
         with pytest.raises(FormatError) as caught:
             design._check_changes(changes(*asked))
         assert str(caught.value) == said
+    with pytest.raises(FormatError, match=r"^--costs: nothing is priced; give --against"):
+        design._check_changes(Design({"costs": Path("x")}))
+    design._check_changes(Design({"costs": Path("x"), "against": True}))
     for asked in ((6, None, Path("x")), (None, "x", Path("x")), (None, None, None)):
         design._check_changes(changes(*asked))
     check_racks(Racks({"rack_size": 4, "floor": "x"}, ["rack_size", "floor"]))

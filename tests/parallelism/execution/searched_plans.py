@@ -25,7 +25,7 @@ from treadle.parallelism.search.one_plan import MemoryShortage, fastest_plan
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import Costs
 
-EFFORT = SearchEffort(gap=0.2, n_parts=4, first_solves=6)
+EFFORT = SearchEffort(gap=0.2, n_parts=4, first_passes=6)
 
 
 def quick_costs(mesh: Mesh) -> Costs:

@@ -78,9 +78,9 @@ def test_the_bound_is_that_of_the_local_polytope(seed: int) -> None:
             even_weights(aim),
             no_messages(graph),
             cut_at=1e9,
-            n_solves=400,
+            n_passes=400,
             tolerance=1e-6,
-            feels=True,
+            probes_weights=True,
             prunes=False,
         )
         assert found.bound <= lower * (1 + 1e-7) + 1e-9

@@ -116,5 +116,5 @@ def test_a_search_out_of_time_says_what_it_knows() -> None:
     with under(late):
         found = fastest_plan(graph, named=plans)
     assert isinstance(found, Incumbent)
-    assert found.n_solves == 1
+    assert found.n_passes == 1
     assert found.bound <= float(min(seconds(graph, a, "layer") for a in plans.values())) <= found.value

@@ -132,8 +132,8 @@ def test_what_persists_at_least() -> None:
 def test_efforts_and_gaps() -> None:
     effort = SearchEffort()
     assert (effort.gap, effort.enough, effort.n_parts) == (0.01, -np.inf, 10_000)
-    assert (effort.first_solves, effort.other_solves) == (60, 12)
-    assert SearchEffort(n_parts=1, first_solves=6) == NAMED_EFFORT
+    assert (effort.first_passes, effort.other_passes) == (60, 12)
+    assert SearchEffort(n_parts=1, first_passes=6) == NAMED_EFFORT
     assert Incumbent((0,), 8.0, 6.0, 1, 1).gap == 0.25
     assert Incumbent((0,), 8.0, 9.0, 1, 1).gap == 0
     assert Incumbent((0,), 0.0, 0.0, 1, 1).gap == 0
@@ -158,7 +158,7 @@ def test_the_search_tells_what_it_found() -> None:
     assert isinstance(short, MemoryShortage)
     assert (short.memory_bytes, short.least_bytes, short.plan) == (9, 10, (0, 2, 1))
     assert 9 < short.bound_bytes <= 10
-    good = minimise(graph, step_time(graph), named=[(0, 0, 0)], effort=SearchEffort(enough=30.0))
+    good = minimise(graph, step_time(graph), warm_starts=[(0, 0, 0)], effort=SearchEffort(enough=30.0))
     assert good.value <= 17
     assert good.bound <= 11
     forbidden = fastest_plan(graph, within=(np.arange(2), np.array([2]), np.array([0])))

@@ -33,7 +33,7 @@ def test_no_plan_lies_below_the_bound_of_a_stopped_search(seed: int) -> None:
             aim = step_time(graph, memory_bytes=limit)
             least = min((aim.value(one) for one in inside if aim.fits(one)), default=math.inf)
             for n_parts, gap in ((1, 0.0), (2, 0.0), (3, 0.3), (1, 0.3)):
-                effort = SearchEffort(gap=gap, n_parts=n_parts, first_solves=2, other_solves=1)
+                effort = SearchEffort(gap=gap, n_parts=n_parts, first_passes=2, other_passes=1)
                 found = minimise(graph, aim, within=within, effort=effort)
                 assert found.bound <= least * (1 + 1e-12)
                 assert found.value >= least * (1 - 1e-12)

@@ -47,13 +47,7 @@ def command(o: Design) -> int:
     if o.search is not None:
         options["search"] = _limit(o.search)
     with ProgressLine(quiet=output.is_silent) as progress:
-        result = planning.design(
-            *size_asked,
-            network=network,
-            workload=job,
-            progress=progress,
-            **options,
-        )
+        result = planning.design(*size_asked, network=network, workload=job, progress=progress, **options)
     if o.pick is not None and not 1 <= o.pick <= len(result.rows):
         raise FormatError(f"--pick {o.pick}: the frontier has {counted(len(result.rows), 'row')}")
     chosen = result.best if o.pick is None else result.rows[o.pick - 1]
@@ -161,11 +155,13 @@ def _kind(name: str) -> CollectiveKind:
 
 
 def _check_changes(o: Design) -> None:
-    """FormatError for changes of two kinds, or a file for none."""
+    """FormatError for changes of two kinds, or a file that nothing uses."""
     if o.grow is not None and o.reconfigure is not None:
         raise FormatError("--grow and --reconfigure exclude each other; one after the other is two plans")
     if o.changes is not None and o.grow is None and o.reconfigure is None:
         raise FormatError("--changes is the file of --grow or --reconfigure; give one of them too")
+    if o.costs is not None and not (o.against or o.cabling or o.rack_size or o.ocs):
+        raise FormatError("--costs: nothing is priced; give --against, --cabling, --rack-size or --ocs too")
 
 
 def _changes(fabric: Topology, o: Design, progress: ProgressLine) -> Iterator[Row]:

@@ -35,7 +35,7 @@ _TARGETS = 3
 """Numbers of steps that are searched, from the Moore bound on."""
 
 _LAYOUTS = 24
-_NONE = 2**62
+_NO_GRAPH = 2**62
 """Cost of no graph."""
 
 _PASSES = 3
@@ -250,7 +250,7 @@ class _Task:
     layout: Layout
     target: int
     links: _Links
-    cost: int = _NONE
+    cost: int = _NO_GRAPH
     tried: int = 0
 
     @property
@@ -350,6 +350,6 @@ def _best_of(tasks: Sequence[_Task], work: int, optimum: Fraction, rng: random.R
             if task.cost <= optimum:
                 return task
         alive = sorted(alive, key=lambda one: one.cost)[: (len(alive) + 1) // 2]
-        if is_over() or not alive or (place and alive[0].cost == _NONE):
+        if is_over() or not alive or (place and alive[0].cost == _NO_GRAPH):
             break
-    return alive[0] if alive and alive[0].cost < _NONE else None
+    return alive[0] if alive and alive[0].cost < _NO_GRAPH else None

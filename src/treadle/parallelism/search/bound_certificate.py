@@ -27,7 +27,7 @@ from treadle.parallelism.search.splitting import PartRecord, best_split
 
 MOST_MORE_SPLITS = 3
 """One within the other, of a box that the search did not split, since it had pruned it."""
-_MORE_SOLVES = 12
+_MORE_PASSES = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ ProofStep = BoxSplit | BoundCertificate
 
 
 def bound_certificate(
-    graph: FactorGraph, aim: Minimax, *, known: Iterable[tuple[int, ...]] = (), n_solves: int = 40
+    graph: FactorGraph, aim: Minimax, *, known: Iterable[tuple[int, ...]] = (), n_passes: int = 40
 ) -> BoundCertificate | None:
     """Return a certificate of a bound over all plans within the limits; None if every plan is forbidden.
 
@@ -83,7 +83,7 @@ def bound_certificate(
         A step's time (`step_time`).
     known : iterable of plans
         Allowed ones: the better they are, the sooner multipliers are found.
-    n_solves : int
+    n_passes : int
         Most calls of message passing.
     """
     domains = consistent(graph, full_domains(graph))
@@ -92,7 +92,7 @@ def bound_certificate(
     columns, uncut = Columns(graph, aim), Slice(graph, domains)
     for plan in known:
         columns.add(plan)
-    point = climb(uncut, columns, even_weights(aim), no_messages(graph), cut_at=1.0, n_solves=n_solves)
+    point = climb(uncut, columns, even_weights(aim), no_messages(graph), cut_at=1.0, n_passes=n_passes)
     found = theta(uncut, aim, point.weights, no_messages(graph), tolerance=1e-5)
     return _certificate(graph, aim, point.weights, found.messages)
 
@@ -157,7 +157,7 @@ def _bound_again(
     """Find weights that bound all of a box, since the search bounded a pruned one, and perhaps a split."""
     aim = columns.aim
     share = at_least / columns.value if 0 < columns.value < np.inf else 1.0
-    point = climb(cut, columns, weights, before.messages, cut_at=share, n_solves=_MORE_SOLVES, prunes=False)
+    point = climb(cut, columns, weights, before.messages, cut_at=share, n_passes=_MORE_PASSES, prunes=False)
     record, found = PartRecord(weights), before
     if point.bound > before.bound:
         record, found = PartRecord(point.weights), theta(cut, aim, point.weights, point.messages)

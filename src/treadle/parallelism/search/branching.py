@@ -40,7 +40,7 @@ class Incumbent:
         No plan has a smaller value; infinity where no plan keeps to the limits.
     n_parts : int
         Parts that were bounded.
-    n_solves : int
+    n_passes : int
         Calls of message passing.
     plans : tuple of plans
         That were met on the way, those that break limits too.
@@ -52,7 +52,7 @@ class Incumbent:
     value: float
     bound: float
     n_parts: int
-    n_solves: int
+    n_passes: int
     plans: tuple[tuple[int, ...], ...] = field(default=(), repr=False, compare=False)
     record: PartRecord | None = field(default=None, repr=False, compare=False)
 
@@ -76,18 +76,18 @@ class SearchEffort:
         A value at which a plan is good enough, whatever the bound.
     n_parts : int
         Most parts to bound.
-    first_solves, other_solves : int
+    first_passes, other_passes : int
         Most calls of message passing for the whole and for each part.
     """
 
     gap: float = 0.01
     enough: float = -np.inf
     n_parts: int = 10_000
-    first_solves: int = 60
-    other_solves: int = 12
+    first_passes: int = 60
+    other_passes: int = 12
 
 
-NAMED_EFFORT = SearchEffort(n_parts=1, first_solves=6)
+NAMED_EFFORT = SearchEffort(n_parts=1, first_passes=6)
 """Enough for the best plan within the few states of a named one: its bound is of no interest."""
 
 
@@ -106,7 +106,7 @@ def minimise(
     aim: Minimax,
     *,
     within: Domains | None = None,
-    named: Iterable[tuple[int, ...]] = (),
+    warm_starts: Iterable[tuple[int, ...]] = (),
     effort: SearchEffort | None = None,
 ) -> Incumbent:
     """Return the best plan, with a bound.
@@ -117,7 +117,7 @@ def minimise(
     aim : Minimax
     within : tuple of int arrays, optional
         States that a plan may take, ascending; all of them by default. The bound is that of such plans.
-    named : iterable of plans
+    warm_starts : iterable of plans
         To begin with; the answer is never worse than the best of those that fit and lie in the domains.
     effort : SearchEffort, optional
     """
@@ -127,7 +127,7 @@ def minimise(
     if start is None:
         return Incumbent(None, np.inf, np.inf, 0, 0)
     part = Slice(graph, start)
-    for plan in named:
+    for plan in warm_starts:
         labels = part.labels(plan) if graph.is_allowed(plan) else None
         if labels is not None:  # it lies in the domains, and arc consistency keeps allowed plans
             columns.add(plan)
@@ -141,19 +141,19 @@ class _Branching:
         self.effort = effort
         self.heap: list[tuple[float, int, _Part]] = []
         self.ticket = count()
-        self.closed = np.inf
+        self.closed_bound = np.inf
         """Least bound among parts that were closed without being split."""
         self.n_parts = 0
-        self.n_solves = 0
+        self.n_passes = 0
 
     def run(self, start: Domains) -> Incumbent:
         graph, aim = self.columns.graph, self.columns.aim
         record = PartRecord(even_weights(aim))
         self.bound_part(_Part(start, record.weights, no_messages(graph), (), record), -np.inf)
-        while self.heap and not self.is_over:
+        while self.heap and not self.is_budget_spent:
             bound, _, part = heapq.heappop(self.heap)
             if bound >= self.cutoff:
-                self.closed = min(self.closed, bound)
+                self.closed_bound = min(self.closed_bound, bound)
                 continue
             whole_part, messages = Slice(graph, part.domains), no_messages(graph)
             messages[whole_part.message_positions] = part.messages
@@ -161,14 +161,14 @@ class _Branching:
             part.record.split(node, groups)
             for domains, own in zip(boxes_of(part.domains, node, groups), part.record.parts, strict=True):
                 piece = _Part(domains, part.weights, messages, part.support, own)
-                if self.is_over:  # what is not looked at keeps its parent's bound
+                if self.is_budget_spent:  # what is not looked at keeps its parent's bound
                     self.push(bound, replace(piece, support=()))
                 else:
                     self.bound_part(piece, bound)
             if (progress := context().progress) is not None:
                 progress("branch and bound", self.n_parts, self.n_parts + len(self.heap))
-        found, counts = self.columns, (self.n_parts, self.n_solves)
-        bound = min([self.closed, self.cutoff, found.value, *(bound for bound, _, _ in self.heap)])
+        found, counts = self.columns, (self.n_parts, self.n_passes)
+        bound = min([self.closed_bound, self.cutoff, found.value, *(bound for bound, _, _ in self.heap)])
         return Incumbent(found.best, found.value, bound, *counts, tuple(found.plans), record)
 
     @property
@@ -176,12 +176,12 @@ class _Branching:
         return self.columns.value * (1 - self.effort.gap)
 
     @property
-    def is_done(self) -> bool:
+    def must_stop(self) -> bool:
         return context().is_late or self.columns.value <= self.effort.enough
 
     @property
-    def is_over(self) -> bool:
-        return self.is_done or self.n_parts >= self.effort.n_parts
+    def is_budget_spent(self) -> bool:
+        return self.must_stop or self.n_parts >= self.effort.n_parts
 
     def push(self, bound: float, part: _Part) -> None:
         given = part.messages[Slice(self.columns.graph, part.domains).message_positions]
@@ -205,15 +205,15 @@ class _Branching:
             part.weights,
             part.messages,
             cut_at=1 - self.effort.gap,
-            n_solves=self.effort.first_solves if is_root else self.effort.other_solves,
-            feels=is_root,  # of a smaller part it is quicker to split on
-            is_over=lambda: self.is_done,
+            n_passes=self.effort.first_passes if is_root else self.effort.other_passes,
+            probes_weights=is_root,  # of a smaller part it is quicker to split on
+            must_stop=lambda: self.must_stop,
         )
-        self.n_solves += found.n_solves
+        self.n_passes += found.n_passes
         part.record.weights = found.weights
         bound = max(found.bound, at_least)
         if found.domains is None or bound >= self.cutoff:
-            self.closed = min(self.closed, bound)
+            self.closed_bound = min(self.closed_bound, bound)
         elif all(len(states) == 1 for states in found.domains):
             self.settle(Slice(graph, found.domains))
         else:
@@ -225,4 +225,4 @@ class _Branching:
         self.columns.add(plan)
         amounts = self.columns.plans[plan]
         if self.columns.aim.fits(amounts):
-            self.closed = min(self.closed, self.columns.aim.value(amounts))
+            self.closed_bound = min(self.closed_bound, self.columns.aim.value(amounts))

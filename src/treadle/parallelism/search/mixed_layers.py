@@ -148,7 +148,7 @@ def _search(pool: ColumnPool, overlap: Overlap, prices: FloatArray, *, effort: S
     """Return the best column, or ending, at these prices."""
     merit = pool.seconds + pool.held @ prices
     start = [pool.plans[i] for i in np.argsort(merit, kind="stable")[:3]]
-    return minimise(pool.side.graph, priced(pool.side, overlap, prices), named=start, effort=effort)
+    return minimise(pool.side.graph, priced(pool.side, overlap, prices), warm_starts=start, effort=effort)
 
 
 def _one_for_all(

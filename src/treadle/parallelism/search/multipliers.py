@@ -95,7 +95,7 @@ class DualPoint:
     messages : array
     support : tuple of (float, plan)
         Plans that the linear program mixes, heaviest first.
-    n_solves : int
+    n_passes : int
         Calls of message passing.
     """
 
@@ -104,7 +104,7 @@ class DualPoint:
     domains: Domains | None
     messages: FloatArray
     support: Support
-    n_solves: int
+    n_passes: int
 
 
 def even_weights(aim: Minimax) -> FloatArray:
@@ -141,11 +141,11 @@ def climb(
     messages: FloatArray,
     *,
     cut_at: float,
-    n_solves: int,
+    n_passes: int,
     tolerance: float = 1e-3,
-    feels: bool = True,
+    probes_weights: bool = True,
     prunes: bool = True,
-    is_over: Callable[[], bool] = lambda: False,
+    must_stop: Callable[[], bool] = lambda: False,
 ) -> DualPoint:
     """Raise theta over the weights, removing states on the way.
 
@@ -159,15 +159,15 @@ def climb(
     cut_at : float
         Plans above this fraction of the best known value need not be distinguished: states go, and the climb
         ends.
-    n_solves : int
+    n_passes : int
         Most calls of message passing.
     tolerance : float
         Relative distance to the linear program's value at which to stop.
-    feels : bool
+    probes_weights : bool
         Where plans do not show where the bound rises, try steps along each weight.
     prunes : bool
         Whether states go; else the bound is one over all plans of the slice.
-    is_over : callable
+    must_stop : callable
         Asked after each call of message passing: whether there is time for no more.
     """
     aim = columns.aim
@@ -177,7 +177,7 @@ def climb(
     shifts: dict[tuple[int, ...], float] = {}
     here, stale, done = weights, 0, 0
     steps: Iterator[tuple[FloatArray, FloatArray]] | None = None
-    while done < n_solves:
+    while done < n_passes:
         found = theta(part, aim, here, messages)
         done += 1
         messages = found.messages
@@ -192,7 +192,7 @@ def climb(
             energy = float(here @ (aim.forms @ columns.plans[plan])) - paid
             shifts[plan] = max(energy - found.bound, 0.0)
         cutoff = columns.value * cut_at
-        if best_bound >= cutoff or is_over():
+        if best_bound >= cutoff or must_stop():
             break
         smaller = _pruned(part, found, cutoff) if prunes else part
         if smaller is None:
@@ -203,9 +203,9 @@ def climb(
         is_tight = all(shifts.get(plan, 0.0) <= tolerance * abs(best_bound) for _, plan in support)
         if master - best_bound > tolerance * abs(master) and stale <= 4:
             here = (wanted + (0, 1, 3)[stale % 3] * best_weights) / (1, 2, 4)[stale % 3]
-        elif is_tight or not feels:
+        elif is_tight or not probes_weights:
             break
-        else:  # the cuts of plans do not tell where the relaxation goes: feel about
+        else:  # the cuts of plans do not tell where the relaxation goes: try steps
             steps = _steps(aim, best_weights) if steps is None else steps
             trial = next(steps, None)
             if trial is None:

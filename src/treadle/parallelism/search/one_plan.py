@@ -87,7 +87,7 @@ def fastest_plan(
             return MemoryShortage(memory_bytes, least.value, least.bound, least.plan)
         if least.plan is not None:
             known.append(least.plan)
-    found = minimise(graph, aim, within=within, named=known, effort=effort)
+    found = minimise(graph, aim, within=within, warm_starts=known, effort=effort)
     if found.plan is None and found.bound == np.inf:
         return MemoryShortage(memory_bytes, np.inf, np.inf, None)
     return found
@@ -107,7 +107,7 @@ def _least_memory(
     gap = effort.gap
     while True:
         own = replace(effort, enough=memory_bytes, gap=gap)
-        least = minimise(graph, peak_memory(graph), within=within, named=known, effort=own)
+        least = minimise(graph, peak_memory(graph), within=within, warm_starts=known, effort=own)
         is_open = least.bound <= memory_bytes < least.value
         if not is_open or least.plan is None or least.bound < least.value * (1 - gap):
             return least

@@ -41,7 +41,7 @@ from treadle.unsupported import Unsupported
 OURS = "treadle"
 STAGES = "pp"
 """Name of the axis along which pipeline stages lie."""
-_FIRST_SOLVES = 12
+_FIRST_PASSES = 12
 """Calls of message passing of a first look: the bound is then mostly within a few percent."""
 
 
@@ -112,9 +112,9 @@ class PlanSearch:
         """Return the best preset that fits, and the first bound."""
         graph = posed.problem.graph
         aim = self._aim(graph)
-        effort = SearchEffort(gap=self.request.gap, n_parts=1, first_solves=_FIRST_SOLVES)
+        effort = SearchEffort(gap=self.request.gap, n_parts=1, first_passes=_FIRST_PASSES)
         with under(context().unlimited):  # each mesh has a look at least
-            found = minimise(graph, aim, within=posed.within, named=self.allowed(posed), effort=effort)
+            found = minimise(graph, aim, within=posed.within, warm_starts=self.allowed(posed), effort=effort)
         return Look(found.value, found.bound, MeshResult(posed, found.plan, proof=found))
 
     def search(
@@ -201,7 +201,7 @@ class PlanSearch:
         graph, proof = found.posed.problem.graph, found.proof
         aim, overlap, most = self._aim(graph), self.request.overlap.value, self.request.memory_bytes
         known = [] if found.plan is None else [found.plan]
-        certificate = bound_certificate(graph, aim, known=known, n_solves=_FIRST_SOLVES)
+        certificate = bound_certificate(graph, aim, known=known, n_passes=_FIRST_PASSES)
         if certificate is None:
             return inf
         at_root = checked_bound(graph, certificate, overlap=overlap, memory_bytes=most)

@@ -39,7 +39,7 @@ from treadle.synthesis.trees.groups.tree_program import TreeProgram
 from treadle.synthesis.trees.groups.union import GroupUnion, union_of
 from treadle.topologies.topology import Topology
 
-_MOSTLY_SINGLE = 2
+_MIN_LINKS_PER_CLASS = 2
 """Links of a class, on average, from which it is quicker to solve for classes and pack trees afterwards."""
 
 _MOST_FLOW_CLASSES = 1000
@@ -127,7 +127,7 @@ class GroupOptimum:
     n_columns: int
     rounds: int
     _every: EveryGroup = field(repr=False)
-    _shares: RationalAllocation = field(repr=False)
+    _allocation: RationalAllocation = field(repr=False)
     _parts: TreeParts = field(default=(), repr=False)
     _symmetries: tuple[Symmetry, ...] = field(default=(), repr=False)
 
@@ -161,13 +161,13 @@ class GroupOptimum:
         kind = int(union.type_of[group])
         one = self._every.of_type(kind)
         colour = self._every.colour_of(kind)
-        found = np.array(self._shares.shares[family][colour], dtype=object)[one.pair_class]
+        found = np.array(self._allocation.shares[family][colour], dtype=object)[one.pair_class]
         used = np.flatnonzero(found)
         return GroupAllocation(
             links=union.links_of(group)[used],
             bandwidths=found[used],
-            roots=tuple(self._every.in_order_of(kind, self._shares.roots[colour])),
-            denominator=self._shares.denominator,
+            roots=tuple(self._every.in_order_of(kind, self._allocation.roots[colour])),
+            denominator=self._allocation.denominator,
         )
 
     def in_fewer_units(self) -> GroupOptimum | None:
@@ -176,9 +176,9 @@ class GroupOptimum:
             return None
         with under(context().unlimited):
             program = AllocationLp(self._every, self.families)
-        units = units_of(self._shares)
+        units = units_of(self._allocation)
         found = integral_group_allocation(program, self.lower, self.witness, units=units)
-        return None if found is None else replace(self, _shares=found, _parts=())
+        return None if found is None else replace(self, _allocation=found, _parts=())
 
     @property
     def has_trees(self) -> bool:
@@ -253,10 +253,10 @@ def group_optimum(topology: Topology, collective: Collective) -> GroupOptimum:
     n_classes, found = len(np.unique(colours.pairs)), None
     # without groups no trees are packed
     known: Sequence[Symmetry] = symmetries(union, colours) if collective.groups is None else ()
-    is_quicker = _MOSTLY_SINGLE * n_classes <= len(union.links)
-    if is_quicker and known:  # unless known symmetries carry all pairs of a colour to each other
-        is_quicker = len(np.unique(orbit_colours(union, known).pairs)) != n_classes
-    if is_quicker:
+    classes_first = _MIN_LINKS_PER_CLASS * n_classes <= len(union.links)
+    if classes_first and known:  # unless known symmetries carry all pairs of a colour to each other
+        classes_first = len(np.unique(orbit_colours(union, known).pairs)) != n_classes
+    if classes_first:
         found = _optimum_of(union, colours)
         if not found.is_exact and not context().is_late and can_sharpen(union):
             finer = sharpened(union, colours)
@@ -267,7 +267,7 @@ def group_optimum(topology: Topology, collective: Collective) -> GroupOptimum:
             program = AllocationLp(found._every, found.families)
             shares = integral_group_allocation(program, found.upper, found.witness, units=_MOST_UNITS)
             if shares is not None:
-                found = replace(found, lower=found.upper, _shares=shares, _parts=())
+                found = replace(found, lower=found.upper, _allocation=shares, _parts=())
     if found is None or not (found.is_exact or context().is_late):
         known = known or symmetries(union, colours)
         other = _optimum_of(union, orbit_colours(union, known), tuple(known))
@@ -339,7 +339,7 @@ def _optimum_of(union: GroupUnion, colours: Colours, known: tuple[Symmetry, ...]
         n_columns=len(program.columns),
         rounds=colours.rounds,
         _every=every,
-        _shares=found.shares,
+        _allocation=found.shares,
         _parts=found.parts,
         _symmetries=known,
     )
