@@ -17,6 +17,9 @@ MUTANTS_FLAGS ?=
 # Of `make values`: other options of it (python -m tools.values --help).
 VALUES_FLAGS ?=
 
+# Of `make check`.
+CHECK_TESTS ?= tests/verification tests/cli/test_transcripts.py tests/property
+
 # Of `make lowest`: something of every dependency.
 LOWEST_TESTS ?= $(addprefix tests/, cli/test_cli_commands.py cli/test_cli_processes.py formats/chakra/test_chakra.py \
   formats/msccl/test_msccl_xml.py planning/test_workers.py runtime/test_runtime_data.py \
@@ -44,7 +47,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 
-.PHONY: install wheel release demo debian test lint types compiled-tests size lowest fuzz sanitize gpu gpu-check races lanes transcripts values mutants mutants-map bench docs clean
+.PHONY: install wheel release demo debian check test slow test-all lint types compiled-tests size lowest fuzz sanitize gpu gpu-check races lanes transcripts values mutants mutants-map bench docs clean
 
 install: $(VENV)/.installed
 
@@ -114,8 +117,19 @@ debian:
 	  >/dev/null 2>&1 || echo "$$wanted could not be installed; their tests will be skipped"; \
 	else echo "Not installed: Debian's $$wanted; their tests will be skipped"; fi
 
-test: lint types debian compiled-tests
-	$(PY) -m pytest $(PYTEST_FLAGS)
+# A minute: lint, types, verifiers, and what every command prints.
+check: lint types
+	$(PY) -m pytest $(PYTEST_FLAGS) $(CHECK_TESTS)
+
+# What takes at most a second a test; tests/slow_tests.txt lists the others.
+test: lint types compiled-tests
+	$(PY) -m pytest $(PYTEST_FLAGS) -m "not slow"
+
+slow: debian $(VENV)/.test-tools
+	$(PY) -m pytest $(PYTEST_FLAGS) -m slow
+
+test-all: test slow docs lowest
+	$(MAKE) fuzz MINUTES=1 FUZZ_FLAGS="--seed commit --against-parent"
 
 # Code lines by package, and in all; budget.toml limits them.
 size:

@@ -67,6 +67,17 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         plugins.register(LiveReport(terminal), "live report")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is listed as slow, which `make test` leaves to `make test-all`."""
+    listed = [
+        line for line in (ROOT / "tests/slow_tests.txt").read_text().splitlines() if "tests/" in line[:6]
+    ]
+    single, whole = {one for one in listed if "::" in one}, tuple(one for one in listed if "::" not in one)
+    for item in items:
+        if item.nodeid.startswith(whole) or item.nodeid.partition("[")[0] in single:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """No later collection of garbage walks all tests and modules again."""

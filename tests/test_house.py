@@ -349,3 +349,11 @@ def test_what_is_not_as_the_design_asks_is_found(tmp_path: Path) -> None:
     assert [line[:13] for line in wrong_counts(["treadle.b"] * 2, {"top": 1, "room": 1}, "")] == [
         *("room = 1 in t", "top: 2, at mo"),
     ]
+
+
+def test_the_list_of_slow_tests_is_current() -> None:
+    for line in (ROOT / "tests/slow_tests.txt").read_text().splitlines()[1:]:
+        path, _, name = line.partition("::")
+        found = list(ROOT.glob(f"{path.rstrip('/')}*"))
+        assert found, f"{line}: moved? tests/slow_tests.txt has its old name"
+        assert not name or f"def {name}(" in found[0].read_text(), line

@@ -19,7 +19,6 @@ def run(*argv: str | Path, cwd: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
 def test_wheel_works_in_a_clean_environment(repository: Path, tmp_path: Path) -> None:
     wheels = sorted((repository / "dist").glob("treadle-*.whl"))
     if not wheels:

@@ -14,7 +14,6 @@ from treadle.diagnosis.log_fabric import (
     _completed,
     _count,
     _measures,
-    _places,
     _refused,
     _several,
     _tree,
@@ -95,16 +94,6 @@ def test_logs_that_do_not_tell(values: dict[str, Any], said: str) -> None:
         assert found == Unsupported(said)
     else:
         assert found == 2, "as many hosts as that makes boxes"
-
-
-def test_places_of_hosts() -> None:
-    tree = made_up(host="t")
-    trees = (made_up(host="u"), made_up(host="b"))
-    ranks = {2: made_up(host="c"), 0: made_up(host="b"), 1: made_up(host="b")}
-    assert _places(log(ranks=ranks, trees=trees), tree) == {"b": 0, "c": 1, "t": 2, "u": 3}
-    told = _places(log(rank_hosts={1: "x", 0: "y"}, trees=trees), tree)
-    assert told == {"y": 0, "x": 1, "t": 2, "u": 3, "b": 4}
-    assert _places(log(trees=trees), tree) == {"t": 0, "u": 1, "b": 2}
 
 
 def test_hosts_in_words() -> None:

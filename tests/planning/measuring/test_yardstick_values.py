@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,9 @@ from treadle.diagnosis.limit_position import LimitPosition, limit_position_of, p
 from treadle.diagnosis.reference_bandwidths import (
     Limit,
     _between_boxes,
-    _cut,
-    _neighbours,
+    _limit,
     _part,
     _restricted,
-    _shape,
     egress_links,
     has_fast_links,
     least_cut,
@@ -127,6 +126,10 @@ def test_the_least_cut_may_lead_out_or_in() -> None:
     assert [turned.link_name(link) for link in found.links] == ["a->c"]
 
 
+def by_cut(*nodes: int) -> Any:
+    return SimpleNamespace(witness=BottleneckCut(nodes))
+
+
 def test_links_of_cuts() -> None:
     """Of a broadcast those out of the witness's nodes, of a reduce those into them."""
     fabric = one_way()
@@ -135,9 +138,9 @@ def test_links_of_cuts() -> None:
         (CollectiveKind.BROADCAST, ("a->b",), 2),
         (CollectiveKind.REDUCE, ("c->a", "b->a"), 5),
     ):
-        found = _cut(fabric, Collective(kind, ranks, root=0), BottleneckCut((0,)), Fraction(9))
+        found = _limit(fabric, Collective(kind, ranks, root=0), by_cut(0), Fraction(9))
         assert found == Limit(Fraction(9), links_of(fabric, *names), capacity)
-    two = _cut(fabric, Collective(CollectiveKind.ALLGATHER, ranks), BottleneckCut((0, 1)), Fraction(9))
+    two = _limit(fabric, Collective(CollectiveKind.ALLGATHER, ranks), by_cut(0, 1), Fraction(9))
     assert (two.links, two.capacity) == (links_of(fabric, "b->c"), 3)
 
 
@@ -164,16 +167,9 @@ def test_parts_of_fabrics() -> None:
     alone = np.array([name in ("box1.gpu0", "box1.nic1", "box1.pcie") for name in fabric.node_names])
     part, links = _part(fabric, alone & ~np.array([name == "box1.pcie" for name in fabric.node_names]))
     assert (part.node_names, links.tolist()) == (("box1.gpu0",), [])
-    named = replace(fabric, node_names=tuple(f"x{name}" for name in fabric.node_names))
-    assert _shape(named) == _shape(fabric)
-    assert _shape(replace(fabric, bandwidths=fabric.bandwidths + 1)) != _shape(fabric)
 
 
-def test_neighbours_and_what_is_left() -> None:
-    fabric = one_way()
-    keep = np.array([True, False, True, True])
-    assert _neighbours(fabric, np.ones(4, dtype=np.bool_)).tolist() == [1, 2, 1]
-    assert _neighbours(fabric, keep).tolist() == [1, 1, 1]
+def test_what_is_left() -> None:
     whole = lopsided()
     caps = np.arange(whole.n_nodes)
     whole = replace(whole, injection_bytes_per_s=np.where(whole.is_compute, caps + 1, 0))

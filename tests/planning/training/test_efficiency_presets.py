@@ -79,7 +79,6 @@ def test_ranks_of_errors() -> None:
     assert (found.mean, found.worst, found.rows) == pytest.approx((0.15, 0.2, 2))
 
 
-@pytest.mark.slow
 def test_steps_that_were_not_fitted_are_within_their_errors() -> None:
     if not (ROWS / FILE).is_file():
         pytest.skip("no measured rows next to the checkout")

@@ -93,7 +93,7 @@ def test_a_torus_with_a_dead_link_keeps_its_mirror_images() -> None:
 
 def by_symmetries(monkeypatch: pytest.MonkeyPatch) -> None:
     """No classes but those of known symmetries from here on."""
-    monkeypatch.setattr(module, "_MOSTLY_SINGLE", 10**9)
+    monkeypatch.setattr(module, "_MIN_LINKS_PER_CLASS", 10**9)
 
 
 @pytest.mark.parametrize("kind", SPANNING_KINDS)
