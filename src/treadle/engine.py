@@ -79,7 +79,7 @@ def run_core(stage: str, call: Callable[[Int64Array], Result]) -> Result:
 
 
 def run_until(stage: str, call: Callable[[Int64Array], Result]) -> Result:
-    """Same as `run_core` for a call that returns its best result when stopped: a deadline is no failure."""
+    """Same as `run_core` for a call that returns its best result when stopped: a deadline is not an error."""
     outcome: list[Result] = []
     with contextlib.suppress(TimeLimitError):
         run_core(stage, lambda control: outcome.append(call(control)))

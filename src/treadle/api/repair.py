@@ -273,7 +273,7 @@ def _as_before(
     form: Form | str | None,
     limits: _Limits,
 ) -> SolveResult:
-    """Solve with one algorithm; a factored plan becomes explicit if there is no factored one."""
+    """Solve with one algorithm; if no factored plan exists now, in any form."""
     name, options = how
     try:
         return _solved(fabric, collective, name, options, limits)
@@ -281,7 +281,7 @@ def _as_before(
         if form is not None or options.get("form") != Form.FACTORED:
             raise
         solved = _solved(fabric, collective, name, {**options, "form": Form.AUTO}, limits)
-        note = f"the plan was asked for in factored form, which is not to be had any more: {error}"
+        note = f"this fabric has no factored plan any more: {error}"
         return replace(solved, notes=(*solved.notes, note))
 
 

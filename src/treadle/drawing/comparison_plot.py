@@ -63,11 +63,11 @@ def plot_comparison(found: Comparison, *, title: str = "", file_format: str = "p
         else:
             axes.plot(found.sizes, ratios, color="0.75", linewidth=0.8, zorder=1)
     if len(winners) < len(alike):
-        axes.plot([], [], color="0.75", linewidth=0.8, label="nowhere quickest")
+        axes.plot([], [], color="0.75", linewidth=0.8, label="never fastest")
     proved = [at.bound.time for at in rows[0][1] if at.bound is not None]
     if len(proved) == len(least):
         floor = [float(time) / quickest for time, quickest in zip(proved, least, strict=True)]
-        axes.plot(found.sizes, floor, color="black", linestyle="--", linewidth=0.8, label="bound of the size")
+        axes.plot(found.sizes, floor, color="black", linestyle="--", linewidth=0.8, label="time bound")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     axes.set_ylim(top=_MOST_TIMES)

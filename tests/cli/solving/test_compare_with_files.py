@@ -207,7 +207,7 @@ def test_many_sizes_are_told_in_tables_of_a_terminals_width(
             ]
             assert 0 < float(bound) <= float(least.rstrip("*"))
     drawn = picture.read_text()
-    assert "bound of the size" in drawn
+    assert "time bound" in drawn
     winner = re.search(r"^([a-z-]+).*?  +[0-9.]+\*", tables[0], re.MULTILINE)[1]
     assert re.search(rf"<!-- ({winner}|{winner},.*) -->", drawn)
     assert main([*sized, "--picture", "times.bmp"]) == 2

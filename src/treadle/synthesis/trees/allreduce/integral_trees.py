@@ -50,7 +50,7 @@ _EQUAL = 1e-12
 _Floats = npt.NDArray[np.float64]
 
 _VIOLATION = 1e-7
-"""Of a cut, by a solution of the relaxation, that counts."""
+"""Smallest violation of a cut by a solution of the relaxation that counts."""
 
 _MOST_CUTS = 2**9
 """Rounds of cuts for one integer solution."""
