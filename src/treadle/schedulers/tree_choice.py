@@ -76,17 +76,17 @@ def _dyadic(problem: Problem, made: Result, chunks: int) -> tuple[str, Alternati
     if not is_by_shard or is_dyadic(ranks):
         part = "shards" if is_by_shard else "it"
         return (
-            f"{chunks} chunks divide no buffer of a power of two; lower cuts {part} into a power of two of "
-            f"chunks, in unequal parts for the trees, where that costs less than 1% (--chunks)"
+            f"{chunks} chunks do not divide a power-of-two buffer; lower cuts {part} into a power of two of "
+            f"chunks, unequal among trees, where that costs less than 1% (--chunks)"
         ), None
     text = (
-        f"{chunks} chunks: of {ranks} ranks texts serve the sizes whose shards divide by {chunks // ranks}; "
-        f"lower tells which, and cuts shards anew where that serves more (--chunks)"
+        f"{chunks} chunks on {ranks} ranks: exported files support shards divisible by {chunks // ranks}; "
+        f"lower lists the sizes, and changes chunks where that supports more (--chunks)"
     )
     if ranks > _MOST_RANKS or per_root is None or is_dyadic(per_root):
         return text, None
     with under(context().unlimited):
         trees, loss = forestcoll.dyadic_alternative(problem.topology, collective)
     offer = Alternative(f"--trees {trees}", loss, trees, None)
-    text += f"; {trees} per root, {format_fraction(loss)} below the optimum, serve shards of a power of two"
+    text += f"; {trees} per root, {format_fraction(loss)} below the optimum, support powers of two"
     return f"{text} ({offer.option})", offer

@@ -69,8 +69,8 @@ def test_ranks_that_are_no_power_of_two() -> None:
     assert result.is_optimal
     assert result.trees_per_root == 10
     [note] = result.notes
-    assert note.startswith("240 chunks: of 24 ranks texts serve the sizes whose shards divide by 10; lower ")
-    assert note.endswith("4 per root, 0.24% below the optimum, serve shards of a power of two (--trees 4)")
+    assert note.startswith("240 chunks on 24 ranks: exported files support shards divisible by 10; lower ")
+    assert note.endswith("4 per root, 0.24% below the optimum, support powers of two (--trees 4)")
     [offer] = result.alternatives
     asked = solve("dgx_h100:3", "allgather", trees=4)
     assert (offer.option, offer.trees_per_root) == ("--trees 4", 4)
@@ -87,7 +87,7 @@ def test_allreduces_of_other_numbers_of_ranks_give_nothing_up(fabric: str, trees
     assert result.is_optimal
     assert result.trees_per_root == trees
     assert (
-        f"{trees * result.plan.collective.n_ranks} chunks divide no buffer of a power of two; lower cuts"
+        f"{trees * result.plan.collective.n_ranks} chunks do not divide a power-of-two buffer; lower cuts"
         in (result.notes[-1])
     )
     assert not result.alternatives
@@ -236,8 +236,8 @@ def made(per_root: int | None) -> Result:
 )
 def test_chunks_that_lowering_cuts_anew(fabric: str, kind: str, part: str) -> None:
     assert _dyadic(make_problem(fabric, kind), made(3), 12) == (
-        f"12 chunks divide no buffer of a power of two; lower cuts {part} into a power of two of chunks, in "
-        "unequal parts for the trees, where that costs less than 1% (--chunks)",
+        f"12 chunks do not divide a power-of-two buffer; lower cuts {part} into a power of two of chunks, "
+        "unequal among trees, where that costs less than 1% (--chunks)",
         None,
     )
 
@@ -252,17 +252,15 @@ def test_chunks_of_other_numbers_of_ranks(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr("treadle.schedulers.tree_choice.forestcoll.dyadic_alternative", alternative)
     text = (
-        "12 chunks: of 3 ranks texts serve the sizes whose shards divide by 4; lower tells which, and cuts "
-        "shards anew where that serves more (--chunks)"
+        "12 chunks on 3 ranks: exported files support shards divisible by 4; lower lists the sizes, and "
+        "changes chunks where that supports more (--chunks)"
     )
     problem = make_problem("ring:3", "allgather")
     for per_root in (None, 4):
         assert _dyadic(problem, made(per_root), 12) == (text, None)
     assert asked == []
     told, offer = _dyadic(problem, made(3), 12)
-    assert told == (
-        f"{text}; 8 per root, 2.00% below the optimum, serve shards of a power of two (--trees 8)"
-    )
+    assert told == (f"{text}; 8 per root, 2.00% below the optimum, support powers of two (--trees 8)")
     assert offer == Alternative("--trees 8", Fraction(1, 50), 8, None)
     monkeypatch.setattr("treadle.schedulers.tree_choice._MOST_RANKS", 3)
     assert _dyadic(problem, made(3), 12)[1] is not None
