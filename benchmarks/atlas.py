@@ -99,7 +99,7 @@ def cell(row: dict[str, Any]) -> str:
 
 
 def cuts(rows: list[dict[str, Any]], boxes: list[int]) -> list[str]:
-    """Lines that say what binds, one for all sizes where it is the same but for numbers."""
+    """Lines that say bottleneck, one for all sizes where it is the same but for numbers."""
     there = [(n, row["binds"]) for n, row in zip(boxes, rows, strict=True) if "binds" in row]
     lines = []
     for _, group in groupby(there, key=lambda item: re.sub(r"[\d.]+", "#", item[1])):
@@ -110,7 +110,7 @@ def cuts(rows: list[dict[str, Any]], boxes: list[int]) -> list[str]:
 
 
 def tables(rows: dict[tuple[str, str], dict[str, Any]]) -> Iterator[Table]:
-    """Two tables for each platform: optima by size, and what binds, with the figures of the largest size."""
+    """Two tables for each platform: optima by size, and bottleneck, with the figures of the largest size."""
     for name, made in PLATFORMS.items():
         pieces = {n: one for n in SIZES if (one := made(n)) is not None}
         sizes = [n for n, one in pieces.items() if all((one, each) in rows for each in COLLECTIVES)]
@@ -118,8 +118,8 @@ def tables(rows: dict[tuple[str, str], dict[str, Any]]) -> Iterator[Table]:
         yield Table(name, ["boxes", *COLLECTIVES], optima)
         binding = {one: cuts([rows[pieces[n], one] for n in sizes], sizes) for one in COLLECTIVES}
         words = [[one, "<br>".join(lines)] for one, lines in binding.items() if lines]
-        columns = ["collective", "boxes: what binds, with the figures of the largest"]
-        yield Table(f"{name}: what binds", columns, words)
+        columns = ["collective", "boxes: bottleneck, with the figures of the largest"]
+        yield Table(f"{name}: bottleneck", columns, words)
 
 
 def picture(rows: dict[tuple[str, str], dict[str, Any]]) -> bytes:

@@ -42,7 +42,7 @@ def section(found: Reproduced) -> Iterator[str]:
             yield f"\n{same} of the {printed} printed figures are the same."
         rows = [row for row in rows if not row.agrees][: 3 * FEW]
     if rows:
-        yield "\n| | unit | ours | printed | ours / printed | |"
+        yield "\n| | unit | Treadle | printed | Treadle / printed | |"
         yield "|---|---|--:|--:|--:|---|"
         yield from map(line, rows)
     for remark in found.printed.remarks:

@@ -9,7 +9,7 @@ from tools.records import Table
 Row = dict[str, object]
 
 TITLES = {
-    "published": "1024 GPUs, beside the authors' ForestColl",
+    "published": "1024 GPUs, next to the authors' ForestColl",
     "large": "Up to 65,536 GPUs: tight cuts",
     "damaged": "65,536 GPUs, 100 failures",
     "repair": "Repair",

@@ -99,7 +99,7 @@ def table() -> tuple[Table, float]:
             words = f"`{case.fabric}`", case.collective, case.algorithm, f"{alpha_ns / 1000:g}"
             rows.append([*words, *times, f"{found.ordered_s * 1e6:.2f}"])
     columns = ["fabric", "collective", "algorithm", "alpha (us)", "SimGrid (us)", "Treadle, fair (us)"]
-    return Table("Beside SimGrid", [*columns, "difference", "one message at a time (us)"], rows), worst
+    return Table("Next to SimGrid", [*columns, "difference", "one message at a time (us)"], rows), worst
 
 
 def main() -> None:

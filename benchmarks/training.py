@@ -215,7 +215,7 @@ def errors_of_all() -> Table:
                     raise AssertionError("it has a ratio")
                 yield [f"`{name}`", row.ours.label, row.printed.text, rounded(value, 4), error]
 
-    return Table("Errors", ["record", "figure", "printed", "ours", "error"], [*rows()])
+    return Table("Errors", ["record", "figure", "printed", "Treadle", "error"], [*rows()])
 
 
 def cpu_time() -> Table:

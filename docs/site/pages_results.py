@@ -16,7 +16,7 @@ from tools.records import RECORDS, Table, page  # noqa: E402
 _REPRODUCE = """# The papers' tables and figures
 
 `treadle reproduce NAME` computes and prints an item, `--full` leaves nothing out.
-[All of them](reproduced.md) are kept in a record that `python -m benchmarks.reproduce_page` makes.
+[All of them](reproduced.md) are in a record that `python -m benchmarks.reproduce_page` makes.
 
 - *computed*: exact, certified from both sides, or CPU time of one thread of a shared 2-core virtual machine;
 - *simulated*: by the model that is named, where the papers measured on machines that are not here;
@@ -41,4 +41,4 @@ def _exhibits() -> Table:
     for one in EXHIBITS:
         cost = f"{one.quick_s:g}" + (f", full {one.full_s:g}" if one.full_s else "") if one.is_here else ""
         rows.append((f"`{one.name}`", one.what, one.basis, cost, one.reason))
-    return Table("All of them", ("name", "what", "ours", "CPU s", "why not, or where"), rows)
+    return Table("All of them", ("name", "what", "Treadle", "CPU s", "why not, or where"), rows)

@@ -22,7 +22,7 @@ class LimitPosition(StrEnum):
     NICS = "the NICs of a box"
     NETWORK = "the network between the boxes"
     SEVERAL = "several cuts together"
-    PRICES = "link prices"
+    PRICES = "dual prices"
 
 
 def limit_position_of(topology: Topology, boxes: Boxes, limit: Limit) -> LimitPosition:

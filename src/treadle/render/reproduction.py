@@ -22,7 +22,7 @@ def paper_figure_rows(exhibits: Iterable[PaperFigure]) -> Rows:
     """The list of tables and figures."""
     exhibits = tuple(exhibits)
     cells = [[one.name, one.basis.value, _cost(one), _line(one)] for one in exhibits]
-    yield Table(["name", "ours", "CPU s", "what"], cells, 4)
+    yield Table(["name", "Treadle", "CPU s", "what"], cells, 4)
     yield facts(exhibits=[_exhibit(one) for one in exhibits])
 
 
@@ -64,7 +64,7 @@ def reproduced_rows(found: Reproduced) -> Rows:
         ]
         for one in found.rows
     ]
-    yield Table(["", "unit", "ours", "printed", "ours / printed"], cells, 2)
+    yield Table(["", "unit", "Treadle", "printed", "Treadle / printed"], cells, 2)
     for why in dict.fromkeys(one.why for one in found.rows if one.why):
         names = [one.ours.label for one in found.rows if one.why == why]
         more = f" and {len(names) - 2} more" if len(names) > 2 else ""

@@ -114,7 +114,7 @@ def large_allreduce(problem: Problem) -> Bound | None:
     if _has_limits_beyond_links(topology) or problem.collective.n_ranks <= MAX_RANKS_BY_CUTS:
         return None
     if problem.collective.n_ranks > MAX_RANKS_BY_FLOW:
-        # 0.2 s for 8192 GPUs, where link prices take 30 s and 2 GB
+        # 0.2 s for 8192 GPUs, where dual prices take 30 s and 2 GB
         found = _bound_by_pieces(problem)
         if found is not None or problem.collective.n_ranks > MAX_RANKS_AS_GROUP:
             return found

@@ -245,7 +245,7 @@ def test_a_judged_log(fabric: str, tmp_path: Path, capsys: pytest.CaptureFixture
     ring, optimum = found["judgements"][0]["yardsticks"]
     assert ring["binds"] == "the NICs of a box"
     is_even = fabric == "rail_optimized:2"
-    assert (optimum["binds"] == "link prices") is not is_even
+    assert (optimum["binds"] == "dual prices") is not is_even
     assert ("cut_links" in optimum, "priced_links" in optimum) == (is_even, not is_even)
     log.write_text(log.read_text().replace("NVIDIA A100", "some GPU"))
     found = judged(["diagnose", str(log)], capsys, status=2)

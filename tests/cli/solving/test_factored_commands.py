@@ -18,7 +18,7 @@ def plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     assert main(["solve", SMALL, "allgather", "--form", "factored", "--explain", "-o", str(path)]) == 0
     printed = capsys.readouterr().out
     assert "4 subproblems of 2 classes in 1 component, nested 2 levels deep" in printed
-    assert "tight cuts   2 kinds of pieces: 1 of 3 children by circulant trees" in printed
+    assert "tight cuts   2 kinds of subproblems: 1 of 3 children by circulant trees" in printed
     return path
 
 

@@ -285,7 +285,7 @@ def test_what_is_built_at_a_scale(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found.algbw == 5 * number / scale
         assert (found.trees, found.scale) == (number, scale)
         assert found.exact_trees == (number if scale == F(3, 10) else 0)
-        assert found.summary == "1 kinds of pieces: 1 of 2 children by hand"
+        assert found.summary == "1 kinds of subproblems: 1 of 2 children by hand"
     # first without partial relays, if there are such; then with all links
     monkeypatch.setattr(module, "without_partial_relays", lambda *_: np.array([7]))
     answers: list[Any] = [

@@ -158,6 +158,6 @@ def test_cores_that_some_pods_lack_are_left_alone() -> None:
     found = decompose(topology, collective)
     assert not isinstance(found, Unsupported)
     # all pods have lost the same cores then, and are of one kind
-    assert found.summary.startswith("3 kinds of pieces: 1 of 8 children by circulant trees")
+    assert found.summary.startswith("3 kinds of subproblems: 1 of 8 children by circulant trees")
     report = verify(topology, collective, found.schedule, claimed_algbw=optimum(topology, collective).algbw)
     assert not report.violations

@@ -84,7 +84,7 @@ class Decomposition:
         parts = (
             f"{count} of {children} children by {packer}" for (children, packer), count in counts.items()
         )
-        return f"{len(self.kinds)} kinds of pieces: " + ", ".join(parts)
+        return f"{len(self.kinds)} kinds of subproblems: " + ", ".join(parts)
 
 
 def decompose_with(
