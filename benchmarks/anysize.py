@@ -129,7 +129,7 @@ def tables(results: Results) -> list[Table]:
             at = {int(str(row["size"])): row for row in rows}
             lines += [
                 [f"**{collective}**", *(f"{at[size]['us']:.4g}" for size in SHOWN)],
-                ["best baseline / ours", *(_ratio(at[size], "baseline_us") for size in SHOWN)],
+                ["best baseline / Treadle", *(_ratio(at[size], "baseline_us") for size in SHOWN)],
                 ["ours / bound", *(_over(at[size]) for size in SHOWN)],
                 ["schedule", *(f"{at[size]['schedule']}" for size in SHOWN)],
             ]
