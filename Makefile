@@ -9,9 +9,10 @@ PYTEST_FLAGS ?= -n 2 --dist worksteal
 MINUTES ?= 10
 FUZZ_JOBS ?= 2
 FUZZ_FLAGS ?= --database .hypothesis/fuzz
-# Of `make mutants`: how many faults, drawn from which seed, and other words for it (python -m tools.mutants --help).
-COUNT ?= 100
-SEED ?= 0
+# Of `make mutants`: how many faults, drawn from which seed, new every day, and other options of it
+# (python -m tools.mutants --help).
+COUNT ?= 20
+SEED ?= $(shell date +%Y%m%d)
 MUTANTS_FLAGS ?=
 
 # Of `make values`: other options of it (python -m tools.values --help).
@@ -117,9 +118,18 @@ debian:
 	  >/dev/null 2>&1 || echo "$$wanted could not be installed; their tests will be skipped"; \
 	else echo "Not installed: Debian's $$wanted; their tests will be skipped"; fi
 
-# A minute: lint, types, verifiers, and what every command prints.
-check: lint types
-	$(PY) -m pytest $(PYTEST_FLAGS) $(CHECK_TESTS)
+# The compiled core next to the sources, built anew only where the sources of the core changed.
+$(VENV)/.core: CMakeLists.txt $(shell find src/core -type f) $(VENV)/.test-packages
+	$(MAKE) $(VENV)/.test-tools
+	cp $$($(PY) -P -c 'import treadle._core as core; print(core.__file__)') src/treadle/
+	touch $@
+
+# A minute, on the sources as they are: lint, types, verifiers, and what every command prints.
+check: $(VENV)/.core
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	PYTHONPATH=src $(PY) -m pytest $(PYTEST_FLAGS) $(CHECK_TESTS)
 
 # What takes at most a second a test; tests/slow_tests.txt lists the others.
 test: lint types compiled-tests

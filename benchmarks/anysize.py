@@ -130,7 +130,7 @@ def tables(results: Results) -> list[Table]:
             lines += [
                 [f"**{collective}**", *(f"{at[size]['us']:.4g}" for size in SHOWN)],
                 ["best baseline / Treadle", *(_ratio(at[size], "baseline_us") for size in SHOWN)],
-                ["ours / bound", *(_over(at[size]) for size in SHOWN)],
+                ["Treadle / bound", *(_over(at[size]) for size in SHOWN)],
                 ["schedule", *(f"{at[size]['schedule']}" for size in SHOWN)],
             ]
             if (name, collective) in PROTOTYPE:

@@ -6,6 +6,7 @@ can hold the number and lower it. Quotations, code, link targets and variables s
 
 import argparse
 import ast
+import json
 import re
 import sys
 import tomllib
@@ -29,6 +30,19 @@ def doc_lines(path):
             fenced = not fenced
         elif not fenced and not line.startswith((">", "    ")):
             yield number, line
+
+
+def record_lines(path):
+    """Yield (1, text) of every line of prose in a record, of which a page of tables is made."""
+    left = [json.loads(path.read_text())]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            yield from (
+                (1, line) for line in value.splitlines() if not line.startswith("    ") and " " in line
+            )
+        elif isinstance(value, dict | list):
+            left.extend(value.values() if isinstance(value, dict) else value)
 
 
 def text_of(node):
@@ -74,6 +88,8 @@ def hits(root, rules, only, paths):
     any_prose = re.compile(rf"\b(?:{'|'.join(p for t in terms for p in t.get('prose', []))})\b", re.I)
     fragment = re.compile(rf"\s*({'|'.join(rules['style']['fragments'])})\b(?!.*\?)")
     texts = [(path, "docs", *line) for path in sorted(root.glob("docs/**/*.md")) for line in doc_lines(path)]
+    for path in sorted(set(root.glob("docs/records/*.json")) - set(root.glob("docs/records/*.data.json"))):
+        texts += [(path, "docs", *line) for line in record_lines(path)]
     for path in sorted(root.glob("src/treadle/**/*.py")):
         texts += [(path, *item) for item in python_texts(path)]
     for path, surface, number, text in texts:

@@ -8,7 +8,9 @@ fixed loop. Prose, measured seconds, paths and versions are left out; of long li
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
+import io
 import json
 import os
 import re
@@ -24,13 +26,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
+
+from treadle.cli.main import main as treadle
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = ROOT / "tools" / "values.txt"
 RECORD = ROOT / "tests" / "golden" / "values.json"
 
 _SKIPPED = {
-    *("seconds", "quick_s", "full_s", "measured_on", "nccl_version"),
+    *("bytes", "seconds", "quick_s", "full_s", "measured_on", "nccl_version"),
     *("packing", "decomposition", "outcome", "doubts", "notes", "refusal", "not_simulated"),
     *("path", "source", "cost_model_source", "model", "compute_times", "summary", "signature", "needs"),
 }
@@ -99,8 +104,11 @@ def yardstick() -> float:
     return time.thread_time() - start
 
 
-def measure(block: Block, wanted: re.Pattern[str], keep: Path | None = None) -> dict[str, dict[str, Any]]:
+def measure(
+    block: Block, wanted: re.Pattern[str], keep: Path | None = None, *, in_process: bool = False
+) -> dict[str, dict[str, Any]]:
     """Run a block up to its last wanted command, and return the record of each wanted command."""
+    run = _run_here if in_process else _run
     if not any(wanted.search(command) for command in block.commands):
         return {}
     records: dict[str, dict[str, Any]] = {}
@@ -113,7 +121,7 @@ def measure(block: Block, wanted: re.Pattern[str], keep: Path | None = None) -> 
                 (folder / command.removeprefix("write ")).write_text(text, encoding="utf-8")
                 before = _files(folder)
                 continue
-            status, output, cpu = _run(command, folder)
+            status, output, cpu = run(command, folder)
             after = _files(folder)
             if wanted.search(command):
                 written = {file: value for file, value in after.items() if before.get(file) != value}
@@ -124,19 +132,39 @@ def measure(block: Block, wanted: re.Pattern[str], keep: Path | None = None) -> 
     return records
 
 
+def _words(command: str) -> list[str]:
+    """Return the arguments of a command, which answers in JSON if it can."""
+    return [*shlex.split(command), *(() if command.startswith(_WITHOUT_JSON) else ("--json",))]
+
+
+def _settings(folder: Path) -> dict[str, str]:
+    """Return the environment variables of a command: none of the user's files are read or written."""
+    own = str(folder.parent / "own")
+    folders = dict.fromkeys(("HOME", "TREADLE_CACHE_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"), own)
+    return folders | {"OMP_NUM_THREADS": "1", "COLUMNS": "96"}
+
+
+def _run_here(command: str, folder: Path) -> tuple[int, str, float]:
+    """Exit status and standard output of a command in this process; no CPU is measured."""
+    output = io.StringIO()
+    with (
+        contextlib.chdir(folder),
+        mock.patch.dict(os.environ, _settings(folder)),
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
+        status = treadle(_words(command))
+    return status, output.getvalue(), 0.0
+
+
 def _run(command: str, folder: Path) -> tuple[int, str, float]:
     """Exit status, standard output, and CPU in units of the loop, which runs before and after."""
-    words = shlex.split(command)
-    if not command.startswith(_WITHOUT_JSON):
-        words.append("--json")
-    own = str(folder.parent / "own")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TREADLE_")}
-    environment |= dict.fromkeys(("HOME", "TREADLE_CACHE_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"), own)
-    environment |= {"OMP_NUM_THREADS": "1", "COLUMNS": "96"}
+    environment |= _settings(folder)
     before = yardstick()
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "treadle", *words],
+            [sys.executable, "-m", "treadle", *_words(command)],
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,

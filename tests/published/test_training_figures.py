@@ -39,10 +39,10 @@ def theirs(name: str, label: str) -> float:
 @pytest.mark.parametrize(
     "label",
     [
-        "256 nodes: iteration, ShiftedRing / ours",
-        "256 nodes: iteration, torus / ours",
-        "1024 nodes: iteration, ShiftedRing / ours",
-        "1024 nodes: iteration, torus / ours",
+        "256 nodes: iteration, ShiftedRing / Treadle",
+        "256 nodes: iteration, torus / Treadle",
+        "1024 nodes: iteration, ShiftedRing / Treadle",
+        "1024 nodes: iteration, torus / Treadle",
         "1024 nodes: all-to-all's share, ShiftedRing",
         "1024 nodes: all-to-all's share, torus",
     ],
@@ -58,7 +58,7 @@ def test_one_efficiency_meets_all_seven_figures_of_iterations() -> None:
         ours_costs = expert_training.fabric_costs(case.best, TABLE_A1[case.nodes][case.best])
         others = (expert_training.ring_costs(case.nodes), expert_training.torus_costs(case.side))
         step = expert_training.expert_step(model, ours_costs, efficiency=0.19)
-        found = {"all-to-all's share, ours": expert_training.exchange_fraction(step)}
+        found = {"all-to-all's share, Treadle": expert_training.exchange_fraction(step)}
         for costs in others:
             other = expert_training.expert_step(model, costs, efficiency=0.19)
             found[f"iteration, {costs.summary} / ours"] = float(other.iteration_s / step.iteration_s)
@@ -74,7 +74,7 @@ def test_one_efficiency_meets_all_seven_figures_of_iterations() -> None:
 
 def test_share_of_our_all_to_alls_at_1024_nodes() -> None:
     """30% is printed, with an all-to-all that distances forbid: with it 31.0, with the certified one 31.7."""
-    place = "1024 nodes: all-to-all's share, ours"
+    place = "1024 nodes: all-to-all's share, Treadle"
     printed = theirs("figure-3.9", place)
     assert ours("figure-3.9", f"{place}, at the printed rate") == pytest.approx(printed, rel=0.05)
     assert ours("figure-3.9", place) == pytest.approx(printed, abs=2)
@@ -108,7 +108,7 @@ def test_routers_are_what_is_left_out() -> None:
     whole = zoo_model("switch-c")
     rest = expert_training.without_routers(whole)
     assert whole.parameters - rest.parameters == 30 * 2080 * 2048
-    assert ours("figure-3.9", "1024 nodes, with routers: iteration, ShiftedRing / ours") == pytest.approx(
+    assert ours("figure-3.9", "1024 nodes, with routers: iteration, ShiftedRing / Treadle") == pytest.approx(
         8.3, abs=0.1
     )
 

@@ -41,7 +41,7 @@ ROWS = (
     Row("trees", "ring(4)", SPANNING),
     Row("trees through switches", "dgx_a100(2, 2)", SPANNING),
     Row("trees with in-network copies and sums", "dgx_h100(4, 1, sharp=True)", SPANNING, {"multicast": True}),
-    Row("trees with operations of switches", "dgx_h100(1, 4, nvls=True)", SPANNING[2:], {"multicast": True}),
+    Row("trees with in-network operations", "dgx_h100(1, 4, nvls=True)", SPANNING[2:], {"multicast": True}),
     Row("trees, reduce-scatter then allgather", "ring(4)", ("allreduce",), {"algorithm": "rs-ag"}),
     Row("rings", "ring(4)", PHASES, {"algorithm": "ring"}),
     Row("double binary trees", "complete(4)", ("allreduce",), {"algorithm": "double-binary-tree"}),
