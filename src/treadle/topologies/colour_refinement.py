@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from treadle.arrays import Int64Array, positions_of
 from treadle.errors import TopologyError
 from treadle.math.symmetry import Hashes, hashed
-from treadle.topologies.topology import Topology
+from treadle.topologies.topology import NODE_COLUMNS, Topology
 
 Colours = Hashes
 Trace = list[tuple[int, int]]
@@ -37,10 +37,8 @@ class Budget:
         """Count work; UndecidedError when nothing is left."""
         self.spent += work
         if self.spent > self.limit:
-            raise UndecidedError(
-                f"{self.what}: not decided within {self.limit} visits of nodes and links whether they are "
-                f"isomorphic; raise work_limit"
-            )
+            reason = f"not decided within {self.limit} visits of nodes and links whether they are isomorphic"
+            raise UndecidedError(f"{self.what}: {reason}; raise work_limit")
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,13 +85,7 @@ def merge_equivalent(topology: Topology) -> MergedFabric:
     would double the work of a search that fails. A class keeps the links of its first node to first nodes.
     """
     n = topology.n_nodes
-    kinds = _words(
-        topology.is_compute,
-        topology.multicast,
-        topology.aggregation,
-        topology.turns_round,
-        topology.injection_bytes_per_s,
-    )
+    kinds = _words(*(getattr(topology, key) for key in NODE_COLUMNS))
     rows, _ = sorted_links(topology, np.arange(n))
     order = np.lexsort((rows[3], rows[2], rows[0], rows[1]))
     out_keys = np.ascontiguousarray(rows[1:].T)

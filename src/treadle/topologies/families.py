@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
-from treadle.topologies.topology import Topology
+from treadle.topologies.topology import SWITCH_FLAGS, Topology
 
 Int8Array = NDArray[np.int8]
 
@@ -189,7 +189,7 @@ class Families:
                 numbers = range(self.count(indices)) if indices else ("",)
                 texts = [f"{head}{literal}{number}" for head in texts for number in numbers]
             names[places.ravel()] = np.array(texts, dtype=object)
-            has = [family.is_compute, *(key in family.able for key in _ABILITIES)]
+            has = [family.is_compute, *(key in family.able for key in SWITCH_FLAGS)]
             flags[:, places.ravel()] = np.array(has)[:, None]
         tails, heads = (np.empty((m, 2), dtype=np.int32) for _ in range(2))
         bandwidths = np.empty((m, 2), dtype=np.int64)
@@ -205,18 +205,9 @@ class Families:
         arrays: tuple[NDArray[Any], ...] = (tails, heads, bandwidths, flags)
         for values in arrays:
             values.setflags(write=False)  # the topology adopts read-only arrays without a copy
-        is_compute, multicast, aggregation, turns_round = flags
-        topology = Topology(
-            name,
-            tuple(names.tolist()),
-            is_compute,
-            tails.reshape(-1),
-            heads.reshape(-1),
-            bandwidths.reshape(-1),
-            multicast=multicast,
-            aggregation=aggregation,
-            turns_round=turns_round,
-        )
+        links = (column.reshape(-1) for column in (tails, heads, bandwidths))
+        able: dict[str, Any] = dict(zip(SWITCH_FLAGS, flags[1:], strict=True))
+        topology = Topology(name, tuple(names.tolist()), flags[0], *links, **able)  # type: ignore[arg-type]
         object.__setattr__(topology, _KEY, self)
         return topology
 
@@ -263,7 +254,6 @@ class Families:
         return found.ravel()
 
 
-_ABILITIES = ("multicast", "aggregation", "turns_round")
 _KEY = "_families"
 
 

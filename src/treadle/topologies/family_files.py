@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from string import Formatter
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType, to_builtins
 
 from treadle.errors import FormatError, TopologyError
 from treadle.topologies.families import Each, Families, LinkFamily, NodeFamily, Part
 from treadle.topologies.limits import MAX_LINKS, MAX_NODES
-from treadle.topologies.topology import MAX_BANDWIDTH, Topology
+from treadle.topologies.topology import MAX_BANDWIDTH, SWITCH_FLAGS, Topology
 from treadle.typed_files import Table, read_json
 
 _MAX_PARTS, _MAX_INDICES, _MAX_NAME = 64, 8, 100
@@ -83,14 +83,8 @@ def _row(part: Part) -> FamilyPart:
         return FamilyPart(each=part.indices, parts=tuple(map(_row, part.parts)))
     if isinstance(part, LinkFamily):
         return FamilyPart(ends=(part.one.name, part.other.name), bandwidth_bytes_per_s=part.bandwidth)
-    kind: Literal["compute", "switch"] = "compute" if part.is_compute else "switch"
-    return FamilyPart(
-        name=part.name,
-        kind=kind,
-        multicast="multicast" in part.able,
-        aggregation="aggregation" in part.able,
-        turns_round="turns_round" in part.able,
-    )
+    row: dict[str, Any] = {"name": part.name, "kind": "compute" if part.is_compute else "switch"}
+    return FamilyPart(**row | dict.fromkeys(part.able, True))
 
 
 def families_from_table(table: FamilyTable) -> Families:
@@ -152,7 +146,7 @@ class _Reader:
             raise FormatError(f"families: {row.name!r}: {error}") from None
         if any(spec or conversion for _, _, spec, conversion in fields):
             raise FormatError(f"families: {row.name!r}: expected indices in braces and nothing else there")
-        able = tuple(key for key in ("multicast", "aggregation", "turns_round") if getattr(row, key))
+        able = tuple(key for key in SWITCH_FLAGS if getattr(row, key))
         found = self._families[row.name] = NodeFamily(row.name, row.kind == "compute", able)
         return found
 

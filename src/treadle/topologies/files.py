@@ -16,14 +16,13 @@ from treadle.atomic import write_bytes
 from treadle.errors import FormatError, TopologyError
 from treadle.input_files import read_input_string
 from treadle.topologies.families import families_of
-from treadle.topologies.topology import MAX_BANDWIDTH, Topology
+from treadle.topologies.topology import LINK_COLUMNS, MAX_BANDWIDTH, NODE_COLUMNS, SWITCH_FLAGS, Topology
 from treadle.typed_files import Count, Table, format_value, read_json, read_value
 
 MAX_FILE_BYTES = 256 * 2**20
 """Largest topology file that is read."""
 
 _VERSION = 1
-_FLAGS = ("multicast", "aggregation", "turns_round")
 
 
 def load_topology(path: str | Path) -> Topology:
@@ -121,9 +120,8 @@ def _topology(file: _File, source: str) -> Topology:
         number, end = next(place for place in places if getattr(links[place[0]], place[1]) not in index)
         name = format_value(getattr(links[number], end))
         raise FormatError(f"links[{number}].{end}: no node is called {name}", source=source) from None
-    multicast, aggregation, turns_round = (
-        np.array([getattr(node, key) for node in nodes], dtype=bool) for key in _FLAGS
-    )
+    flags = {key: np.array([getattr(node, key) for node in nodes], dtype=bool) for key in SWITCH_FLAGS}
+    caps = [node.injection_bytes_per_s or 0 for node in nodes]
     try:
         return Topology(
             name=file.name,
@@ -133,12 +131,8 @@ def _topology(file: _File, source: str) -> Topology:
             heads=np.array(heads, dtype=np.int32),
             bandwidths=np.array([link.bandwidth_bytes_per_s for link in links], dtype=np.int64),
             latencies_ns=np.array([link.latency_ns for link in links], dtype=np.int64),
-            multicast=multicast,
-            aggregation=aggregation,
-            turns_round=turns_round,
-            injection_bytes_per_s=np.array(
-                [node.injection_bytes_per_s or 0 for node in nodes], dtype=np.int64
-            ),
+            injection_bytes_per_s=np.array(caps, dtype=np.int64),
+            **flags,
         )
     except TopologyError as error:
         raise FormatError(str(error), source=source) from None
@@ -170,20 +164,11 @@ def dump_with_hash(topology: Topology) -> tuple[str, str]:
 
 
 _MANY_LINKS = 2**20
-_OF_LINKS = ("bandwidths", "latencies_ns")
 
 
 def _hash_of_arrays(topology: Topology) -> str:
     digest = hashlib.sha256("\n".join(topology.node_names).encode())
-    for key in (
-        "is_compute",
-        *_FLAGS,
-        "injection_bytes_per_s",
-        "tails",
-        "heads",
-        "bandwidths",
-        "latencies_ns",
-    ):
+    for key in (*NODE_COLUMNS, *LINK_COLUMNS):
         digest.update(memoryview(getattr(topology, key)))
     return digest.hexdigest()
 
@@ -205,7 +190,7 @@ def _body(topology: Topology) -> str:
     quoted = json.dumps(topology.node_names, ensure_ascii=False, separators=("\n", ":"))[1:-1].split("\n")
     kinds = np.where(topology.is_compute, '"compute"', '"switch"').tolist()
     nodes = [f'{{"name": {name}, "kind": {kind}' for name, kind in zip(quoted, kinds, strict=False)]
-    for key in _FLAGS:
+    for key in SWITCH_FLAGS:
         for node in np.flatnonzero(getattr(topology, key)).tolist():
             nodes[node] += f', "{key}": true'
     for node in np.flatnonzero(topology.injection_bytes_per_s).tolist():

@@ -26,7 +26,7 @@ from treadle.topologies.colour_refinement import (
     sorted_links,
 )
 from treadle.topologies.colour_refinement import UndecidedError as UndecidedError
-from treadle.topologies.topology import Topology
+from treadle.topologies.topology import Topology, node_columns
 
 DEFAULT_WORK = 500_000_000
 """Nodes and links that a search may visit, each as often as it is refined: about ten seconds."""
@@ -104,9 +104,8 @@ def find_automorphism(
     """
     for index in (node, image):
         if not 0 <= index < topology.n_nodes:
-            raise TopologyError(
-                f"{topology.name}: node {index} does not exist; expected 0 to {topology.n_nodes - 1}"
-            )
+            expected = f"expected 0 to {topology.n_nodes - 1}"
+            raise TopologyError(f"{topology.name}: node {index} does not exist; {expected}")
     budget = Budget(f"{topology.name} and itself", work_limit)
     return _search(topology, topology, [(node, image)], budget)
 
@@ -304,20 +303,16 @@ def _search(
         if not level.candidates:
             stack.pop()
             continue
-        if _is_hopeless(other, level, budget):
-            return None
-        following = _descended(two, level, level.candidates.pop(), budget)
+        is_first = level.tried == 1 and len(np.unique(level.theirs)) == 1
+        if is_first and _transitive_generators(other, 0, budget) is not None:
+            return None  # one image failed, and automorphisms make all of them equivalent
+        assert level.marked is not None
+        marked = _marked(level.theirs, level.candidates.pop())
+        refined_theirs = refine_like(two, marked, level.trace, budget)
         level.tried += 1
-        if following is not None:
-            stack.append(following)
+        if refined_theirs is not None:
+            stack.append(_SearchNode(level.marked, refined_theirs))
     return None
-
-
-def _is_hopeless(other: Topology, level: _SearchNode, budget: Budget) -> bool:
-    """Whether one image failed for the first node and automorphisms make all images equivalent."""
-    if level.tried != 1 or len(np.unique(level.theirs)) > 1:
-        return False
-    return _transitive_generators(other, 0, budget) is not None
 
 
 def _class_of(graph: MergedFabric, node: int) -> int:
@@ -349,13 +344,6 @@ def _branch(graph: MergedFabric, level: _SearchNode, budget: Budget) -> bool:
     return True
 
 
-def _descended(two: MergedFabric, level: _SearchNode, place: int, budget: Budget) -> _SearchNode | None:
-    """The level below, where the chosen class becomes `place`; None if the colours then differ."""
-    assert level.marked is not None
-    theirs = refine_like(two, _marked(level.theirs, place), level.trace, budget)
-    return None if theirs is None else _SearchNode(level.marked, theirs)
-
-
 def _completed(
     topology: Topology,
     other: Topology,
@@ -380,17 +368,14 @@ def _completed(
         if mapping[node] != image:
             source = int(np.flatnonzero(mapping == image)[0])
             mapping[source], mapping[node] = mapping[node], image
-    if not _is_isomorphism(topology, other, mapping):
+    if not have_equal_nodes(topology, other, mapping):
         return None
-    mapping.setflags(write=False)
-    return mapping
-
-
-def _is_isomorphism(topology: Topology, other: Topology, mapping: Int32Array) -> bool:
-    """Whether the map carries every property of nodes and links over, compared exactly."""
-    for key in ("is_compute", "multicast", "aggregation", "turns_round", "injection_bytes_per_s"):
-        if not np.array_equal(getattr(topology, key), getattr(other, key)[mapping]):
-            return False
     ours, _ = sorted_links(topology, mapping.astype(np.int64))
     theirs, _ = sorted_links(other, np.arange(other.n_nodes))
-    return bool(np.array_equal(ours, theirs))
+    return frozen(mapping, np.int32) if np.array_equal(ours, theirs) else None
+
+
+def have_equal_nodes(topology: Topology, other: Topology, mapping: NDArray[np.integer]) -> bool:
+    """Whether a map takes each node to one of the same kind, capabilities and injection cap."""
+    images = node_columns(other, mapping)
+    return all(np.array_equal(getattr(topology, key), column) for key, column in images.items())

@@ -14,7 +14,7 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array
 from treadle.errors import TopologyError
-from treadle.topologies.isomorphism import link_map
+from treadle.topologies.isomorphism import have_equal_nodes, link_map
 from treadle.topologies.topology import Topology
 
 _MAX_CELLS = 2**26
@@ -121,14 +121,7 @@ def _image_of_links(topology: Topology, image: Int64Array) -> Int64Array | None:
         rest = np.flatnonzero(image < 0)
         image = image.copy()
         image[rest] = rest
-    of_node = (
-        topology.is_compute,
-        topology.multicast,
-        topology.aggregation,
-        topology.turns_round,
-        topology.injection_bytes_per_s,
-    )
-    if len(np.unique(image)) < len(image) or any(np.any(one[image] != one) for one in of_node):
+    if len(np.unique(image)) < len(image) or not have_equal_nodes(topology, topology, image):
         return None
     try:
         return link_map(topology, topology, image).astype(np.int64)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import compress
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from treadle.errors import TopologyError
 from treadle.topologies.cables import partners
 from treadle.topologies.limits import check_count, check_size
 from treadle.topologies.naming import label
-from treadle.topologies.topology import MAX_BANDWIDTH, Topology
+from treadle.topologies.topology import LINK_COLUMNS, MAX_BANDWIDTH, Topology, node_columns
 from treadle.topologies.transforms.balance import balanced_capacities
 
 _NUMBERED = re.compile(r"(.+)#([0-9]{1,9})", re.DOTALL)
@@ -64,7 +65,7 @@ def with_failed_links(topology: Topology, *names: str) -> Topology:
     for name in names:
         keep &= ~_named_links(topology, name)
     name = label("with_failed_links", topology.name, *map(_written, names))
-    return _restricted(topology, name, np.ones(topology.n_nodes, dtype=np.bool_), keep)
+    return _restricted(topology, name, links=keep)
 
 
 def _written(argument: int | str) -> str:
@@ -88,14 +89,18 @@ def _named_links(topology: Topology, name: str) -> BoolArray:
     raise TopologyError(f"{topology.name}: link {name!r}: expected 'tail->head' or 'one--other'")
 
 
-def _link_ends(topology: Topology, name: str) -> tuple[int, int, bool] | None:
-    """The nodes at the ends of a link by its name, and whether both directions are meant."""
+def link_readings(name: str) -> Iterator[tuple[str, str, str]]:
+    """Yield every reading of a name as an arrow and two ends, since names of nodes may contain arrows."""
     for arrow in ("->", "--"):
-        # A node's name may itself contain the arrow: take the place that leaves two known names.
         for match in re.finditer(f"(?={arrow})", name):
-            ends = name[: match.start()], name[match.start() + 2 :]
-            if all(has_node(topology, end) for end in ends):
-                return topology.node_index(ends[0]), topology.node_index(ends[1]), arrow == "--"
+            yield arrow, name[: match.start()], name[match.start() + 2 :]
+
+
+def _link_ends(topology: Topology, name: str) -> tuple[int, int, bool] | None:
+    """Return the nodes at the ends of a link by its name, and whether both directions are meant."""
+    for arrow, one, other in link_readings(name):
+        if has_node(topology, one) and has_node(topology, other):
+            return topology.node_index(one), topology.node_index(other), arrow == "--"
     return None
 
 
@@ -126,9 +131,8 @@ def _one_between(topology: Topology, name: str, ends: tuple[int, int, bool], num
         choices = [[links[place], links[back]] for place, back in enumerate(partner) if back > place]
         kind = "cables of both directions"
     if number >= len(choices):
-        raise TopologyError(
-            f"{topology.name}: there is no link {name!r}: {kind} are numbered from 0, {len(choices)} in all"
-        )
+        numbers = f"{kind} are numbered from 0, {len(choices)} in all"
+        raise TopologyError(f"{topology.name}: there is no link {name!r}: {numbers}")
     return mask_of(topology.n_links, choices[number])
 
 
@@ -196,7 +200,7 @@ def with_failed_nodes(topology: Topology, *names: str) -> Topology:
     for name in names:
         keep[_node(topology, name)] = False
     name = label("with_failed_nodes", topology.name, *map(_written, names))
-    return _restricted(topology, name, keep, np.ones(topology.n_links, dtype=np.bool_))
+    return _restricted(topology, name, nodes=keep)
 
 
 def subset(topology: Topology, *members: int | str) -> Topology:
@@ -234,23 +238,22 @@ def subset(topology: Topology, *members: int | str) -> Topology:
     keep = ~topology.is_compute
     keep[order] = True
     name = label("subset", topology.name, *map(_written, members))
-    part = replace(topology, name=name)
-    if not keep.all():
-        part = _restricted(topology, name, keep, np.ones(topology.n_links, dtype=np.bool_))
-    return _with_rank_order(part, [part.node_index(topology.node_names[node]) for node in order])
+    part = topology if keep.all() else _restricted(topology, name, nodes=keep)
+    before = np.arange(part.n_nodes)
+    before[part.compute_nodes] = [part.node_index(topology.node_names[node]) for node in order]
+    return with_node_order(part, before, name)
 
 
-def _with_rank_order(topology: Topology, order: Sequence[int]) -> Topology:
-    """Renumber the compute nodes, given in their new order; switches and links keep their numbers."""
-    old = np.arange(topology.n_nodes)
-    old[topology.compute_nodes] = order
-    new = np.argsort(old)
+def with_node_order(topology: Topology, before: Int64Array, name: str) -> Topology:
+    """Return the fabric whose node i was node before[i]; links keep their numbers."""
+    number = np.argsort(before).astype(np.int32)
     return replace(
         topology,
-        node_names=tuple(topology.node_names[node] for node in old.tolist()),
-        tails=new[topology.tails].astype(np.int32),
-        heads=new[topology.heads].astype(np.int32),
-        injection_bytes_per_s=topology.injection_bytes_per_s[old],
+        name=name,
+        node_names=tuple(topology.node_names[node] for node in before.tolist()),
+        tails=number[topology.tails],
+        heads=number[topology.heads],
+        **node_columns(topology, before),
     )
 
 
@@ -276,9 +279,13 @@ def _member_nodes(topology: Topology, member: int | str) -> list[int]:
     return [int(node) for node in topology.compute_nodes[first : last + 1]]
 
 
-def _restricted(topology: Topology, name: str, nodes: BoolArray, links: BoolArray) -> Topology:
-    """Keep the masked nodes, and of the masked links those whose ends stay and lead somewhere."""
-    links = links & nodes[topology.tails] & nodes[topology.heads]
+def _restricted(
+    topology: Topology, name: str, *, nodes: BoolArray | None = None, links: BoolArray | None = None
+) -> Topology:
+    """Keep the masked nodes (default: all), and of the masked links those whose ends stay."""
+    nodes = np.ones(topology.n_nodes, dtype=np.bool_) if nodes is None else nodes
+    inside = nodes[topology.tails] & nodes[topology.heads]
+    links = inside if links is None else links & inside
     nodes = nodes & ~_dead_ends(topology, nodes, links)
     links = links & nodes[topology.tails] & nodes[topology.heads]
     if not (nodes & topology.is_compute).any():
@@ -287,15 +294,11 @@ def _restricted(topology: Topology, name: str, nodes: BoolArray, links: BoolArra
     return Topology(
         name=name,
         node_names=tuple(compress(topology.node_names, nodes.tolist())),
-        is_compute=topology.is_compute[nodes],
-        tails=index[topology.tails[links]].astype(np.int32),
-        heads=index[topology.heads[links]].astype(np.int32),
+        tails=index[topology.tails[links]],
+        heads=index[topology.heads[links]],
         bandwidths=topology.bandwidths[links],
         latencies_ns=topology.latencies_ns[links],
-        multicast=topology.multicast[nodes],
-        aggregation=topology.aggregation[nodes],
-        turns_round=topology.turns_round[nodes],
-        injection_bytes_per_s=topology.injection_bytes_per_s[nodes],
+        **node_columns(topology, nodes),
     )
 
 
@@ -372,7 +375,7 @@ def with_bandwidths(topology: Topology, bandwidths: Int64Array, name: str) -> tu
     """
     kept = bandwidths > 0
     other = replace(topology, bandwidths=np.where(kept, bandwidths, topology.bandwidths))
-    made = _restricted(other, name, np.ones(topology.n_nodes, dtype=np.bool_), kept)
+    made = _restricted(other, name, links=kept)
     names = set(made.node_names)
     stays = np.array([node in names for node in topology.node_names])
     return made, np.flatnonzero(kept & stays[topology.tails] & stays[topology.heads]).astype(np.int32)
@@ -394,14 +397,8 @@ def with_parallel_links(topology: Topology, times: int) -> Topology:
     """
     check_count("with_parallel_links", "times", times)
     check_size("with_parallel_links", topology.n_nodes, topology.n_links * times)
-    return replace(
-        topology,
-        name=f"with_parallel_links({topology.name}, {times})",
-        tails=np.repeat(topology.tails, times),
-        heads=np.repeat(topology.heads, times),
-        bandwidths=np.repeat(topology.bandwidths, times),
-        latencies_ns=np.repeat(topology.latencies_ns, times),
-    )
+    columns: dict[str, Any] = {key: np.repeat(getattr(topology, key), times) for key in LINK_COLUMNS}
+    return replace(topology, name=f"with_parallel_links({topology.name}, {times})", **columns)
 
 
 def with_reverse_links(topology: Topology) -> Topology:

@@ -149,8 +149,8 @@ def wire(
             ends = [gpus[one]] if other is None else [gpus[one], gpus[other]]
             speed = min(_speed(source, gpu, speeds) for gpu in ends)
             links.append(GpuLink(gpu=one, other=other, count=count, bandwidth=count * speed))
-    kinds = {kind for kind in map(link_kind, gpus) if kind is not None}
-    word = next(iter(kinds)).word
+    kinds = dict.fromkeys(kind for kind in map(link_kind, gpus) if kind is not None)
+    word = next(iter(kinds)).word  # that of the first GPU, whatever other kinds there are
     # GPUs are cards: of a model of cards, or without NVSwitches, and none has lost a link
     is_bridged = all(model is not None and model.is_card for model in models) or (
         all(other is not None for _, other in counts)

@@ -60,6 +60,9 @@ def parse_xml(source: SourceFile) -> etree._Element:
         if depth > MAX_DEPTH:
             raise source.error(f"elements are nested more than {MAX_DEPTH} deep", line=line_of(level[0]))
         level = [child for element in level for child in element]
+        for child in level:
+            if not isinstance(child.tag, str):
+                raise source.error("entities are not read", line=line_of(child))
     return root
 
 

@@ -21,14 +21,14 @@ import numpy as np
 from treadle.errors import TreadleError
 from treadle.topologies.naming import is_one_line
 from treadle.topologies.readers.checked_values import MAX_IMPORTED_LINKS, MAX_IMPORTED_NODES, format_value
-from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
+from treadle.topologies.topology import MAX_BANDWIDTH, SWITCH_FLAGS, Topology, TopologyBuilder
 from treadle.units import parse_bandwidth, parse_time_ns
 
 MAX_GRAPH_NODES = MAX_IMPORTED_NODES
 """Largest graph that becomes a fabric."""
 MAX_GRAPH_LINKS = MAX_IMPORTED_LINKS
 """Same as `MAX_GRAPH_NODES`, for directed links."""
-NODE_KEYS = ("kind", "multicast", "aggregation", "turns_round", "injection_bytes_per_s")
+NODE_KEYS = ("kind", *SWITCH_FLAGS, "injection_bytes_per_s")
 EDGE_KEYS = ("bandwidth_bytes_per_s", "bandwidth", "weight", "LinkSpeedRaw", "latency_ns", "latency")
 _SPEED_KEYS = EDGE_KEYS[:4]
 
@@ -124,7 +124,7 @@ class AttributedGraph:
     def _build_node(self, builder: TopologyBuilder, name: str, attributes: Mapping[str, Any]) -> None:
         kind, place = attributes.get("kind", "compute"), f"node {format_value(name)}"
         flags: dict[str, bool] = {}
-        for key in ("multicast", "aggregation", "turns_round"):
+        for key in SWITCH_FLAGS:
             value = attributes.get(key, False)
             if str(value).lower() not in _FLAGS:
                 raise self.error(f"{place}: {key} {format_value(value)}; expected true or false", None)
