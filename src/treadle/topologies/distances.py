@@ -229,6 +229,5 @@ def _check_reached(topology: Topology, ranks: Int64Array, reached: NDArray[np.ui
         return
     target, source = np.argwhere(reached == 0)[0]
     names = [topology.node_names[topology.compute_nodes[rank]] for rank in (ranks[source], target)]
-    raise InfeasibleError(
-        f"{topology.name}: {names[1]} cannot be reached from {names[0]}; expected a connected fabric"
-    )
+    lost = f"{names[1]} cannot be reached from {names[0]}"
+    raise InfeasibleError(f"{topology.name}: {lost}; expected a connected fabric")

@@ -113,13 +113,13 @@ _MAX_BY_FAMILIES = 2**16
 def _topology(file: _File, source: str) -> Topology:
     nodes, links = file.nodes, file.links
     index = {node.name: number for number, node in enumerate(nodes)}
-    try:
-        tails, heads = ([index[getattr(link, end)] for link in links] for end in ("tail", "head"))
-    except KeyError:
-        places = ((number, end) for number in range(len(links)) for end in ("tail", "head"))
-        number, end = next(place for place in places if getattr(links[place[0]], place[1]) not in index)
-        name = format_value(getattr(links[number], end))
-        raise FormatError(f"links[{number}].{end}: no node is called {name}", source=source) from None
+    ends: dict[str, list[int]] = {"tail": [], "head": []}
+    for number, link in enumerate(links):
+        for end, found in ends.items():
+            if (node := index.get(name := getattr(link, end))) is None:
+                lost = f"no node is called {format_value(name)}"
+                raise FormatError(f"links[{number}].{end}: {lost}", source=source)
+            found.append(node)
     flags = {key: np.array([getattr(node, key) for node in nodes], dtype=bool) for key in SWITCH_FLAGS}
     caps = [node.injection_bytes_per_s or 0 for node in nodes]
     try:
@@ -127,8 +127,8 @@ def _topology(file: _File, source: str) -> Topology:
             name=file.name,
             node_names=tuple(node.name for node in nodes),
             is_compute=np.array([node.kind == "compute" for node in nodes], dtype=bool),
-            tails=np.array(tails, dtype=np.int32),
-            heads=np.array(heads, dtype=np.int32),
+            tails=np.array(ends["tail"], dtype=np.int32),
+            heads=np.array(ends["head"], dtype=np.int32),
             bandwidths=np.array([link.bandwidth_bytes_per_s for link in links], dtype=np.int64),
             latencies_ns=np.array([link.latency_ns for link in links], dtype=np.int64),
             injection_bytes_per_s=np.array(caps, dtype=np.int64),
@@ -148,34 +148,30 @@ def topology_hash(topology: Topology) -> str:
 
     Of a fabric with very many links it is that of its arrays, as their text would take seconds to write.
     """
-    return _hash_of_arrays(topology) if topology.n_links > _MANY_LINKS else _hash(_body(topology))
+    return _hash(topology, "" if topology.n_links > _MANY_LINKS else _body(topology))
 
 
 def dump_with_hash(topology: Topology) -> tuple[str, str]:
-    """`dump_topology`, or if links are very many a description by families, and `topology_hash`."""
+    """Return `dump_topology`, or for very many links a description by families, and `topology_hash`."""
     families = families_of(topology)
     if topology.n_links > _MANY_LINKS and families is not None:
         from treadle.topologies.family_files import dump_families
 
-        return dump_families(topology.name, families), _hash_of_arrays(topology)
+        return dump_families(topology.name, families), _hash(topology, "")
     body = _body(topology)
-    found = _hash_of_arrays(topology) if topology.n_links > _MANY_LINKS else _hash(body)
-    return _head(topology.name) + body, found
+    return _head(topology.name) + body, _hash(topology, body)
 
 
 _MANY_LINKS = 2**20
 
 
-def _hash_of_arrays(topology: Topology) -> str:
+def _hash(topology: Topology, body: str) -> str:
+    """Return the hash of the canonical text, or of the arrays if links are very many."""
+    if topology.n_links <= _MANY_LINKS:
+        return hashlib.sha256((_head("") + body).encode()).hexdigest()
     digest = hashlib.sha256("\n".join(topology.node_names).encode())
     for key in (*NODE_COLUMNS, *LINK_COLUMNS):
         digest.update(memoryview(getattr(topology, key)))
-    return digest.hexdigest()
-
-
-def _hash(body: str) -> str:
-    digest = hashlib.sha256(_head("").encode())
-    digest.update(body.encode())
     return digest.hexdigest()
 
 

@@ -87,10 +87,9 @@ def intersection_array(topology: Topology) -> IntersectionArray:
         for counts, found, letter in ((farther, b, "b"), (closer, c, "c")):
             values = np.unique(counts[here])
             if len(values) != 1:
-                raise TopologyError(
-                    f"{topology.name}: not distance-regular: {letter}_{distance} is {values[0]} for a pair "
-                    f"of nodes, {values[-1]} for another"
-                )
+                differs = f"is {values[0]} for a pair of nodes, {values[-1]} for another"
+                fault = f"not distance-regular: {letter}_{distance} {differs}"
+                raise TopologyError(f"{topology.name}: {fault}")
             found.append(int(values[0]))
     return IntersectionArray(tuple(b[:-1]), tuple(c[1:]))
 

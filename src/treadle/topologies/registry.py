@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from treadle.brief import brief
@@ -147,10 +148,8 @@ def catalogue() -> Mapping[str, Callable[..., Topology]]:
 def all_platforms() -> tuple[Platform, ...]:
     """Platforms, those of plug-ins that can be loaded too."""
     for name in plug_ins():
-        try:
+        with suppress(TopologyError):  # reported where that name is typed
             plugged(name)
-        except TopologyError:  # told where that name is typed
-            continue
     return tuple(platforms().values())
 
 
@@ -179,14 +178,12 @@ def call_signature(function: Callable[..., Topology]) -> str:
             if not any(word.startswith("*") for word in words):
                 words.append("*")
         star = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
-        words.append(f"{star}{parameter.name}{_default(parameter)}")
+        default = f"={parameter.default!r}"
+        if parameter.default is parameter.empty:
+            default = ""
+        elif parameter.name.endswith("bandwidth"):
+            default = f'="{format_link_bandwidth(parameter.default).replace(" ", "")}"'
+        elif parameter.name == "latency":
+            default = f'="{parameter.default}ns"'
+        words.append(f"{star}{parameter.name}{default}")
     return f"{function.__name__}({', '.join(words)})"
-
-
-def _default(parameter: inspect.Parameter) -> str:
-    """``=default`` as it would be typed, quantities with their unit; empty if there is none."""
-    if parameter.default is parameter.empty:
-        return ""
-    if parameter.name.endswith("bandwidth"):
-        return f'="{format_link_bandwidth(parameter.default).replace(" ", "")}"'
-    return f'="{parameter.default}ns"' if parameter.name == "latency" else f"={parameter.default!r}"

@@ -103,10 +103,8 @@ def shifted_ring(n: int, stride: int = 0, *, bandwidth: int = 1, latency: int = 
     call = ("shifted_ring", n, stride) if stride else ("shifted_ring", n)
     stride = stride or default_stride(n)
     if (common := gcd(stride, n)) > 1:
-        reason = (
-            f"stride {stride} and n = {n} have the common factor {common}, so the second ring misses nodes"
-        )
-        raise TopologyError(f"shifted_ring: {reason}; expected coprime numbers")
+        reason = f"stride {stride} and n = {n} have the common factor {common}"
+        raise TopologyError(f"shifted_ring: {reason}, so the second ring misses nodes; expected coprime ones")
     return graph_of_steps(call, n, [1, -1, stride, -stride], bandwidth, latency)
 
 

@@ -31,6 +31,13 @@ def format_value(value: object) -> str:
     return text if len(text) <= 50 else f"{text[:50]}..."
 
 
+def unexpected(
+    source: SourceFile, place: str, expected: str, value: object, line: int | None = None
+) -> FormatError:
+    """Return the error for a value at a place of a file that is not as expected."""
+    return source.error(f"{place}: expected {expected}, found {format_value(value)}", line)
+
+
 def check_import_size(source: SourceFile, *, nodes: int = 0, links: int = 0) -> None:
     """Reject a fabric that is larger than the limit for files, before it is made."""
     for count, most, what in ((nodes, MAX_IMPORTED_NODES, "nodes"), (links, MAX_IMPORTED_LINKS, "links")):
@@ -43,7 +50,7 @@ def number(source: SourceFile, place: str, value: object, line: int | None = Non
     """A decimal number, exactly as written; FormatError that names `place` for anything else."""
     text = value if isinstance(value, str) else repr(value) if type(value) in (int, float) else ""
     if not _DECIMAL.fullmatch(text.strip()):
-        raise source.error(f"{place}: expected a number, found {format_value(value)}", line)
+        raise unexpected(source, place, "a number", value, line)
     return Fraction(text.strip())
 
 
@@ -53,8 +60,7 @@ def integer(
     """An integer from `least` to `most`; FormatError that names `place` for anything else."""
     found = number(source, place, value, line)
     if found.denominator != 1 or not least <= found <= most:
-        expected = f"expected an integer from {least} to {most}"
-        raise source.error(f"{place}: {expected}, found {format_value(value)}", line)
+        raise unexpected(source, place, f"an integer from {least} to {most}", value, line)
     return int(found)
 
 
@@ -96,7 +102,7 @@ def expanded_hosts(source: SourceFile, place: str, text: str, line: int | None =
     check_import_size(source, nodes=text.count(",") - in_brackets)
     parts = [part.strip() for part in _PARTS.findall(text + ",")]
     if not all(parts):
-        raise source.error(f"{place}: expected names with commas between, found {format_value(text)}", line)
+        raise unexpected(source, place, "names with commas between", text, line)
     names: list[str] = []
     for part in parts:
         pieces = re.split(r"\[([^\[\]]*)\]", part)
@@ -129,7 +135,7 @@ def number_spans(
 
 
 def missing_option(source: SourceFile, option: str, what: str) -> FormatError:
-    """The error for what a file does not say: which option does."""
+    """Return the error for a value that a file lacks, with the option that gives it."""
     return source.error(f"{what}; say it by --{option}")
 
 

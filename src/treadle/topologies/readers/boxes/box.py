@@ -164,19 +164,26 @@ class HostSpeed(StrEnum):
     LIBRARY = "library"
     """The libraries' tables, by the model of the CPUs."""
     UNKNOWN = "unknown"
-    """Unknown."""
     TYPED = "typed"
     """The user, by ``--cpu-link``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostLink:
-    """The connection of two CPUs: the bridges of kind HOST, its bandwidth if it is known, and who says so."""
+    """The connection of two CPUs: bridges of kind HOST, its bandwidth if known, and the origin of that."""
 
     one: int
     other: int
     bandwidth: int | None
     origin: HostSpeed = HostSpeed.FILE
+
+    @classmethod
+    def by_library(cls, one: int, other: int, *gb_per_s: int | None) -> HostLink:
+        """Return a connection with the least of the libraries' speeds; unknown if one of them is None."""
+        known = [speed for speed in gb_per_s if speed is not None]
+        if len(known) < len(gb_per_s):
+            return cls(one=one, other=other, bandwidth=None, origin=HostSpeed.UNKNOWN)
+        return cls(one=one, other=other, bandwidth=min(known) * 10**9, origin=HostSpeed.LIBRARY)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,9 +243,8 @@ class Box:
     def _check_tree(self) -> None:
         for number, bridge in enumerate(self.bridges):
             if bridge.above is not None and not 0 <= bridge.above < number:
-                raise TopologyError(
-                    f"{bridge.name}: is attached to bridge {bridge.above}, which is not before it"
-                )
+                wrong = f"bridge {bridge.above}, which is not before it"
+                raise TopologyError(f"{bridge.name}: is attached to {wrong}")
             _check_bandwidth(bridge.name, bridge.bandwidth)
         devices: tuple[Gpu | Nic, ...] = (*self.gpus, *self.nics)
         for device in devices:

@@ -51,9 +51,8 @@ def read_box(source: SourceFile, options: ImportOptions) -> Box:
     root = parse_xml(source)
     found.read(root)
     if not found.gpus:
-        raise source.error(
-            "holds no GPU; hwloc finds them if it was built with NVML or RSMI, and with I/O shown"
-        )
+        hint = "hwloc finds them if it was built with NVML or RSMI, and with I/O shown"
+        raise source.error(f"holds no GPU; {hint}")
     return wired_box(
         source,
         found.gpus,
@@ -101,21 +100,18 @@ class _Reader(BoxReader):
             self._device(element, above)
             return
         if kind == "Bridge":
-            above = self._bridge(element, above)
+            name = f"bridge at line {line_of(element)}"
+            if element.get("bridge_type", "").partition("-")[0] == "0":
+                above = self.add_bridge(kind=BridgeKind.HOST, name=f"host {name}")
+            else:
+                place = {"name": element.get("pci_busid", name), "above": above}
+                above = self.add_bridge(kind=BridgeKind.SWITCH, bandwidth=self._speed(element), **place)
         for child in _objects(element):
             self._object(child, above)
 
     def _check_index(self, element: etree._Element) -> None:
         if (value := element.get("gp_index")) is not None:
             self.once(element, "gp_index", value)
-
-    def _bridge(self, element: etree._Element, above: int | None) -> int:
-        upstream, _, _ = element.get("bridge_type", "").partition("-")
-        if upstream == "0":
-            return self.add_bridge(kind=BridgeKind.HOST, name=f"host bridge at line {line_of(element)}")
-        name = element.get("pci_busid", f"bridge at line {line_of(element)}")
-        speed = self._speed(element)
-        return self.add_bridge(kind=BridgeKind.SWITCH, name=name, above=above, bandwidth=speed)
 
     def _speed(self, element: etree._Element) -> int | None:
         """Bytes/s of an object's PCIe link; None where hwloc did not find out."""
@@ -210,11 +206,8 @@ class _Reader(BoxReader):
             raise self.error(element, f"has links of {gpu.name}, whose model is not known; name it by --gpu")
         count, rest = divmod(value * _MB_PER_S, model.kind.nominal)
         if rest or not 1 <= count <= model.links:
-            raise self.error(
-                element,
-                f"{gpu.name} has links of {value} MB/s, which are not 1 to {model.links} links of a "
-                f"{gpu.model}",
-            )
+            wrong = f"{value} MB/s, which are not 1 to {model.links} links of a {gpu.model}"
+            raise self.error(element, f"{gpu.name} has links of {wrong}")
         other = self.number_of.get(other_end)
         if other is None and other_end not in self.switches:
             text = f"links of {gpu.name} to {other_end}, which is neither GPU nor NVSwitch, are left out"
@@ -226,17 +219,13 @@ class _Reader(BoxReader):
         """Objects of a matrix as ``type:index``, and its rows."""
         size = self.number(element, "nbobjs", 1, _MAX_OBJECTS)
         kind = element.get("type", "")
-        ends = [
-            f"{match[1] or kind}:{match[2]}"
-            for match in self._words(element, "indexes", "index", _INDEX, "a number")
-        ]
-        values = [
-            int(match[0]) for match in self._words(element, "u64values", "value", _MATRIX_VALUE, "MB/s")
-        ]
+        indices = self._words(element, "indexes", "index", _INDEX, "a number")
+        ends = [f"{match[1] or kind}:{match[2]}" for match in indices]
+        cells = self._words(element, "u64values", "value", _MATRIX_VALUE, "MB/s")
+        values = [int(match[0]) for match in cells]
         if len(ends) != size or len(set(ends)) != size or len(values) != size * size:
-            raise self.error(
-                element, f"{len(ends)} indexes and {len(values)} values: expected {size} and {size * size}"
-            )
+            found = f"{len(ends)} indexes and {len(values)} values"
+            raise self.error(element, f"{found}: expected {size} and {size * size}")
         return ends, [values[size * place : size * (place + 1)] for place in range(size)]
 
     def _words(

@@ -90,10 +90,8 @@ def read_box(source: SourceFile, options: ImportOptions) -> Box:
         raise asks_model(source, what, "NVLink")
     model = GPU_MODELS[name]
     if not links and model.kind is not None and not model.is_card and n > 1:
-        raise source.error(
-            f"shows no NVLinks between GPUs, of which a {name} has {model.links} (does the fabric manager "
-            f"run?); if there are none, say --gpu pcie"
-        )
+        missing = f"shows no NVLinks between GPUs, of which a {name} has {model.links}"
+        raise source.error(f"{missing} (does the fabric manager run?); if there are none, say --gpu pcie")
     counts = _switch_counts(source, matrix, links, name) or {pair: links[pair] for pair in links}
     bridges, slots = _pcie_tree(matrix, model, options)
     hosts = [number for number, bridge in enumerate(bridges) if bridge.kind is BridgeKind.HOST]
@@ -173,11 +171,8 @@ def _cells(source: SourceFile, words: Sequence[str], columns: Sequence[str], lin
     cells = tuple(words[1 : len(columns) + 1])
     for column, cell in zip(columns, cells, strict=False):
         if not _CELL.fullmatch(cell) or (cell == "X") != (column == words[0]):
-            raise source.error(
-                f"{words[0]} to {column} is {cell[:20]!r}: expected NV and a number, PIX, PXB, PHB, NODE or "
-                f"SYS, and X for itself",
-                line=line,
-            )
+            expected = "expected NV and a number, PIX, PXB, PHB, NODE or SYS, and X for itself"
+            raise source.error(f"{words[0]} to {column} is {cell[:20]!r}: {expected}", line=line)
     if len(cells) < len(columns):
         raise source.error(f"{words[0]}: {len(cells)} cells, expected {len(columns)}", line=line)
     return cells
@@ -190,9 +185,8 @@ def _link_counts(source: SourceFile, matrix: _Matrix) -> dict[tuple[int, int], i
         for other, other_gpu in enumerate(matrix.gpus):
             back = matrix.rows[other][one]
             if row[other] != back:
-                raise source.error(
-                    f"{gpu} to {other_gpu} is {row[other]}, but {back} in the opposite direction", line=line
-                )
+                differs = f"is {row[other]}, but {back} in the opposite direction"
+                raise source.error(f"{gpu} to {other_gpu} {differs}", line=line)
             match = _CELL.fullmatch(row[other])
             if match is not None and match[1] is not None:
                 if int(match[1]) < 1:
@@ -224,12 +218,11 @@ def _switch_counts(
     if not shown or 2 * times <= len(pairs):
         return {}
     one, other = odd[0]
-    raise source.error(
-        f"{matrix.gpus[one]} to {matrix.gpus[other]} is {matrix.rows[one][other]}: over NVSwitches it "
-        f"would be NV{min(own[one], own[other])}, as to other GPUs; without NVSwitches "
-        f"{matrix.gpus[most]} would have {sum(cells[most])} links, {name} have {model.links}",
-        line=matrix.lines[one],
-    )
+    cell = f"{matrix.gpus[one]} to {matrix.gpus[other]} is {matrix.rows[one][other]}"
+    by_switch = f"over NVSwitches it would be NV{min(own[one], own[other])}, as to other GPUs"
+    direct = f"without NVSwitches {matrix.gpus[most]} would have {sum(cells[most])} links"
+    has = f"{name} have {model.links}"
+    raise source.error(f"{cell}: {by_switch}; {direct}, {has}", line=matrix.lines[one])
 
 
 def _pcie_tree(

@@ -141,14 +141,18 @@ def wire(
     for one, other in sorted(counts, key=lambda pair: (pair[1] is not None, pair[0], pair[1] or 0)):
         count = counts[one, other]
         if other is not None and counts.get((other, one)) != count:
-            back = counts.get((other, one), 0)
-            raise source.error(
-                f"{gpus[one].name} has {count} links to {gpus[other].name}, which has {back} to it"
-            )
+            back = f"{gpus[other].name}, which has {counts.get((other, one), 0)} to it"
+            raise source.error(f"{gpus[one].name} has {count} links to {back}")
         if other is None or one < other:
-            ends = [gpus[one]] if other is None else [gpus[one], gpus[other]]
-            speed = min(_speed(source, gpu, speeds) for gpu in ends)
-            links.append(GpuLink(gpu=one, other=other, count=count, bandwidth=count * speed))
+            rates = []
+            for gpu in [gpus[one]] if other is None else [gpus[one], gpus[other]]:
+                if (kind := link_kind(gpu)) is None:
+                    known = f"GPUs of {gpu.generation} have no known speed"
+                    reason = known if gpu.generation else "the file does not say"
+                    speed = f"which speed its links have, {reason}; name its model by --gpu"
+                    raise source.error(f"{gpu.name}: {speed}")
+                rates.append(kind.speed(speeds))
+            links.append(GpuLink(gpu=one, other=other, count=count, bandwidth=count * min(rates)))
     kinds = dict.fromkeys(kind for kind in map(link_kind, gpus) if kind is not None)
     word = next(iter(kinds)).word  # that of the first GPU, whatever other kinds there are
     # GPUs are cards: of a model of cards, or without NVSwitches, and none has lost a link
@@ -206,14 +210,6 @@ def wired_box(
     )
 
 
-def _speed(source: SourceFile, gpu: Gpu, speeds: LinkSpeeds) -> int:
-    kind = link_kind(gpu)
-    if kind is None:
-        what = f"GPUs of {gpu.generation} have no known speed" if gpu.generation else "the file does not say"
-        raise source.error(f"{gpu.name}: which speed its links have, {what}; name its model by --gpu")
-    return kind.speed(speeds)
-
-
 _OVER_PCIE = "if that is how it is, --pcie full joins them over PCIe"
 _BY_A_DUMP = (
     "if that is how it is, read a dump of the machine (NCCL_TOPO_DUMP_FILE) with --pcie full: this file does "
@@ -248,10 +244,9 @@ def _from_models(source: SourceFile, gpus: Sequence[Gpu], options: ImportOptions
     if n == 1:
         return Wired(word=word)
     if n not in model.boxes:
-        raise source.error(
-            f"has {n} GPUs and none of their {word}s, and boxes of {n} {name} are not all wired equally; "
-            f"read a file that has them, such as NCCL's own (NCCL_TOPO_DUMP_FILE), or say --gpu pcie"
-        )
+        reason = f"has {n} GPUs and none of their {word}s, and boxes of {n} {name} are not all wired equally"
+        fix = "read a file that has them, such as NCCL's own (NCCL_TOPO_DUMP_FILE), or say --gpu pcie"
+        raise source.error(f"{reason}; {fix}")
     speed = model.kind.speed(options.links or LinkSpeeds.NOMINAL)
     ends: list[tuple[int, int | None]] = [*combinations(range(n), 2)]
     count, how = 1, f"one {word} link between each two GPUs"

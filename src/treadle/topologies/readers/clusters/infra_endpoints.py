@@ -19,6 +19,7 @@ from treadle.topologies.readers.checked_values import (
     integer_latency,
     mapping,
     number,
+    unexpected,
 )
 from treadle.topologies.readers.imported import SourceFile
 
@@ -51,6 +52,10 @@ class Edge:
     def n_pairs(self) -> int:
         """Largest number of links."""
         return len(self.ones) * len(self.others) if self.each_with_each else len(self.ones)
+
+    def nodes(self) -> Iterator[list[str]]:
+        """Yield the parts of each endpoint's name."""
+        return (end.split(".") for end in (*self.ones, *self.others))
 
     def pairs(self) -> Iterator[tuple[str, str]]:
         """Ends of each link; where both sides name the same nodes, each pair once."""
@@ -91,8 +96,7 @@ class Infrastructure:
 
     def components_used(self, instance: str) -> set[str]:
         """Names of the components at which links of an instance end."""
-        ends = (end.split(".") for edge in self.edges for end in (*edge.ones, *edge.others))
-        return {parts[2] for parts in ends if parts[0] == instance}
+        return {parts[2] for edge in self.edges for parts in edge.nodes() if parts[0] == instance}
 
 
 def read_infrastructure(source: SourceFile, document: Any) -> Infrastructure:
@@ -149,27 +153,25 @@ class _Words:
         """Items of a list, each with its place."""
         value = body.get(key, [])
         if not isinstance(value, list):
-            raise self.source.error(f"{key}: expected a list, found {format_value(value)}")
+            raise unexpected(self.source, key, "a list", value)
         return [(f"{above}{key}[{k}]", item) for k, item in enumerate(value)]
 
     def string(self, value: Any, place: str) -> str:
         if not isinstance(value, str) or not value:
-            raise self.source.error(f"{place}: expected text, found {format_value(value)}")
+            raise unexpected(self.source, place, "text", value)
         return value
 
     def name(self, body: Mapping[str, Any], place: str) -> str:
         name = self.string(body.get("name"), f"{place}.name")
         if not re.fullmatch(r"[\w-]{1,80}", name):
-            raise self.source.error(
-                f"{place}.name: expected letters, digits, _ and -, found {format_value(name)}"
-            )
+            raise unexpected(self.source, f"{place}.name", "letters, digits, _ and -", name)
         return name
 
     def count(self, body: Mapping[str, Any], place: str, name: str, dotted: Iterable[Edge]) -> int:
         """Return the count of a named item; by default as many as connections use."""
         if "count" in body:
             return integer(self.source, f"{place}.count", body["count"], 1, MAX_IMPORTED_NODES)
-        ends = [end.split(".") for edge in dotted for end in (*edge.ones, *edge.others)]
+        ends = (end for edge in dotted for end in edge.nodes())
         return 1 + max((int(index) for title, index, *_ in ends if title == name), default=0)
 
 
@@ -193,20 +195,15 @@ def link_speed(source: SourceFile, links: Mapping[str, Any], name: str) -> tuple
     if name not in links:
         raise source.error(f"link {format_value(name)} is used but not described")
     found = {"bandwidth": 0, "latency": 0}
-    for key, units, rounded in (
-        ("bandwidth", _UNITS, integer_bandwidth),
-        ("latency", _TIMES, integer_latency),
-    ):
+    rules = (("bandwidth", _UNITS, integer_bandwidth), ("latency", _TIMES, integer_latency))
+    for key, units, rounded in rules:
         row = links[name].get(key)
         choice = row.get("choice") if isinstance(row, dict) else None
         place = f"link {name}.{key}"
         if not row or (key == "bandwidth" and isinstance(choice, str) and "transfers" in choice):
             continue
         if choice not in units or choice not in row:
-            known = ", ".join(units)
-            raise source.error(
-                f"{place}: expected a choice of {known}, and its value, found {format_value(choice)}"
-            )
+            raise unexpected(source, place, f"a choice of {', '.join(units)}, and its value", choice)
         found[key] = rounded(source, place, number(source, place, row[choice]) * units[choice])
     return found["bandwidth"], found["latency"]
 
@@ -225,8 +222,7 @@ def _device(words: _Words, value: Any, place: str) -> Device:
         title = words.name(component, at)
         kind = component.get("choice", component.get("type", ""))
         if kind not in _TYPES:
-            expected = f"expected a choice of {', '.join(sorted(_TYPES))}"
-            raise source.error(f"{at}: {expected}, found {format_value(kind)}")
+            raise unexpected(source, at, f"a choice of {', '.join(sorted(_TYPES))}", kind)
         count = words.count(component, at, title, dotted)
         if title in sizes:
             raise source.error(f"{at}: component {format_value(title)} is named twice")
@@ -234,10 +230,9 @@ def _device(words: _Words, value: Any, place: str) -> Device:
         components.append((title, count, str(kind)))
     device = Device(name, components, _links(words, body, above), dotted)
     for edge in dotted:
-        for end in (*edge.ones, *edge.others):
-            title, index = end.split(".")
+        for title, index in edge.nodes():
             if int(index) >= sizes.get(title, 0):
-                raise source.error(f"{edge.place}: there is no {end}")
+                raise source.error(f"{edge.place}: there is no {title}.{index}")
     for at, row in words.rows(body, "edges", above):
         device.edges.append(_edge(words, row, at, partial(_device_ends, words, sizes)))
     return device
@@ -246,14 +241,14 @@ def _device(words: _Words, value: Any, place: str) -> Device:
 def _edge(words: _Words, value: Any, place: str, expand: Callable[[dict[str, Any], str], list[str]]) -> Edge:
     source = words.source
     row = mapping(source, place, value, {"ep1", "ep2", "scheme", "link", "description"})
-    known = {"device", "component", "instance"}
-    ones, others = (
-        expand(mapping(source, f"{place}.{key}", row.get(key), known), f"{place}.{key}")
-        for key in ("ep1", "ep2")
-    )
+    known, ends = {"device", "component", "instance"}, []
+    for key in ("ep1", "ep2"):
+        at = f"{place}.{key}"
+        ends.append(expand(mapping(source, at, row.get(key), known), at))
+    ones, others = ends
     scheme = row.get("scheme")
     if scheme not in ("one2one", "many2many"):
-        raise source.error(f"{place}.scheme: expected one2one or many2many, found {format_value(scheme)}")
+        raise unexpected(source, f"{place}.scheme", "one2one or many2many", scheme)
     if scheme == "one2one" and len(ones) != len(others):
         raise source.error(f"{place}: one2one joins {len(ones)} endpoints with {len(others)}")
     link = words.string(row.get("link"), f"{place}.link")
@@ -264,16 +259,14 @@ def _indices(words: _Words, text: Any, place: str, sizes: Mapping[str, int]) -> 
     """Name and indices of ``nic``, ``nic[1]`` or ``nic[0:4]``."""
     match = _PART.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise words.source.error(
-            f"{place}: expected a name with a slice such as nic[0:4], found {format_value(text)}"
-        )
+        raise unexpected(words.source, place, "a name with a slice such as nic[0:4]", text)
     name, first, colon, last, step = match.groups()
     if name not in sizes:
         raise words.source.error(f"{place}: there is no {format_value(name)}")
     if "[" not in text:
         return name, range(sizes[name])
     if not colon and (last or not first):
-        raise words.source.error(f"{place}: expected a slice such as [0:4], found {format_value(text)}")
+        raise unexpected(words.source, place, "a slice such as [0:4]", text)
     start = int(first or 0)
     stop = int(last or sizes[name]) if colon else start + 1
     if not start < stop <= sizes[name] or not int(step or 1):
@@ -310,9 +303,7 @@ def _dotted(words: _Words, text: Any, place: str, *, inside: bool = False) -> Ed
     match = (_DOTTED_DEVICE if inside else _DOTTED).fullmatch(text) if isinstance(text, str) else None
     if match is None:
         example = "xpu.0.pcie.nic.0" if inside else "server.0.nic.0.eth.leaf.0.port.1"
-        raise words.source.error(
-            f"{place}: expected a connection such as {example}, found {format_value(text)}"
-        )
+        raise unexpected(words.source, place, f"a connection such as {example}", text)
     # indices without zeros in front
     parts = [str(int(part)) if part.isdecimal() else part for part in match.groups()]
     middle = 2 if inside else 4

@@ -96,9 +96,8 @@ class _Graph:
         for edge in found.edges:
             speed = link_speed(source, found.links, edge.link)
             for pair in edge.pairs():
-                one, other = (
-                    ".".join(end.split(".")[:2]) if end.split(".")[0] in lone else end for end in pair
-                )
+                ends = [end.split(".") for end in pair]
+                one, other = (".".join(parts[: 2 if parts[0] in lone else 4]) for parts in ends)
                 for end in (one, other):
                     if end not in self.kinds:
                         raise source.error(f"{edge.place}: there is no {end}")

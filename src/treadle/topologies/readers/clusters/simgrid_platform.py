@@ -17,6 +17,7 @@ import math
 import re
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -41,16 +42,9 @@ from treadle.units import format_link_bandwidth
 _BANDWIDTH = re.compile(r"([0-9.eE+-]*[0-9.])\s*([kMGTPE]?i?)(Bps|bps)?")
 _TIME = re.compile(r"([0-9.eE+-]*[0-9.])\s*(ps|ns|us|ms|s|m|h|d|w)?")
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
-_NANOSECONDS = {
-    "ps": Fraction(1, 1000),
-    "ns": Fraction(1),
-    "us": Fraction(10**3),
-    "ms": Fraction(10**6),
-    "s": Fraction(10**9),
-    "m": Fraction(60 * 10**9),
-    "h": Fraction(3600 * 10**9),
-    "d": Fraction(86400 * 10**9),
-    "w": Fraction(604800 * 10**9),
+_SECONDS = {
+    **{prefix + "s": Fraction(1, 1000**power) for power, prefix in enumerate(("", "m", "u", "n", "p"))},
+    **{"m": Fraction(60), "h": Fraction(3600), "d": Fraction(86400), "w": Fraction(604800)},
 }
 _HARMLESS = {"zone", "AS", "platform", "prop", "config"}
 _ROUTES = {"route": ("src", "dst"), "zoneRoute": ("gw_src", "gw_dst"), "ASroute": ("gw_src", "gw_dst")}
@@ -84,8 +78,7 @@ def _only_cluster(source: SourceFile, root: etree._Element) -> etree._Element:
     words = Attributes(source)
     clusters = list(root.iter("cluster"))
     for element in root.iter():
-        name = element.tag
-        if name not in _HARMLESS and name not in ("cluster", "router", "cabinet", "storage", "backbone"):
+        if element.tag not in _HARMLESS | {"cluster", "router", "cabinet", "storage", "backbone"}:
             raise words.error(element, "is not read beside a <cluster>" if clusters else "is not read")
     if len(clusters) != 1:
         raise source.error(f"has {len(clusters)} clusters; expected one <cluster>, or hosts and routes")
@@ -99,9 +92,8 @@ class _Platform(Attributes):
         """The identity of an element."""
         name = self.choice(element, "id")
         if not name.isprintable():
-            raise self.error(
-                element, f"id={format_value(name)}: expected one line without control characters"
-            )
+            expected = "expected one line without control characters"
+            raise self.error(element, f"id={format_value(name)}: {expected}")
         return name
 
     def speed(self, element: etree._Element, key: str) -> int:
@@ -120,8 +112,8 @@ class _Platform(Attributes):
         match = _TIME.fullmatch(text.strip())
         if match is None:
             raise self.error(element, f"{key}={format_value(text)}: expected a time such as 50us")
-        value = number(self.source, key, match[1]) * _NANOSECONDS[match[2] or "s"]
-        return integer_latency(self.source, key, value)
+        seconds = number(self.source, key, match[1]) * _SECONDS[match[2] or "s"]
+        return integer_latency(self.source, key, seconds * 10**9)
 
 
 def _imported_routes(source: SourceFile, root: etree._Element) -> Imported:
@@ -223,9 +215,8 @@ class _Cluster(_Platform):
         self.latency = self.time(element, "lat")
         policy = self.given("sharing_policy", "SPLITDUPLEX")
         if policy != "SPLITDUPLEX":
-            raise self.wrong(
-                f"sharing_policy={format_value(policy)}: only SPLITDUPLEX is a link in each direction"
-            )
+            reason = "only SPLITDUPLEX is a link in each direction"
+            raise self.wrong(f"sharing_policy={format_value(policy)}: {reason}")
         self.builder = TopologyBuilder(self.name(element))
         head, tail, radical = (self.given(*row) for row in (("prefix", ""), ("suffix", ""), ("radical",)))
         expected = f"<cluster> radical={format_value(radical)}: expected rising ranges such as 0-15,20"
@@ -253,14 +244,11 @@ class _Cluster(_Platform):
         if limited and self.is_limited:
             raise self.wrong(f"limiter_link: {limited}; it is read of flat clusters and dragonflies")
         text = self.given("topo_parameters")
-        found = [
-            [integer(self.source, "topo_parameters", item, 1, _MOST) for item in part.split(",")]
-            for part in text.split(";")
-        ]
+        read = partial(integer, self.source, "topo_parameters", least=1, most=_MOST)
+        found = [[read(item) for item in part.split(",")] for part in text.split(";")]
         if len(found) != parts:
-            raise self.wrong(
-                f"topo_parameters={format_value(text)}: expected {parts} parts with semicolons between"
-            )
+            expected = f"expected {parts} parts with semicolons between"
+            raise self.wrong(f"topo_parameters={format_value(text)}: {expected}")
         return found
 
     def add_hosts(self, count: int, nodes: int, links: int) -> None:

@@ -93,24 +93,18 @@ def _conf_switches(source: SourceFile) -> Iterator[_Switch]:
             raise source.error(f"expected KEY=VALUE pairs, found {format_value(text)}", line)
         values = {key.lower(): value for key, value in pairs}
         if "blockname" in values or "blocksizes" in values:
-            raise source.error(
-                "topology/block describes groups of nodes, no links; only trees are read", line=line
-            )
-        unknown = [key for key, _ in pairs if key.lower() not in _KEYS]
-        if unknown or len(values) < len(pairs) or "switchname" not in values:
-            what = (
-                f"unknown key {format_value(unknown[0])}"
-                if unknown
-                else "expected SwitchName= and each key once"
-            )
-            raise source.error(what, line)
-        yield from _expanded(source, values, line)
+            found = "topology/block describes groups of nodes, no links"
+            raise source.error(f"{found}; only trees are read", line)
+        for key, _ in pairs:
+            if key.lower() not in _KEYS:
+                raise source.error(f"unknown key {format_value(key)}", line)
+        if len(values) < len(pairs) or "switchname" not in values:
+            raise source.error("expected SwitchName= and each key once", line)
+        yield _switch(source, values, line)
 
 
-def _expanded(
-    source: SourceFile, values: dict[str, str], line: int | None = None, place: str = ""
-) -> Iterator[_Switch]:
-    """The switches of one line, which usually is one."""
+def _switch(source: SourceFile, values: dict[str, str], line: int | None = None, place: str = "") -> _Switch:
+    """Return the switch of one line."""
     names, switches, nodes = (
         tuple(expanded_hosts(source, f"{place}{title}", values[key], line)) if values.get(key) else ()
         for title, key in (("SwitchName", "switchname"), ("switches", "switches"), ("nodes", "nodes"))
@@ -119,7 +113,7 @@ def _expanded(
         what = "expected one name and either switches or nodes below it"
         raise source.error(f"{place}switch {format_value(values['switchname'])}: {what}", line)
     speed = values.get("linkspeed", "")
-    yield _Switch(names[0], switches, nodes, place.removesuffix(": ") or f"line {line}", line, speed)
+    return _Switch(names[0], switches, nodes, place.removesuffix(": ") or f"line {line}", line, speed)
 
 
 def _yaml_switches(source: SourceFile) -> Iterator[_Switch]:
@@ -142,7 +136,7 @@ def _yaml_switches(source: SourceFile) -> Iterator[_Switch]:
             raise source.error(f"{place}: expected a mapping of switch, and children or nodes")
         mapping(source, place, row, keys, ["switch"])
         values = {keys[key]: value for key, value in row.items()}
-        yield from _expanded(source, values, place=f"{place}: ")
+        yield _switch(source, values, place=f"{place}: ")
 
 
 def _inhabited(rows: Sequence[_Switch]) -> list[_Switch]:
@@ -167,9 +161,8 @@ def _tree(source: SourceFile, options: ImportOptions, all_rows: Sequence[_Switch
     check_import_size(source, nodes=len(rows) + len(hosts), links=2 * (len(rows) + len(hosts)))
     speed = options.nic_bandwidth
     if speed is None:
-        raise missing_option(
-            source, "nic-bandwidth", "names nodes and switches only, not how fast a node is joined"
-        )
+        missing = "names nodes and switches only, not how fast a node is joined"
+        raise missing_option(source, "nic-bandwidth", missing)
     levels = _levels(source, by_name)
     ratios = _ratios(source, options, max(levels.values()) if above else 0)
     down = {row.name: Fraction(len(row.nodes) * speed) for row in rows}
@@ -193,15 +186,12 @@ def _tree(source: SourceFile, options: ImportOptions, all_rows: Sequence[_Switch
     }
     shares = f"downlinks over uplinks, from the leaves: {', '.join(map(str, ratios))}"
     warnings = []
-    if len(rows) < len(all_rows):
-        bare = counted(len(all_rows) - len(rows), "switch")
-        warnings.append(Finding(f"left out: {bare} without nodes"))
-    unused = [row.place for row in rows if row.speed]
-    if unused:
+    if bare := len(all_rows) - len(rows):
+        warnings.append(Finding(f"left out: {counted(bare, 'switch')} without nodes"))
+    if unused := [row.place for row in rows if row.speed]:
         warnings.append(Finding("LinkSpeed has no unit and is not used", unused[0]))
     if (n_roots := len(rows) - len(above)) > 1:
-        text = f"{n_roots} switches have none above: the fabric falls into as many parts"
-        warnings.append(Finding(text))
+        warnings.append(Finding(f"{n_roots} switches have none above: the fabric falls into as many parts"))
     filled = (Finding(shares, "uplinks"),) if ratios else ()
     return Imported(builder.build(), format, found, filled, tuple(warnings))
 
@@ -216,15 +206,12 @@ def _parents(source: SourceFile, rows: Sequence[_Switch], by_name: dict[str, _Sw
                 raise source.error(f"node {format_value(node)} is named twice", row.line)
             seen.add(node)
         for child in row.switches:
+            place = f"switch {format_value(child)} is below"
             if child not in by_name:
-                raise source.error(
-                    f"switch {format_value(child)} is below {row.name}, but has no line", row.line
-                )
+                raise source.error(f"{place} {row.name}, but has no line", row.line)
             if child in above:
                 both = f"both {above[child]} and {row.name}"
-                raise source.error(
-                    f"switch {format_value(child)} is below {both}; only trees are read", row.line
-                )
+                raise source.error(f"{place} {both}; only trees are read", row.line)
             above[child] = row.name
     return above
 
@@ -251,9 +238,8 @@ def _ratios(source: SourceFile, options: ImportOptions, levels: int) -> list[Fra
     if not levels:
         return []
     if text is None:
-        raise missing_option(
-            source, "oversubscription", "does not say how fast switches are joined (8:1, or 1:1)"
-        )
+        missing = "does not say how fast switches are joined (8:1, or 1:1)"
+        raise missing_option(source, "oversubscription", missing)
     said = f"--oversubscription {text[:40]!r}"
     given = []
     for part in text.split(","):

@@ -171,10 +171,8 @@ class _Lines:
         for word in words[1:]:
             key, _, value = word.partition("=")
             if key not in NODE_KEYS[1:]:
-                known = ", ".join(NODE_KEYS[1:])
-                raise self._source.error(
-                    f"{format_value(word)} of a node is unknown; known are {known}", line
-                )
+                known = f"known are {', '.join(NODE_KEYS[1:])}"
+                raise self._source.error(f"{format_value(word)} of a node is unknown; {known}", line)
             found[key] = value or True
         return found
 

@@ -106,16 +106,14 @@ def _names(
         own = [row[0].strip() for _, row in body]
         if names and names != own:
             at = next((k for k, pair in enumerate(zip(names, own, strict=False)) if pair[0] != pair[1]), 0)
-            raise source.error(
-                f"row {format_value(own[at])} and its column have other names", line=body[at][0]
-            )
+            name = format_value(own[at])
+            raise source.error(f"row {name} and its column have other names", line=body[at][0])
         names, body = own, [(line, row[1:]) for line, row in body]
     names = names or [f"node{k}" for k in range(len(body))]
     for line, row in body:
         if len(row) != len(body) or len(names) != len(body):
-            raise source.error(
-                f"{len(row)} cells in a matrix of {len(body)} rows; expected as many", line=line
-            )
+            found = f"{len(row)} cells in a matrix of {len(body)} rows"
+            raise source.error(f"{found}; expected as many", line=line)
     return names, body
 
 
