@@ -15,6 +15,7 @@ from treadle.math.graphs import reached
 from treadle.topologies.cables import NamedCable, named_cables
 from treadle.topologies.catalogue.direct import Call, graph, graph_of_edges
 from treadle.topologies.limits import check_count, check_size
+from treadle.topologies.naming import call_expression
 from treadle.topologies.properties import are_ranks_connected
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.changes import with_bandwidths, with_failed_nodes
@@ -201,9 +202,7 @@ def punctured(topology: Topology, *, links: int = 0, nodes: int = 0, seed: int =
     bandwidths = left.bandwidths.copy()
     bandwidths[failed] = 0
     left = with_bandwidths(left, bandwidths, left.name)[0] if failed else left
-    counts = (("links", links), ("nodes", nodes), ("seed", seed))
-    words = [topology.name, *(f"{key}={value}" for key, value in counts if value)]
-    return left.renamed(f"punctured({', '.join(words)})")
+    return left.renamed(call_expression(punctured, {**locals(), "topology": topology.name}))
 
 
 def failed_cables(topology: Topology, *, links: int, seed: int) -> tuple[NamedCable, ...]:

@@ -15,7 +15,7 @@ from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, sums_of
 from treadle.errors import TopologyError
 from treadle.topologies.cables import partners
 from treadle.topologies.limits import check_count, check_size
-from treadle.topologies.naming import label
+from treadle.topologies.naming import expression, label
 from treadle.topologies.topology import LINK_COLUMNS, MAX_BANDWIDTH, Topology, node_columns
 from treadle.topologies.transforms.balance import balanced_capacities
 
@@ -453,10 +453,6 @@ def with_links(topology: Topology, *, bandwidth: int, latency: int = 0) -> Topol
     """
     check_count("with_links", "bandwidth", bandwidth, most=MAX_BANDWIDTH)
     check_count("with_links", "latency", latency, least=0, most=2**62)
-    delay = f', latency="{latency}ns"' if latency else ""
-    return replace(
-        topology,
-        name=f'with_links({topology.name}, bandwidth="{bandwidth}B/s"{delay})',
-        bandwidths=np.full(topology.n_links, bandwidth, dtype=np.int64),
-        latencies_ns=np.full(topology.n_links, latency, dtype=np.int64),
-    )
+    name = expression("with_links", topology.name, bandwidth=(bandwidth, 0), latency=(latency, 0))
+    rates, delays = (np.full(topology.n_links, value, dtype=np.int64) for value in (bandwidth, latency))
+    return replace(topology, name=name, bandwidths=rates, latencies_ns=delays)

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from graphlib import CycleError, TopologicalSorter
 
 from treadle.errors import FormatError
 from treadle.spelling import counted
@@ -218,17 +219,19 @@ def _parents(source: SourceFile, rows: Sequence[_Switch], by_name: dict[str, _Sw
 
 def _levels(source: SourceFile, by_name: dict[str, _Switch]) -> dict[str, int]:
     """Levels above the leaves, which are 0; FormatError for switches that are below themselves."""
-    levels: dict[str, int] = {name: 0 for name, row in by_name.items() if row.nodes}
-    waiting = [row for row in by_name.values() if row.switches]
-    while waiting:
-        ready = [row for row in waiting if all(child in levels for child in row.switches)]
-        if not ready:
-            raise source.error(f"switch {format_value(waiting[0].name)} is below itself", waiting[0].line)
-        for row in ready:
-            levels[row.name] = 1 + max(levels[child] for child in row.switches)
-            if levels[row.name] > _MAX_LEVELS:
-                raise source.error(f"more than {_MAX_LEVELS} levels of switches", row.line)
-        waiting = [row for row in waiting if row.name not in levels]
+    levels: dict[str, int] = {}
+    sorter = TopologicalSorter({name: row.switches for name, row in by_name.items()})
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        row = by_name[error.args[1][0]]
+        raise source.error(f"switch {format_value(row.name)} is below itself", row.line) from None
+    while ready := sorter.get_ready():
+        for name in ready:
+            levels[name] = 1 + max((levels[child] for child in by_name[name].switches), default=-1)
+            if levels[name] > _MAX_LEVELS:
+                raise source.error(f"more than {_MAX_LEVELS} levels of switches", by_name[name].line)
+        sorter.done(*ready)
     return levels
 
 
