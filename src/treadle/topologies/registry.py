@@ -10,17 +10,16 @@ from dataclasses import dataclass
 from treadle.brief import brief
 from treadle.errors import TopologyError
 from treadle.notebook import displayed
-from treadle.topologies.catalogue import (
-    cayley,
-    circulants,
-    clusters,
-    graphs,
-    low_diameter,
-    random_graphs,
-    rings,
-    twisted,
-)
 from treadle.topologies.catalogue import platforms as _own_platforms  # noqa: F401  declares them
+from treadle.topologies.catalogue.cayley import (
+    abelian_cayley,
+    dihedral_cayley,
+    extension_cayley,
+    metacyclic_cayley,
+    plane_cayley,
+)
+from treadle.topologies.catalogue.circulants import circulant, directed_circulant
+from treadle.topologies.catalogue.clusters import fat_tree, leaf_spine, pods, rail_optimized
 from treadle.topologies.catalogue.distance_regular import (
     affine_plane,
     crown,
@@ -38,6 +37,17 @@ from treadle.topologies.catalogue.distance_regular import (
     tutte_8_cage_line,
     tutte_12_cage_line,
 )
+from treadle.topologies.catalogue.graphs import (
+    complete,
+    complete_bipartite,
+    hamming,
+    hypercube,
+    mesh,
+    path,
+    ring,
+    star,
+    torus,
+)
 from treadle.topologies.catalogue.kautz import (
     de_bruijn,
     diamond,
@@ -45,11 +55,36 @@ from treadle.topologies.catalogue.kautz import (
     kautz,
     modified_de_bruijn,
 )
+from treadle.topologies.catalogue.low_diameter import dragonfly, slimfly
 from treadle.topologies.catalogue.multicirculants import directed_multicirculant, multicirculant
 from treadle.topologies.catalogue.platform_table import Catalogue, Platform, platforms, plug_ins, plugged
+from treadle.topologies.catalogue.random_graphs import (
+    jellyfish,
+    punctured,
+    random_regular_digraph,
+    xpander,
+)
+from treadle.topologies.catalogue.rings import bi_ring, double_binary_tree, shifted_ring, uni_ring
+from treadle.topologies.catalogue.twisted import twisted_hypercube, twisted_torus
 from treadle.topologies.topology import Topology
-from treadle.topologies.transforms import changes as transforms
-from treadle.topologies.transforms import expansions
+from treadle.topologies.transforms.changes import (
+    subset,
+    trimmed,
+    with_failed_links,
+    with_failed_nodes,
+    with_links,
+    with_parallel_links,
+    with_reverse_links,
+)
+from treadle.topologies.transforms.expansions import (
+    cartesian_power,
+    cartesian_product,
+    degree_expansion,
+    disjoint_copies,
+    line_graph,
+    with_axes_ordered,
+    with_nodes_ordered,
+)
 from treadle.topologies.transforms.host_bottleneck import with_host_bottleneck
 from treadle.topologies.transforms.insertions import (
     with_deleted_nodes,
@@ -58,24 +93,16 @@ from treadle.topologies.transforms.insertions import (
 )
 from treadle.units import format_link_bandwidth
 
+_PLATFORMS = tuple(one.function for one in platforms().values())
 _GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
-    ("platforms", tuple(one.function for one in platforms().values())),
-    ("clusters", (clusters.leaf_spine, clusters.fat_tree, clusters.rail_optimized, clusters.pods)),
-    (
-        "graphs",
-        (
-            *(graphs.ring, graphs.path, graphs.star, graphs.complete, graphs.complete_bipartite),
-            *(graphs.torus, graphs.mesh, graphs.hypercube, graphs.hamming),
-        ),
-    ),
+    ("clusters", (leaf_spine, fat_tree, rail_optimized, pods)),
+    ("graphs", (ring, path, star, complete, complete_bipartite, torus, mesh, hypercube, hamming)),
     (
         "direct-connect graphs",
         (
             *(kautz, generalized_kautz, de_bruijn, modified_de_bruijn, diamond),
-            *(circulants.circulant, circulants.directed_circulant),
-            *(multicirculant, directed_multicirculant),
-            *(twisted.twisted_torus, twisted.twisted_hypercube),
-            *(rings.uni_ring, rings.bi_ring, rings.shifted_ring, rings.double_binary_tree),
+            *(circulant, directed_circulant, multicirculant, directed_multicirculant),
+            *(twisted_torus, twisted_hypercube, uni_ring, bi_ring, shifted_ring, double_binary_tree),
         ),
     ),
     (
@@ -86,38 +113,27 @@ _GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
             *(odd_graph, doubled_odd_graph, tutte_8_cage_line, tutte_12_cage_line),
         ),
     ),
-    ("low-diameter networks", (low_diameter.slimfly, low_diameter.dragonfly)),
-    (
-        "Cayley graphs",
-        (
-            *(cayley.abelian_cayley, cayley.metacyclic_cayley, cayley.dihedral_cayley),
-            *(cayley.plane_cayley, cayley.extension_cayley),
-        ),
-    ),
-    (
-        "random graphs",
-        (random_graphs.jellyfish, random_graphs.random_regular_digraph, random_graphs.xpander),
-    ),
+    ("low-diameter networks", (slimfly, dragonfly)),
+    ("Cayley graphs", (abelian_cayley, metacyclic_cayley, dihedral_cayley, plane_cayley, extension_cayley)),
+    ("random graphs", (jellyfish, random_regular_digraph, xpander)),
     (
         "expansions",
         (
-            *(expansions.line_graph, expansions.degree_expansion),
-            *(expansions.cartesian_power, expansions.cartesian_product),
-            *(expansions.disjoint_copies, expansions.with_axes_ordered, expansions.with_nodes_ordered),
+            *(line_graph, degree_expansion, cartesian_power, cartesian_product, disjoint_copies),
+            *(with_axes_ordered, with_nodes_ordered),
         ),
     ),
     (
         "transforms",
         (
-            *(transforms.with_failed_links, transforms.with_failed_nodes),
-            *(random_graphs.punctured, transforms.subset, transforms.trimmed),
-            *(transforms.with_parallel_links, transforms.with_reverse_links, transforms.with_links),
-            *(with_inserted_nodes, with_deleted_nodes, with_exchanged_heads),
+            *(with_failed_links, with_failed_nodes, punctured, subset, trimmed, with_parallel_links),
+            *(with_reverse_links, with_links, with_inserted_nodes, with_deleted_nodes, with_exchanged_heads),
             with_host_bottleneck,
         ),
     ),
 )
-_CATALOGUE = Catalogue({function.__name__: function for _, functions in _GROUPS for function in functions})
+_FUNCTIONS = (*_PLATFORMS, *(function for _, functions in _GROUPS for function in functions))
+_CATALOGUE = Catalogue({function.__name__: function for function in _FUNCTIONS})
 
 
 @displayed(lambda entry: [entry.signature, entry.group, entry.summary])
@@ -155,7 +171,7 @@ def all_platforms() -> tuple[Platform, ...]:
 
 def catalogue_entries() -> tuple[CatalogueEntry, ...]:
     """Describe the catalogue for people, group by group."""
-    groups = (("platforms", tuple(one.function for one in all_platforms())), *_GROUPS[1:])
+    groups = (("platforms", tuple(one.function for one in all_platforms())), *_GROUPS)
     return tuple(
         CatalogueEntry(
             name=function.__name__,

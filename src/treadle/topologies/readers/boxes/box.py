@@ -278,10 +278,7 @@ class Box:
 
     def parts(self) -> tuple[tuple[int, ...], ...]:
         """GPUs by what links join directly or in several hops, each part rising, parts by their first."""
-        return joined_parts(
-            len(self.gpus),
-            ((link.gpu, len(self.gpus) if link.other is None else link.other) for link in self.links),
-        )
+        return joined_parts(len(self.gpus), ((link.gpu, link.other) for link in self.links))
 
     def chain(self, slot: Slot) -> list[int]:
         """Bridges above a device, from the nearest up to the root."""
@@ -293,9 +290,12 @@ class Box:
         return found
 
 
-def joined_parts(n: int, pairs: Iterable[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
-    """Numbers 0 to n - 1 by what pairs join; larger numbers in pairs join others but appear in no part."""
-    ends = np.array([*pairs], dtype=np.int32).reshape(-1, 2)
+def joined_parts(n: int, pairs: Iterable[tuple[int, int | None]]) -> tuple[tuple[int, ...], ...]:
+    """Return the numbers 0 to n - 1 by what pairs join.
+
+    Larger numbers in pairs, and None, which is n, join others but appear in no part.
+    """
+    ends = np.array([(one, n if other is None else other) for one, other in pairs], np.int32).reshape(-1, 2)
     labels = components(max(n, int(ends.max(initial=-1)) + 1), ends[:, 0], ends[:, 1])
     parts: dict[int, list[int]] = {}
     for number, label in enumerate(labels[:n].tolist()):

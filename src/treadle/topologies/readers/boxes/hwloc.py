@@ -95,7 +95,8 @@ class _Reader(BoxReader):
     def _object(self, element: etree._Element, above: int | None) -> None:
         """An object and what is below it; recursion is bounded by the depth of the document."""
         kind = self.choice(element, "type")
-        self._check_index(element)
+        if (index := element.get("gp_index")) is not None:
+            self.once(element, "gp_index", index)
         if kind == "PCIDev":
             self._device(element, above)
             return
@@ -108,10 +109,6 @@ class _Reader(BoxReader):
                 above = self.add_bridge(kind=BridgeKind.SWITCH, bandwidth=self._speed(element), **place)
         for child in _objects(element):
             self._object(child, above)
-
-    def _check_index(self, element: etree._Element) -> None:
-        if (value := element.get("gp_index")) is not None:
-            self.once(element, "gp_index", value)
 
     def _speed(self, element: etree._Element) -> int | None:
         """Bytes/s of an object's PCIe link; None where hwloc did not find out."""
@@ -129,7 +126,8 @@ class _Reader(BoxReader):
             if child.get("type") not in ("OSDev", "Misc"):
                 raise self.error(child, f"is attached to the PCI device {bus_id}, which is not a bridge")
         for child in inside:
-            self._check_index(child)
+            if (index := child.get("gp_index")) is not None:
+                self.once(child, "gp_index", index)
         names = [child.get("name", "") for child in inside]
         indices = [f"{one.get('type')}:{one.get('gp_index')}" for one in (element, *inside)]
         if element.get("subtype") == "NVSwitch":
@@ -154,11 +152,8 @@ class _Reader(BoxReader):
 
     def link_counts(self, root: etree._Element) -> LinkCounts:
         """Links by pairs of GPUs, from a matrix of bandwidths divided by a link's nominal speed."""
-        matrices = [
-            element
-            for element in root
-            if element.tag in ("distances2", "distances2hetero") and element.get("name") in _MATRICES
-        ]
+        distances = (one for one in root if one.tag in ("distances2", "distances2hetero"))
+        matrices = [element for element in distances if element.get("name") in _MATRICES]
         if len(matrices) > 1:
             raise self.error(matrices[1], "is a second matrix of bandwidths between GPUs")
         counts = Counter[tuple[int, int | None]]()
@@ -176,16 +171,12 @@ class _Reader(BoxReader):
         return counts
 
     def _count_switches(self, element: etree._Element, ends: list[str], values: list[list[int]]) -> None:
-        """NVSwitches, which are taken as one; say so where they reach different GPUs."""
-        reached = {
-            frozenset(
-                self.number_of[near]
-                for near, row in zip(ends, values, strict=True)
-                if near in self.number_of and row[column]
-            )
-            for column, end in enumerate(ends)
-            if end in self.switches
-        }
+        """Count the NVSwitches, which are taken as one; warn where they reach different GPUs."""
+        gpus = [
+            (self.number_of[end], row) for end, row in zip(ends, values, strict=True) if end in self.number_of
+        ]
+        columns = [column for column, end in enumerate(ends) if end in self.switches]
+        reached = {frozenset(gpu for gpu, row in gpus if row[column]) for column in columns}
         self.n_switches = len(self.switches & set(ends))
         if len(reached) > 1:
             text = f"{self.n_switches} NVSwitches reach different GPUs, and their links to each other are "

@@ -212,16 +212,14 @@ def _pcie_warnings(box: Box, tree: Sequence[PcieLink]) -> Iterator[Finding]:
 
 def _count_boxes(source: SourceFile, options: ImportOptions) -> int:
     """Return the number of boxes; FormatError unless the network that joins several is given."""
-    if options.network is not None:
-        if not _NETWORK.fullmatch(options.network):
-            word, _, numbers = options.network.partition(":")
-            if re.fullmatch("[0-9]{1,6}", numbers) and word.casefold() in ("rail", "rails"):
-                hint = f"; did you mean rails:{numbers}?"
-            else:
-                hint = did_you_mean(word, ("one-switch", "rail", "rails:K", "leaf-spine:L,S"))
-            raise source.error(f"--network {options.network[:40]!r}: expected {NETWORKS}{hint}")
-        if options.boxes is None:
-            raise source.error("--network joins several boxes; say by --boxes how many there are")
+    if options.network is not None and not _NETWORK.fullmatch(options.network):
+        word, _, numbers = options.network.partition(":")
+        hint = did_you_mean(word, ("one-switch", "rail", "rails:K", "leaf-spine:L,S"))
+        if re.fullmatch("[0-9]{1,6}", numbers) and word.casefold() in ("rail", "rails"):
+            hint = f"; did you mean rails:{numbers}?"
+        raise source.error(f"--network {options.network[:40]!r}: expected {NETWORKS}{hint}")
+    if options.network is not None and options.boxes is None:
+        raise source.error("--network joins several boxes; say by --boxes how many there are")
     boxes = options.boxes or 1
     if boxes > 1 and options.network is None:
         raise source.error(f"the file describes one box; say by --network what joins {boxes}: {NETWORKS}")
@@ -236,14 +234,15 @@ def _choose_nics(source: SourceFile, box: Box, options: ImportOptions, warnings:
             raise source.error("has no NICs, and so nothing joins several boxes")
         near = near_nics(box, every)
         has_tree = any(bridge.kind is BridgeKind.HOST for bridge in box.bridges)
-        remedy = "; --nics all takes it" if has_tree else ""
-        text = f"shares no PCIe switch with a GPU and is left out{remedy}"
+        text = f"shares no PCIe switch with a GPU and is left out{'; --nics all takes it' * has_tree}"
         warnings += [Finding(text, box.nics[nic].name) for nic in every if nic not in near]
+        if not near and has_tree:
+            fix = "--nics all takes them over the CPUs, or name those that are used"
+            raise source.error(f"no NIC shares a PCIe switch with a GPU; {fix}")
         if not near:
-            remedy = "; --nics all takes them over the CPUs, or name those that are used"
-            if not has_tree:
-                remedy = f", and the file has no PCIe tree; {_DUMP}"
-            raise source.error(f"no NIC shares a PCIe switch with a GPU{remedy}")
+            raise source.error(
+                f"no NIC shares a PCIe switch with a GPU, and the file has no PCIe tree; {_DUMP}"
+            )
         return list(near)
     if options.nics == "all":
         return every

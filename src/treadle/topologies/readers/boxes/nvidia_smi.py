@@ -97,7 +97,7 @@ def read_box(source: SourceFile, options: ImportOptions) -> Box:
     hosts = [number for number, bridge in enumerate(bridges) if bridge.kind is BridgeKind.HOST]
     n_switches = len(bridges) - len(hosts)
     asks_tree = options.pcie is PcieDetail.FULL or options.nics is not None
-    is_apart = len(joined_parts(n, ((one, n if other is None else other) for one, other in counts))) > 1
+    is_apart = len(joined_parts(n, counts)) > 1
     uses_tree = (n_switches or asks_tree or is_apart) and options.pcie_bandwidth is None
     whom = "each GPU and PCIe switch" if asks_tree and n_switches else "each GPU"
     width = f"{DEFAULT_LANES} lanes of {model.gt_per_s} GT/s to {whom}, as of {name}"

@@ -156,12 +156,9 @@ def wire(
     kinds = dict.fromkeys(kind for kind in map(link_kind, gpus) if kind is not None)
     word = next(iter(kinds)).word  # that of the first GPU, whatever other kinds there are
     # GPUs are cards: of a model of cards, or without NVSwitches, and none has lost a link
-    is_bridged = all(model is not None and model.is_card for model in models) or (
-        all(other is not None for _, other in counts)
-        and all(
-            model is not None and total == model.links for model, total in zip(models, totals, strict=True)
-        )
-    )
+    own_links = [None if model is None else model.links for model in models]
+    has_all = own_links == totals and all(other is not None for _, other in counts)
+    is_bridged = has_all or all(model is not None and model.is_card for model in models)
     is_whole = has_cpus and is_bridged
     if word == "NVLink" and options.pcie is not PcieDetail.FULL and not is_whole:  # xGMI hives may be several
         _check_all_joined(source, gpus, links, _OVER_PCIE if has_cpus else _BY_A_DUMP)
@@ -197,16 +194,14 @@ def wired_box(
     placed = {(order.index(one), place_of.get(other)): count for (one, other), count in counts.items()}
     is_alone = may_be_alone and len(gpus) == 1 and not counts
     wired = Wired() if is_alone else wire(source, gpus, placed, options, has_cpus=has_cpus)
-    given: dict[str, Any] = {
-        name: tuple(part) if isinstance(part, list) else part for name, part in parts.items()
-    }
+    lists = {name: tuple(part) for name, part in parts.items() if isinstance(part, list)}
     return Box(
         gpus=tuple(gpus),
         links=wired.links,
         link_word=wired.word,
         defaulted=(*wired.defaulted, *defaulted),
         warnings=(*wired.warnings, *warnings),
-        **given,
+        **parts | lists,
     )
 
 
@@ -223,17 +218,23 @@ def _check_all_joined(source: SourceFile, gpus: Sequence[Gpu], links: Iterable[G
     alone = set(range(n)) - {end for pair in ends for end in pair}
     if alone:
         raise source.error(f"{gpus[min(alone)].name} has no NVLinks, other GPUs have; {remedy}")
-    parts = joined_parts(n, ((one, n if other is None else other) for one, other in ends))
-    if len(parts) > 1:
-        one, other = (gpus[part[0]].name for part in parts[:2])
-        raise source.error(f"no NVLinks join {one} and {other}; {remedy}")
+    if len(parts := joined_parts(n, ends)) > 1:
+        names = " and ".join(gpus[part[0]].name for part in parts[:2])
+        raise source.error(f"no NVLinks join {names}; {remedy}")
 
 
 def _from_models(source: SourceFile, gpus: Sequence[Gpu], options: ImportOptions) -> Wired:
     """Links of boxes whose GPUs are of one model; none where the GPUs have none."""
     names = sorted({gpu.model for gpu in gpus})
     if names == [""]:
-        return _without(source, gpus)
+        # right for GPUs that have no links; of others the model is needed
+        for gpu in gpus:
+            family, _, number = gpu.generation.partition(" ")
+            if not gpu.generation or (family == "sm" and int(number) >= 70):
+                what = f" ({gpu.generation})" if gpu.generation else ""
+                reason = f"has no links of {gpu.name}{what}"
+                raise asks_model(source, reason, "NVLink" if family == "sm" else "")
+        return Wired(word="xGMI" if xgmi_of(gpus[0].generation) else "NVLink")
     if len(names) > 1:
         found = " and ".join(name or "unknown ones" for name in names)
         raise source.error(f"has GPUs of several models ({found}) and no links; name one by --gpu")
@@ -258,22 +259,11 @@ def _from_models(source: SourceFile, gpus: Sequence[Gpu], options: ImportOptions
     return Wired(tuple(links), word, (Finding(told),))
 
 
-def _without(source: SourceFile, gpus: Sequence[Gpu]) -> Wired:
-    """No links and no model: right for GPUs that have none, else asked."""
-    for gpu in gpus:
-        family, _, number = gpu.generation.partition(" ")
-        if not gpu.generation or (family == "sm" and int(number) >= 70):
-            what = f" ({gpu.generation})" if gpu.generation else ""
-            raise asks_model(source, f"has no links of {gpu.name}{what}", "NVLink" if family == "sm" else "")
-    return Wired(word="xGMI" if xgmi_of(gpus[0].generation) else "NVLink")
-
-
 def asks_model(source: SourceFile, reason: str, word: str = "") -> FormatError:
     """Error message if the model of the GPUs is needed; `word` is the name of their links."""
-    known = [
-        name
-        for name, one in GPU_MODELS.items()
-        if (one.is_card and word != "xGMI" if one.kind is None else word in ("", one.kind.word))
-    ]
+    known = []
+    for name, model in GPU_MODELS.items():
+        if word in ("", model.kind.word) if model.kind else model.is_card and word != "xGMI":
+            known.append(name)
     listed = f"{', '.join(known)}, or pcie for another one without links"
     return source.error(f"{reason}; name their model by --gpu: {listed}")

@@ -64,8 +64,7 @@ class _Graph:
         topology = builder.build()
         if len(topology.compute_nodes) < 2:
             raise source.error(f"has {len(topology.compute_nodes)} ranks; a fabric has at least 2")
-        if len(kept) < len(self.kinds):
-            gone = len(self.kinds) - len(kept)
+        if gone := len(self.kinds) - len(kept):
             self.notes.append(Finding(f"{gone} components that lead nowhere are left out"))
         filled = Finding(f"links {', '.join(unsaid)[:80]} take --bandwidth")
         found = {
@@ -78,14 +77,12 @@ class _Graph:
 
     def _expand(self) -> None:
         found, source = self.found, self.found.source
-        described = [
-            (found.devices[name], count) for name, count in found.instances.values() if name in found.devices
-        ]
-        bare = sum(count for name, count in found.instances.values() if name not in found.devices)
-        check_import_size(source, nodes=bare + sum(count * device.n_nodes for device, count in described))
+        # a device that is not described is one node
+        devices = [(found.devices.get(name), count) for name, count in found.instances.values()]
+        check_import_size(source, nodes=sum(count * (one.n_nodes if one else 1) for one, count in devices))
         lone = self._single_nodes()
         links = sum(edge.n_pairs for edge in found.edges)
-        links += sum(count * edge.n_pairs for device, count in described for edge in device.edges)
+        links += sum(count * edge.n_pairs for one, count in devices if one for edge in one.edges)
         check_import_size(source, links=2 * links)
         for name, (device, count) in found.instances.items():
             for k in range(count):

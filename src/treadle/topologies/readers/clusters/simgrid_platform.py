@@ -61,7 +61,14 @@ def read(source: SourceFile, options: ImportOptions) -> Imported:
         raise Attributes(source).error(root, "is not SimGrid's <platform>")
     if next(root.iter("cluster"), None) is None and next(root.iter("host"), None) is not None:
         return _imported_routes(source, root)
-    cluster = _Cluster(source, _only_cluster(source, root))
+    clusters = list(root.iter("cluster"))
+    for element in root.iter():
+        if element.tag not in _HARMLESS | {"cluster", "router", "cabinet", "storage", "backbone"}:
+            where = " beside a <cluster>" if clusters else ""
+            raise Attributes(source).error(element, f"is not read{where}")
+    if len(clusters) != 1:
+        raise source.error(f"has {len(clusters)} clusters; expected one <cluster>, or hosts and routes")
+    cluster = _Cluster(source, clusters[0])
     shape = cluster.given("topology", "FLAT")
     if shape not in _SHAPES:
         raise cluster.wrong(f"topology={format_value(shape)}: expected one of {', '.join(_SHAPES)}")
@@ -72,17 +79,6 @@ def read(source: SourceFile, options: ImportOptions) -> Imported:
         "rank order": "hosts in the order of radical",
     }
     return Imported(cluster.builder.build(), "simgrid", found, warnings=tuple(cluster.warnings))
-
-
-def _only_cluster(source: SourceFile, root: etree._Element) -> etree._Element:
-    words = Attributes(source)
-    clusters = list(root.iter("cluster"))
-    for element in root.iter():
-        if element.tag not in _HARMLESS | {"cluster", "router", "cabinet", "storage", "backbone"}:
-            raise words.error(element, "is not read beside a <cluster>" if clusters else "is not read")
-    if len(clusters) != 1:
-        raise source.error(f"has {len(clusters)} clusters; expected one <cluster>, or hosts and routes")
-    return clusters[0]
 
 
 class _Platform(Attributes):
@@ -230,7 +226,7 @@ class _Cluster(_Platform):
         self.is_limited = element.get("limiter_link") is not None
         if self.is_limited:
             self.host_bandwidth = min(self.bandwidth, self.speed(element, "limiter_link"))
-            text = "is shared by what a host sends and receives; each direction is given all of it"
+            text = "is shared by both directions of a host; each direction is given all of it"
             self.warnings.append(Finding(text, "limiter_link"))
 
     def wrong(self, message: str) -> FormatError:
