@@ -124,12 +124,12 @@ class Families:
     @cached_property
     def node_families(self) -> list[NodeFamily]:
         """All node families."""
-        return [part for part in _leaves(self.nodes) if isinstance(part, NodeFamily)]
+        return list(_leaves(self.nodes))
 
     @cached_property
     def link_families(self) -> list[LinkFamily]:
         """All link families."""
-        return [part for part in _leaves(self.links) if isinstance(part, LinkFamily)]
+        return list(_leaves(self.links))
 
     @cached_property
     def indices(self) -> dict[str, int]:
@@ -164,7 +164,7 @@ class Families:
 
     def _places(
         self, parts: Sequence[Part], first: int, offsets: Mapping[str, Int64Array]
-    ) -> Iterator[tuple[NodeFamily | LinkFamily, Int64Array]]:
+    ) -> Iterator[tuple[Any, Int64Array]]:
         """Number of each member of each family, an axis per index; `offsets`: what outer indices add."""
         for part in parts:
             own, stride = dict(offsets), self._within(part, tuple(offsets))
@@ -193,8 +193,8 @@ class Families:
             flags[:, places.ravel()] = np.array(has)[:, None]
         tails, heads = (np.empty((m, 2), dtype=np.int32) for _ in range(2))
         bandwidths = np.empty((m, 2), dtype=np.int64)
-        for link, places in self._link_places():
-            rows = places.ravel()
+        for link, places in self._places(self.links, 0, {}):
+            rows = places.ravel()  # pair i is links 2 i and 2 i + 1
             for column, end in enumerate((link.one, link.other)):
                 at = [link.indices.index(index) for index in end.indices]
                 others = [axis for axis in range(places.ndim) if axis not in at]
@@ -237,19 +237,12 @@ class Families:
 
     def node_positions(self) -> dict[NodeFamily, Int64Array]:
         """Node numbers of each family, an axis per index."""
-        places = self._places(self.nodes, 0, {})
-        return {family: at for family, at in places if isinstance(family, NodeFamily)}
-
-    def _link_places(self) -> Iterator[tuple[LinkFamily, Int64Array]]:
-        """Pairs of link numbers of each link family: pair i is links 2 i and 2 i + 1."""
-        for family, at in self._places(self.links, 0, {}):
-            if isinstance(family, LinkFamily):
-                yield family, at
+        return dict(self._places(self.nodes, 0, {}))
 
     def link_numbers(self) -> Int8Array:
         """The link family of each link, by its place in `link_families`."""
         found = np.empty((self.n_links // 2, 2), dtype=np.int8)
-        for number, (_, places) in enumerate(self._link_places()):
+        for number, (_, places) in enumerate(self._places(self.links, 0, {})):
             found[places.ravel()] = number
         return found.ravel()
 
@@ -263,6 +256,6 @@ def families_of(topology: Topology) -> Families | None:
     return found
 
 
-def _leaves(parts: Sequence[Part]) -> Iterator[NodeFamily | LinkFamily]:
+def _leaves(parts: Sequence[Part]) -> Iterator[Any]:
     for part in parts:
         yield from _leaves(part.parts) if isinstance(part, Each) else (part,)

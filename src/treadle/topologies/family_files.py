@@ -101,10 +101,8 @@ def families_from_table(table: FamilyTable) -> Families:
     nodes = reader.parts(table.nodes, (), links=False)
     links = reader.parts(table.links, (), links=True)
     families = Families(dict(table.sizes), nodes, links)
-    for what, count, most in (
-        ("nodes", families.n_nodes, MAX_NODES),
-        ("links", families.n_links, MAX_LINKS),
-    ):
+    sizes = (("nodes", families.n_nodes, MAX_NODES), ("links", families.n_links, MAX_LINKS))
+    for what, count, most in sizes:
         if count > most:
             raise FormatError(f"families: {count} {what}, expected at most {most}")
     return families

@@ -160,16 +160,15 @@ class _Notation:
         return graph, exponent
 
     def _graph(self, depth: int) -> str:
-        if self._take("("):
-            inner = self._product(depth + 1)
-            self._need(")")
-            return inner
-        if self._take("L"):
-            times = self._number() if self._take("^") or (self._words and self._words[0].isdigit()) else 1
+        is_line_graph, times = self._take("L"), 1
+        if is_line_graph and (self._take("^") or (self._words and self._words[0].isdigit())):
+            times = self._number()
+        if is_line_graph or (self._words and self._words[0] == "("):
             self._need("(")
             inner = self._product(depth + 1)
             self._need(")")
-            return f"line_graph({inner})" if times == 1 else f"line_graph({inner}, {times})"
+            call = f"line_graph({inner})" if times == 1 else f"line_graph({inner}, {times})"
+            return call if is_line_graph else inner
         name = self._words.pop(0) if self._words else ""
         if len(name) > 1 and name.endswith(")"):
             return name

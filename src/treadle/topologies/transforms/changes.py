@@ -75,18 +75,33 @@ def _written(argument: int | str) -> str:
 
 
 def _named_links(topology: Topology, name: str) -> BoolArray:
-    """Mask of the links that `name` means."""
-    ends = _link_ends(topology, name)
-    if ends is not None:
-        return _links_between(topology, name, ends)
-    numbered = _NUMBERED.fullmatch(name)
-    if numbered is not None and (ends := _link_ends(topology, numbered[1])) is not None:
-        return _one_between(topology, name, ends, int(numbered[2]))
-    for arrow in ("->", "--"):
-        if arrow in name:
-            for end in name.split(arrow, 1):
-                _node(topology, end)
-    raise TopologyError(f"{topology.name}: link {name!r}: expected 'tail->head' or 'one--other'")
+    """Return the mask of the links that `name` means."""
+    if (found := _parse_link(topology, name)) is None:
+        for arrow in ("->", "--"):
+            if arrow in name:
+                for end in name.split(arrow, 1):
+                    _node(topology, end)
+        raise TopologyError(f"{topology.name}: link {name!r}: expected 'tail->head' or 'one--other'")
+    one, other, is_both, number = found
+    chosen: BoolArray = (topology.tails == one) & (topology.heads == other)
+    if is_both:
+        chosen |= (topology.tails == other) & (topology.heads == one)
+    if not chosen.any():
+        raise TopologyError(f"{topology.name}: there is no link {name!r}")
+    if number is None:
+        return chosen
+    # one of the cables of both directions between two nodes, or of the links of one direction
+    links = np.flatnonzero(chosen)
+    choices, kind = [[link] for link in links], "links that way"
+    if is_both:
+        arrays = (topology.tails, topology.heads, topology.bandwidths)
+        partner = partners(zip(*(array[links].tolist() for array in arrays), strict=True))
+        choices = [[links[place], links[back]] for place, back in enumerate(partner) if back > place]
+        kind = "cables of both directions"
+    if number >= len(choices):
+        numbers = f"{kind} are numbered from 0, {len(choices)} in all"
+        raise TopologyError(f"{topology.name}: there is no link {name!r}: {numbers}")
+    return mask_of(topology.n_links, choices[number])
 
 
 def link_readings(name: str) -> Iterator[tuple[str, str, str]]:
@@ -96,44 +111,20 @@ def link_readings(name: str) -> Iterator[tuple[str, str, str]]:
             yield arrow, name[: match.start()], name[match.start() + 2 :]
 
 
-def _link_ends(topology: Topology, name: str) -> tuple[int, int, bool] | None:
-    """Return the nodes at the ends of a link by its name, and whether both directions are meant."""
-    for arrow, one, other in link_readings(name):
-        if has_node(topology, one) and has_node(topology, other):
-            return topology.node_index(one), topology.node_index(other), arrow == "--"
+def _parse_link(topology: Topology, name: str) -> tuple[int, int, bool, int | None] | None:
+    """Return the ends of a link by its name, whether both directions are meant, and its number if given."""
+    numbered = _NUMBERED.fullmatch(name)
+    readings = [(name, None), *([(numbered[1], int(numbered[2]))] if numbered else [])]
+    for text, number in readings:
+        for arrow, one, other in link_readings(text):
+            if has_node(topology, one) and has_node(topology, other):
+                return topology.node_index(one), topology.node_index(other), arrow == "--", number
     return None
 
 
 def is_link_name(topology: Topology, name: str) -> bool:
     """Whether a name is of two known nodes with an arrow between, perhaps with a number behind."""
-    numbered = _NUMBERED.fullmatch(name)
-    readings = [name] if numbered is None else [name, numbered[1]]
-    return any(_link_ends(topology, reading) is not None for reading in readings)
-
-
-def _links_between(topology: Topology, name: str, ends: tuple[int, int, bool]) -> BoolArray:
-    one, other, both = ends
-    chosen: BoolArray = (topology.tails == one) & (topology.heads == other)
-    if both:
-        chosen = chosen | ((topology.tails == other) & (topology.heads == one))
-    if not chosen.any():
-        raise TopologyError(f"{topology.name}: there is no link {name!r}")
-    return chosen
-
-
-def _one_between(topology: Topology, name: str, ends: tuple[int, int, bool], number: int) -> BoolArray:
-    """One of the cables between two nodes that are of both directions, or of the links of one direction."""
-    links = np.flatnonzero(_links_between(topology, name, ends))
-    choices, kind = [[link] for link in links], "links that way"
-    if ends[2]:
-        arrays = (topology.tails, topology.heads, topology.bandwidths)
-        partner = partners(zip(*(array[links].tolist() for array in arrays), strict=True))
-        choices = [[links[place], links[back]] for place, back in enumerate(partner) if back > place]
-        kind = "cables of both directions"
-    if number >= len(choices):
-        numbers = f"{kind} are numbered from 0, {len(choices)} in all"
-        raise TopologyError(f"{topology.name}: there is no link {name!r}: {numbers}")
-    return mask_of(topology.n_links, choices[number])
+    return _parse_link(topology, name) is not None
 
 
 def has_node(topology: Topology, name: str) -> bool:

@@ -12,9 +12,10 @@ _NETWORK = "several boxes: --boxes, --network"
 
 _ROOM = "treadle.topologies.readers.boxes"
 
-_SKIPPED = (("<?", "?>"), ("<!--", "-->"), ("<!DOCTYPE", ">"))
-"""Delimiters of what may precede the first element of XML."""
-_ELEMENT = re.compile(r"<([A-Za-z_][\w.-]*)")
+_PROLOGUE = r"\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?>\[[^\]]*\][^>]*)?>"
+"""What may precede the first element of XML."""
+# atomic and possessive, so that no part is read a second time
+_ELEMENT = re.compile(rf"(?>{_PROLOGUE})*+<([A-Za-z_][\w.-]*)", re.DOTALL)
 _NVIDIA_SMI = re.compile(
     r"^[ \t]{0,99}(?:\x1b\[[0-9;]*m)?[ \t]{0,99}GPU0\s.*\n[ \t]{0,99}GPU0[ \t]+[A-Z]", re.MULTILINE
 )
@@ -23,21 +24,8 @@ _AMD_SMI = re.compile(r"^(?:ACCESS|WEIGHT|HOPS|LINK TYPE) TABLE:\s*$", re.MULTIL
 
 
 def root_tag(head: str) -> str:
-    """Name of the first element of XML; "" without one."""
-    place = 0
-    while True:
-        place += len(head[place:]) - len(head[place:].lstrip())
-        skipped = [pair for pair in _SKIPPED if head.startswith(pair[0], place)]
-        if not skipped:
-            break
-        start, end = skipped[0]
-        stop = head.find(end, place)
-        if start == "<!DOCTYPE" and "[" in head[place:stop]:  # declarations of its own, to be refused
-            stop = head.find(end, head.find("]", place))
-        if stop < place:
-            return ""
-        place = stop + len(end)
-    match = _ELEMENT.match(head, place)
+    """Return the name of the first element of XML; "" without one."""
+    match = _ELEMENT.match(head)
     return match[1] if match else ""
 
 

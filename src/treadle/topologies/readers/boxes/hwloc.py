@@ -172,11 +172,9 @@ class _Reader(BoxReader):
 
     def _count_switches(self, element: etree._Element, ends: list[str], values: list[list[int]]) -> None:
         """Count the NVSwitches, which are taken as one; warn where they reach different GPUs."""
-        gpus = [
-            (self.number_of[end], row) for end, row in zip(ends, values, strict=True) if end in self.number_of
-        ]
+        rows = [(self.number_of.get(end), row) for end, row in zip(ends, values, strict=True)]
         columns = [column for column, end in enumerate(ends) if end in self.switches]
-        reached = {frozenset(gpu for gpu, row in gpus if row[column]) for column in columns}
+        reached = {frozenset(gpu for gpu, row in rows if row[column]) - {None} for column in columns}
         self.n_switches = len(self.switches & set(ends))
         if len(reached) > 1:
             text = f"{self.n_switches} NVSwitches reach different GPUs, and their links to each other are "

@@ -236,13 +236,10 @@ def _choose_nics(source: SourceFile, box: Box, options: ImportOptions, warnings:
         has_tree = any(bridge.kind is BridgeKind.HOST for bridge in box.bridges)
         text = f"shares no PCIe switch with a GPU and is left out{'; --nics all takes it' * has_tree}"
         warnings += [Finding(text, box.nics[nic].name) for nic in every if nic not in near]
-        if not near and has_tree:
-            fix = "--nics all takes them over the CPUs, or name those that are used"
-            raise source.error(f"no NIC shares a PCIe switch with a GPU; {fix}")
         if not near:
-            raise source.error(
-                f"no NIC shares a PCIe switch with a GPU, and the file has no PCIe tree; {_DUMP}"
-            )
+            fix = "; --nics all takes them over the CPUs, or name those that are used"
+            reason = fix if has_tree else f", and the file has no PCIe tree; {_DUMP}"
+            raise source.error(f"no NIC shares a PCIe switch with a GPU{reason}")
         return list(near)
     if options.nics == "all":
         return every

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import pairwise
 
 from treadle.topologies.readers.checked_values import (
     MAX_IMPORTED_NODES,
@@ -91,12 +92,11 @@ def _columns(source: SourceFile) -> list[tuple[str, int, Fraction, Fraction]]:
 def _join(builder: TopologyBuilder, block: str, group: list[str], name: str, speed: int, wait: int) -> None:
     if len(group) == 1:
         return
+    pairs = [(one, other) for k, one in enumerate(group) for other in group[:k]]
     if block == "Switch":
         builder.switch(name)
         pairs = [(npu, name) for npu in group]
     elif block == "Ring":
-        pairs = list(zip(group, group[1:] + group[:1], strict=True))[: 1 if len(group) == 2 else None]
-    else:
-        pairs = [(one, other) for k, one in enumerate(group) for other in group[:k]]
+        pairs = [*pairwise(group), *([(group[-1], group[0])] if len(group) > 2 else [])]
     for one, other in pairs:
         builder.duplex(one, other, speed, wait)

@@ -193,13 +193,12 @@ def _relays(profile: _Profile, options: ImportOptions, n: int) -> list[tuple[int
         return []
     if text is None:
         raise missing_option(source, "network", f"how {boxes} boxes are joined (relay:0-1 or direct-map)")
-    kind, _, rest = text.partition(":")
-    matches = [_RELAY.fullmatch(part) for part in rest.split(",")]
-    pairs = [(k, k) for k in range(n)] if text == "direct-map" else []
-    if kind == "relay":
-        pairs = [(int(match[1]), int(match[2])) for match in matches if match]
     said = f"--network {text[:40]!r}"
-    if not pairs or (kind == "relay" and len(pairs) < len(matches)):
+    if text == "direct-map":
+        pairs = [(gpu, gpu) for gpu in range(n)]
+    elif re.fullmatch(rf"relay:{_RELAY.pattern}(?:,{_RELAY.pattern})*", text):
+        pairs = [(int(match[1]), int(match[2])) for match in _RELAY.finditer(text)]
+    else:
         raise source.error(f"{said}: expected direct-map or relay:SENDER-RECEIVER,...")
     if any(gpu >= n for pair in pairs for gpu in pair) or len({a for a, _ in pairs}) < len(pairs):
         raise source.error(f"{said}: expected each sender once, GPUs 0 to {n - 1}")
