@@ -210,7 +210,11 @@ def _rows(
                 planes.append(np.zeros_like(reached))
             if step >> digit & 1:
                 planes[digit] |= frontier
-    _check_reached(topology, ranks, _unpacked(reached[topology.compute_nodes], len(ranks)))
+    missing = np.argwhere(_unpacked(reached[topology.compute_nodes], len(ranks)) == 0)
+    for target, source in missing[:1].tolist():
+        names = [topology.node_names[topology.compute_nodes[rank]] for rank in (target, ranks[source])]
+        lost = f"{names[0]} cannot be reached from {names[1]}"
+        raise InfeasibleError(f"{topology.name}: {lost}; expected a connected fabric")
     # Bytes while they suffice: the table is large, and most diameters are small.
     digits = np.zeros((len(topology.compute_nodes), len(ranks)), np.uint8 if step < 256 else np.int32)
     for digit, plane in enumerate(planes):
@@ -222,12 +226,3 @@ def _rows(
 def _unpacked(words: _Bits, count: int) -> NDArray[np.uint8]:
     """The first `count` bits of each row, one in a byte."""
     return np.unpackbits(words.view(np.uint8), axis=1, count=count, bitorder="little")
-
-
-def _check_reached(topology: Topology, ranks: Int64Array, reached: NDArray[np.uint8]) -> None:
-    if reached.all():
-        return
-    target, source = np.argwhere(reached == 0)[0]
-    names = [topology.node_names[topology.compute_nodes[rank]] for rank in (ranks[source], target)]
-    lost = f"{names[1]} cannot be reached from {names[0]}"
-    raise InfeasibleError(f"{topology.name}: {lost}; expected a connected fabric")

@@ -10,6 +10,7 @@ import typing
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
+from os.path import exists
 from pathlib import Path
 from types import MappingProxyType
 
@@ -97,7 +98,7 @@ def parse_imported(text: str, *, format: str | None = None, options: ImportOptio
     if format is not None:
         return read_topology(text, format=format, options=options)
     expression = _as_expression(text)
-    if (_PAPER.search(text) or not names_fabric(text)) and not _exists(text):
+    if (_PAPER.search(text) or not names_fabric(text)) and not exists(text):
         with contextlib.suppress(FormatError):  # what is no notation either is told as a path or a name
             expression = notation_expression(text)
     if expression is not None:
@@ -108,20 +109,12 @@ def parse_imported(text: str, *, format: str | None = None, options: ImportOptio
         return Imported(_Evaluation(expression).run(), "catalogue")
     if not text.strip():
         raise FormatError("topology: expected a catalogue expression or a file, found nothing")
-    if not _exists(text):
+    if not exists(text):
         shown = text if len(text) <= 80 else f"{text[:80]}..."
         hint = did_you_mean(text.partition(":")[0].strip(), _CATALOGUE)
         reason = f"neither a file nor a catalogue name{hint} ('treadle topology list' shows the catalogue)"
         raise FormatError(f"topology {shown!r}: {reason}")
     return read_topology(text, options=options)
-
-
-def _exists(path: str) -> bool:
-    """Whether there is a file; false where the system cannot even look (too long, a null byte)."""
-    try:
-        return Path(path).exists()
-    except (OSError, ValueError):
-        return False
 
 
 def _as_expression(text: str) -> str | None:
@@ -133,7 +126,7 @@ def _as_expression(text: str) -> str | None:
     if colon is None:
         return None
     name = _catalogue_name(colon[1])
-    if name not in _CATALOGUE or (name != colon[1].replace("-", "_") and _exists(text)):
+    if name not in _CATALOGUE or (name != colon[1].replace("-", "_") and exists(text)):
         return None
     return f"{name}({_WORD.sub(_as_meant, colon[2] or '')})"
 

@@ -282,8 +282,7 @@ def _search(
         ours, theirs = _marked(ours, _class_of(one, node)), _marked(theirs, _class_of(two, image))
     refined, trace = refine(one, ours, budget)
     same = refine_like(two, theirs, trace, budget)
-    start = None if same is None else _SearchNode(refined, same)
-    stack = [start] if start is not None else []
+    stack = [] if same is None else [_SearchNode(refined, same)]
     while stack:
         level = stack[-1]
         if level.chosen < 0:
@@ -291,9 +290,7 @@ def _search(
             budget.spend(one.n + len(one.tails))
             if mapping is not None:
                 return mapping
-            if not _branch(one, level, budget):
-                stack.pop()
-                continue
+            _branch(one, level, budget)
         if not level.candidates:
             stack.pop()
             continue
@@ -320,14 +317,14 @@ def _marked(colours: Colours, place: int) -> Colours:
     return marked
 
 
-def _branch(graph: MergedFabric, level: _SearchNode, budget: Budget) -> bool:
-    """Choose a class to separate, in the largest cell, and list its candidates; False if all are separate.
+def _branch(graph: MergedFabric, level: _SearchNode, budget: Budget) -> None:
+    """Choose a class to separate, in the largest cell, and list its candidates; none if all are separate.
 
     The largest cell, because small ones come from local symmetries that seldom decide anything.
     """
     colours, counts = np.unique(level.ours, return_counts=True)
     if len(colours) == graph.n:
-        return False
+        return
     cell = colours[counts.argmax()]
     level.chosen = int(np.flatnonzero(level.ours == cell)[0])
     candidates = np.flatnonzero(level.theirs == cell).tolist()
@@ -335,7 +332,6 @@ def _branch(graph: MergedFabric, level: _SearchNode, budget: Budget) -> bool:
     candidates.sort(key=lambda place: (place != level.chosen, place), reverse=True)
     level.candidates = candidates
     level.marked, level.trace = refine(graph, _marked(level.ours, level.chosen), budget)
-    return True
 
 
 def _completed(

@@ -117,10 +117,7 @@ def _meetings(topology: Topology, is_known: BoolArray, image: Int64Array | None)
 
 def _image_of_links(topology: Topology, image: Int64Array) -> Int64Array | None:
     """Return the image of each link under a map of nodes; None unless it is an automorphism."""
-    if (image < 0).any():
-        rest = np.flatnonzero(image < 0)
-        image = image.copy()
-        image[rest] = rest
+    image = np.where(image < 0, np.arange(len(image)), image)
     if len(np.unique(image)) < len(image) or not have_equal_nodes(topology, topology, image):
         return None
     try:

@@ -108,14 +108,10 @@ def _lines_through(field: FiniteField, points: _Vectors, joined: BoolArray) -> B
     spanned = np.concatenate([points[second][None], field.sums[points[first], scaled]])
     weights = q ** np.arange(points.shape[1])[::-1]
     index = positions_of(q ** points.shape[1], points @ weights)
-    lines = np.unique(np.sort(index[_normalised(field, spanned) @ weights].T, axis=1), axis=0)
+    # normalised: over the first coordinate that is not 0
+    inverses = np.argmax(field.products == 1, axis=1)
+    leading = np.take_along_axis(spanned, (spanned != 0).argmax(axis=-1)[..., None], axis=-1)
+    normalised = field.products[inverses[leading], spanned]
+    lines = np.unique(np.sort(index[normalised @ weights].T, axis=1), axis=0)
     assert lines.min() >= 0
     return mask_of((len(points), len(lines)), (lines, np.arange(len(lines))[:, None]))
-
-
-def _normalised(field: FiniteField, vectors: _Vectors) -> _Vectors:
-    """Vectors over their first non-zero coordinate, along the last axis."""
-    inverses = np.argmax(field.products == 1, axis=1)
-    place = (vectors != 0).argmax(axis=-1)[..., None]
-    leading = np.take_along_axis(vectors, place, axis=-1)
-    return np.asarray(field.products[inverses[leading], vectors], dtype=np.int64)

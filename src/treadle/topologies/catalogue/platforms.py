@@ -122,25 +122,17 @@ def dgx_a100(
     all_gpus = [add_box(builder, f"box{box}", gpus_per_box, nvlink_bandwidth) for box in range(boxes)]
     if boxes > 1:
         rails = [builder.switch(f"ib{rail}") for rail in range(min(2, gpus_per_box))]
-        for box, gpus in enumerate(all_gpus):
-            _add_nics(builder, f"box{box}", gpus, rails, nic_bandwidth, pcie_bandwidth if pcie else 0)
+        for box, (i, gpu) in ((box, pair) for box, gpus in enumerate(all_gpus) for pair in enumerate(gpus)):
+            # a NIC for each GPU, on the rail of its parity
+            nic, upper = builder.switch(f"box{box}.nic{i}"), gpu
+            if pcie:
+                upper = f"box{box}.pcie{i // 2}"
+                if i % 2 == 0:
+                    builder.switch(upper)
+                builder.duplex(gpu, upper, pcie_bandwidth)
+            builder.duplex(upper, nic, nic_bandwidth)
+            builder.duplex(nic, rails[i % 2], nic_bandwidth)
     return builder.build()
-
-
-def _add_nics(
-    builder: TopologyBuilder, box: str, gpus: list[str], rails: list[str], nic: int, pcie: int
-) -> None:
-    """One NIC per GPU to the rail of its parity; `pcie` > 0 puts a switch between each two GPUs and NICs."""
-    for i, gpu in enumerate(gpus):
-        port = builder.switch(f"{box}.nic{i}")
-        upper = gpu
-        if pcie:
-            upper = f"{box}.pcie{i // 2}"
-            if i % 2 == 0:
-                builder.switch(upper)
-            builder.duplex(gpu, upper, pcie)
-        builder.duplex(upper, port, nic)
-        builder.duplex(port, rails[i % 2], nic)
 
 
 @platform(source="ForestColl dissertation, figure 4.1 and 4.6.2", samples=("dgx_a100_flat(1)",))

@@ -113,12 +113,8 @@ def _parallel_ranks(topology: Topology) -> Int64Array:
     """Return the number of arcs with the same ends before each arc."""
     keys = topology.tails.astype(np.int64) * topology.n_nodes + topology.heads
     order = np.argsort(keys, kind="stable")
-    arranged = keys[order]
-    place = np.arange(len(keys))
-    starts = np.ones(len(keys), dtype=np.bool_)
-    starts[1:] = arranged[1:] != arranged[:-1]
     ranks = np.empty(len(keys), dtype=np.int64)
-    ranks[order] = place - np.maximum.accumulate(np.where(starts, place, 0))
+    ranks[order] = np.arange(len(keys)) - np.searchsorted(keys[order], keys[order])
     return ranks
 
 

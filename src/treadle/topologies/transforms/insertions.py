@@ -61,8 +61,6 @@ def with_inserted_nodes(topology: Topology, *links: int) -> Topology:
         heads[link] = node
         source.append(source[link])
     names = (*topology.node_names, *(f"x{i}" for i in range(nodes - topology.n_nodes)))
-    if len(set(names)) < nodes:
-        names = tuple(f"n{i}" for i in range(nodes))
     return _changed(topology, name, links, names, tails, heads, source)
 
 
@@ -174,7 +172,7 @@ def _changed(
         tails,
         heads,
         n=len(names),
-        node_names=names,
+        node_names=names if len(set(names)) == len(names) else None,
         bandwidth=topology.bandwidths[source],
         latency=topology.latencies_ns[source],
     )

@@ -21,7 +21,6 @@ from treadle.topologies.readers.boxes.box import (
     BridgeKind,
     Gpu,
     HostLink,
-    HostSpeed,
     Nic,
     Slot,
     joined_parts,
@@ -111,10 +110,7 @@ def read_box(source: SourceFile, options: ImportOptions) -> Box:
         has_cpus=all(matrix.cpus),
         nics=[Nic(name=nic, slot=slots.get(number, Slot())) for number, nic in enumerate(matrix.nics, n)],
         bridges=bridges,
-        host_links=[
-            HostLink(one=one, other=other, bandwidth=None, origin=HostSpeed.UNKNOWN)
-            for one, other in combinations(hosts, 2)
-        ],
+        host_links=[HostLink.by_library(*pair, None) for pair in combinations(hosts, 2)],
         defaulted=[Finding(f"PCIe: {width}")] if uses_tree else [],
         # as where the kernel knows of no NUMA nodes
         warnings=[

@@ -44,19 +44,15 @@ def recognise(
     if all(gpu.rank is not None for gpu in box.gpus):
         how = "by the file's ranks"
     found["rank order"] = f"{how}: {_numbered([gpu.bus_id or gpu.name for gpu in box.gpus], 'gpu')}"
-    nics = _counted(
-        "speed not given" if nic.bandwidth is None else format_link_bandwidth(nic.bandwidth)
-        for nic in box.nics
-    )
-    found["NICs"] = nics or "none"
+    rates = (format_link_bandwidth(nic.bandwidth) if nic.bandwidth else "speed not given" for nic in box.nics)
+    found["NICs"] = _counted(rates) or "none"
     if boxes > 1:
         names = [box.nics[nic].name for nic in speeds]
         found["used NICs"] = f"{len(names)}: {_numbered(names, 'nic')}"
         found["pairs"] = _pairs(box, tree)
     if tree:
-        found["PCIe"] = _counted(
-            f"{link.lower.kind} {format_link_bandwidth(link.bandwidth or 0)}" for link in tree
-        )
+        speeds_of = ((link.lower.kind, format_link_bandwidth(link.bandwidth or 0)) for link in tree)
+        found["PCIe"] = _counted(f"{kind} {rate}" for kind, rate in speeds_of)
     found["boxes"] = "1" if network is None else f"{boxes}, joined by {network}"
     return found
 

@@ -51,24 +51,12 @@ class _Switch:
 
 def read_conf(source: SourceFile, options: ImportOptions) -> Imported:
     """The tree of a ``topology.conf``; FormatError if it is malformed or a speed was not given."""
-    return _tree(source, options, _collected(source, _conf_switches(source)), "slurm")
+    return _tree(source, options, _conf_switches(source), "slurm")
 
 
 def read_yaml(source: SourceFile, options: ImportOptions) -> Imported:
     """The default tree of a ``topology.yaml``; FormatError likewise."""
-    return _tree(source, options, _collected(source, _yaml_switches(source)), "slurm-yaml")
-
-
-def _collected(source: SourceFile, switches: Iterable[_Switch]) -> list[_Switch]:
-    """The switches, each named once; FormatError as soon as there are too many."""
-    found: dict[str, _Switch] = {}
-    hosts = 0
-    for switch in switches:
-        if found.setdefault(switch.name, switch) is not switch:
-            raise source.error(f"switch {format_value(switch.name)} stands here and elsewhere", switch.line)
-        hosts += len(switch.nodes)
-        check_import_size(source, nodes=len(found) + hosts)
-    return list(found.values())
+    return _tree(source, options, _yaml_switches(source), "slurm-yaml")
 
 
 def _lines(source: SourceFile) -> Iterator[tuple[int, str]]:
@@ -152,8 +140,15 @@ def _inhabited(rows: Sequence[_Switch]) -> list[_Switch]:
     return kept
 
 
-def _tree(source: SourceFile, options: ImportOptions, all_rows: Sequence[_Switch], format: str) -> Imported:
-    rows = _inhabited(all_rows)
+def _tree(source: SourceFile, options: ImportOptions, switches: Iterable[_Switch], format: str) -> Imported:
+    all_rows: dict[str, _Switch] = {}
+    n_hosts = 0
+    for row in switches:  # one by one, so that too many are rejected before the last
+        if all_rows.setdefault(row.name, row) is not row:
+            raise source.error(f"switch {format_value(row.name)} stands here and elsewhere", row.line)
+        n_hosts += len(row.nodes)
+        check_import_size(source, nodes=len(all_rows) + n_hosts)
+    rows = _inhabited([*all_rows.values()])
     if not rows:
         raise source.error("names no switch with nodes")
     by_name = {row.name: row for row in rows}
