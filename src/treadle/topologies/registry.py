@@ -172,16 +172,11 @@ def all_platforms() -> tuple[Platform, ...]:
 def catalogue_entries() -> tuple[CatalogueEntry, ...]:
     """Describe the catalogue for people, group by group."""
     groups = (("platforms", tuple(one.function for one in all_platforms())), *_GROUPS)
-    return tuple(
-        CatalogueEntry(
-            name=function.__name__,
-            group=group,
-            signature=call_signature(function),
-            summary=(inspect.getdoc(function) or "").partition("\n")[0],
-        )
-        for group, functions in groups
-        for function in functions
-    )
+    found = []
+    for group, function in ((group, function) for group, functions in groups for function in functions):
+        summary = (inspect.getdoc(function) or "").partition("\n")[0]
+        found.append(CatalogueEntry(function.__name__, group, call_signature(function), summary))
+    return tuple(found)
 
 
 def call_signature(function: Callable[..., Topology]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -314,11 +315,10 @@ class TopologyBuilder:
         return f"<TopologyBuilder {self._name}: {n} compute, {switches} switches, {links} links>"
 
     def fabric_to_draw(self) -> Topology | None:
-        """Fabric so far; None if it is not valid yet."""
-        try:
+        """Return the fabric so far; None if it is not valid yet."""
+        with suppress(TopologyError):
             return self.build()
-        except TopologyError:
-            return None
+        return None
 
     def compute(self, name: str, *, injection_bytes_per_s: int = 0) -> str:
         """Add a compute node; returns its name."""

@@ -101,9 +101,7 @@ def _arc_names(topology: Topology) -> tuple[str, ...]:
     ends = [name.rpartition(">")[2] for name in names]
     # In names of a line graph, tail a>b and head b>c make a>b>c. A comma shows that ">" belongs to a factor.
     if not any("," in name for name in names):
-        walks = tuple(
-            f"{names[u]}>{ends[v]}{number}" for u, v, number in zip(tails, heads, numbers, strict=True)
-        )
+        walks = tuple(f"{names[u]}>{ends[v]}{k}" for u, v, k in zip(tails, heads, numbers, strict=True))
         if len(set(walks)) == len(walks):
             return walks
     return tuple(f"{names[u]}>{names[v]}{k}" for u, v, k in zip(tails, heads, numbers, strict=True))

@@ -61,8 +61,7 @@ def without_links_and_nodes(topology: Topology, links: Sequence[str], nodes: Seq
     A switch that leads nowhere without the links is gone with them, whether it is among the nodes or not.
     """
     rest = with_failed_links(topology, *links) if links else topology
-    left = frozenset(rest.node_names) if rest.n_nodes < topology.n_nodes else frozenset(topology.node_names)
-    names = [name for name in nodes if name in left or not has_node(topology, name)]
+    names = [name for name in nodes if has_node(rest, name) or not has_node(topology, name)]
     return with_failed_nodes(rest, *names) if names else rest
 
 
@@ -101,13 +100,14 @@ def _named(topology: Topology, typed: Sequence[str], *, of_links: bool) -> tuple
     names: dict[str, None] = {}
     for text in typed:
         if "," not in text and not _PATTERN & set(text):
-            names[text] = None  # who takes it out says what is wrong with it
+            names[text] = None  # an unknown name is reported when it is taken out
             continue
         links, nodes = named_failures(topology, text)
-        if nodes if of_links else links:
-            found, wanted = ("nodes", "links") if of_links else ("links", "nodes")
-            raise TopologyError(f"{topology.name}: {text[:60]!r} names {found}, expected {wanted}")
-        names.update(dict.fromkeys(links if of_links else nodes))
+        wanted, others = (links, nodes) if of_links else (nodes, links)
+        if others:
+            kinds = "nodes, expected links" if of_links else "links, expected nodes"
+            raise TopologyError(f"{topology.name}: {text[:60]!r} names {kinds}")
+        names.update(dict.fromkeys(wanted))
     return tuple(names)
 
 

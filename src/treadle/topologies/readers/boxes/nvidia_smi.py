@@ -114,14 +114,10 @@ def read_box(source: SourceFile, options: ImportOptions) -> Box:
         defaulted=[Finding(f"PCIe: {width}")] if uses_tree else [],
         # as where the kernel knows of no NUMA nodes
         warnings=[
-            Finding(
-                f"{row[other]} to {matrix.gpus[other]}, and CPUs {matrix.cpus[one]} are those of both: taken "
-                "as of one CPU",
-                matrix.gpus[one],
-            )
-            for one, row in enumerate(matrix.rows)
-            for other in range(one + 1, n)
-            if all(matrix.cpus) and row[other] in ("SYS", "SOC") and matrix.cpus[one] == matrix.cpus[other]
+            Finding(f"{cell} to {other}, and CPUs {cpus} are those of both: taken as of one CPU", gpu)
+            for gpu, cpus, row in zip(matrix.gpus, matrix.cpus, matrix.rows, strict=True)
+            for other, other_cpus, cell in zip(matrix.gpus, matrix.cpus, row, strict=False)
+            if cpus == other_cpus and cell in ("SYS", "SOC") and all(matrix.cpus)
         ][:1],
     )
 

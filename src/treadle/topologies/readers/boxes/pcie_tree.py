@@ -53,9 +53,8 @@ def near_tree(box: Box, speeds: Mapping[int, int]) -> tuple[PcieLink, ...]:
     above: dict[str, set[int]] = {"gpu": set(), "nic": set()}
     for place, slot in devices.items():
         above[place.kind].update(box.chain(slot))
-    tops = {
-        _meeting(box, slot, above["nic" if place.kind == "gpu" else "gpu"]) for place, slot in devices.items()
-    }
+    others = {"gpu": above["nic"], "nic": above["gpu"]}
+    tops = {_meeting(box, slot, others[place.kind]) for place, slot in devices.items()}
     parents: dict[PciePosition, PcieLink] = {}
     for place, slot in devices.items():
         chain = box.chain(slot)
@@ -150,10 +149,9 @@ def _near_links(parents: Mapping[PciePosition, PcieLink], speeds: Mapping[int, i
         capped = [_rounded(link, speeds.get(link.lower.number)) for link in tree]
         nics = [link for link in capped if link.lower.kind == "nic"]
         total = sum(link.bandwidth or speeds[link.lower.number] for link in nics)
-        capped = [
-            link if link.lower.kind == "nic" else replace(link, bandwidth=_least(link.bandwidth, total))
-            for link in capped
-        ]
+        others = (link for link in capped if link.lower.kind != "nic")
+        limited = {link: replace(link, bandwidth=_least(link.bandwidth, total)) for link in others}
+        capped = [limited.get(link, link) for link in capped]
         gpus = [link for link in capped if link.lower.kind == "gpu"]
         if len(gpus) == 1 and len(gpus) + len(nics) == len(capped) and gpus[0].bandwidth == total:
             found += [replace(link, upper=gpus[0].lower) for link in nics]

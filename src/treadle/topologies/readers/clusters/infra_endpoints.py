@@ -94,10 +94,6 @@ class Infrastructure:
     links: Mapping[str, Any]
     edges: list[Edge]
 
-    def components_used(self, instance: str) -> set[str]:
-        """Names of the components at which links of an instance end."""
-        return {parts[2] for edge in self.edges for parts in edge.nodes() if parts[0] == instance}
-
 
 def read_infrastructure(source: SourceFile, document: Any) -> Infrastructure:
     """The parts of a file; FormatError that names the place of what is malformed."""

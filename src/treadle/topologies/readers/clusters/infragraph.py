@@ -121,11 +121,12 @@ class _Graph:
                 if not any(inner) and kinds.isdisjoint(("xpu", "cpu", "device")):
                     found[name] = "switch"
                 continue
-            words = self.found.components_used(name)
-            if not (words <= {"nic"} or words <= {"port"}):
+            nodes = (parts for edge in self.found.edges for parts in edge.nodes())
+            used = {parts[2] for parts in nodes if parts[0] == name}  # components at which its links end
+            if not (used <= {"nic"} or used <= {"port"}):
                 raise self.found.source.error(f"instances {name}: device {device!r} is not in the file")
-            found[name] = "host" if words == {"nic"} else "switch"
-            role = "ranks, since their links begin at a nic" if words == {"nic"} else "switches"
+            found[name] = "host" if used == {"nic"} else "switch"
+            role = "ranks, since their links begin at a nic" if used == {"nic"} else "switches"
             text = f"device {device} is not in the file; its instances are taken as {role}"
             self.notes.append(Finding(text, f"instances {name}"))
         return found

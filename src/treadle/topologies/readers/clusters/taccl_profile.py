@@ -86,13 +86,11 @@ def read(source: SourceFile, options: ImportOptions) -> Imported:
             builder.switch(f"{prefix}hub")
         for row in rows:
             builder.link(f"{prefix}{row.tail}", f"{prefix}{row.head}", speed_of[row.beta], row.latency)
-    counts = [
-        f"{count} of {format_link_bandwidth(speed)}"
-        for speed, count in Counter(speed_of[row.beta] for row in rows).most_common(5)
-    ]
+    common = Counter(speed_of[row.beta] for row in rows).most_common(5)
+    counts = [f"{count} of {format_link_bandwidth(speed)}" for speed, count in common]
     found = {
         "GPUs": f"{boxes} x {n}",
-        "links": ", ".join([*counts[:4], *(["..."] if len(counts) > 4 else [])]),
+        "links": ", ".join([*counts[:4], *["..."] * (len(counts) > 4)]),
         "chunk": f"{format_size(chunk)} ({chunk} bytes)",
     }
     if boxes > 1:
