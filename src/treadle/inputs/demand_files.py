@@ -74,10 +74,11 @@ def _json_rows(text: str, source: str) -> list[list[int]]:
     for number, row in enumerate(value, 1):
         for column, cell in enumerate(row, 1):
             if type(cell) is not int or not 0 <= cell <= MAX_DEMAND:
-                kinds = {list: "a list", dict: "an object"}
-                if type(cell) is int and abs(cell) >= 10**40:  # too long to be printed
-                    kinds = {int: "a huge integer"}
-                found = kinds.get(type(cell)) or json.dumps(cell, ensure_ascii=False)
+                if isinstance(cell, list | dict):
+                    found = "a list" if isinstance(cell, list) else "an object"
+                else:
+                    is_huge = type(cell) is int and abs(cell) >= 10**40
+                    found = "a huge integer" if is_huge else json.dumps(cell, ensure_ascii=False)
                 raise _bad_cell(number, column, found, source)
     return value
 

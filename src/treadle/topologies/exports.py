@@ -50,7 +50,7 @@ def _add_data(element: etree._Element, values: Mapping[str, object]) -> None:
 
 
 def to_edge_list(topology: Topology) -> str:
-    """A fabric as an edge list: its nodes in comments, then a directed link a line."""
+    """Return a fabric as an edge list: its nodes in comments, then a directed link a line."""
     lines = ["# directed"]
     if topology.name.strip() and topology.name.isprintable():
         lines.insert(0, f"# name: {topology.name.strip()}")

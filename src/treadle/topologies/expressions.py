@@ -94,7 +94,7 @@ def format_path(text: str | Path) -> str:
 
 
 def parse_imported(text: str, *, format: str | None = None, options: ImportOptions | None = None) -> Imported:
-    """The fabric that `text` names, as `parse` takes it, and what its file says and does not say."""
+    """Return the fabric that `text` names, as `parse` takes it, and what its file has and lacks."""
     if format is not None:
         return read_topology(text, format=format, options=options)
     expression = _as_expression(text)
@@ -118,7 +118,7 @@ def parse_imported(text: str, *, format: str | None = None, options: ImportOptio
 
 
 def _as_expression(text: str) -> str | None:
-    """`text` as a call with underscores, columns unchanged; None if it should be a path."""
+    """Return `text` as a call with underscores, columns unchanged; None if it should be a path."""
     stripped = text.strip()
     if _CALL.match(stripped):
         return _WORD.sub(_as_meant, text)
@@ -138,7 +138,7 @@ def names_fabric(text: str) -> bool:
 
 
 def _as_meant(match: re.Match[str]) -> str:
-    """A function's name as the catalogue has it, ``4x4`` as two numbers; a quoted string as it is."""
+    """Return a function's name as the catalogue has it, ``4x4`` as two numbers; a quoted string as it is."""
     word = match[0]
     if word[0] in "\"'":
         return word
@@ -244,7 +244,7 @@ class _Evaluation:
         return function(*values, **keywords)
 
     def _keyword(self, function: Callable[..., Topology], key: str, node: ast.expr, depth: int) -> _Value:
-        """Value of a keyword; quantities are typed with a unit."""
+        """Return the value of a keyword; quantities are typed with a unit."""
         parameters = inspect.signature(function).parameters
         if key not in parameters or parameters[key].kind is inspect.Parameter.VAR_POSITIONAL:
             message = f"{function.__name__} has no keyword {key!r}; expected {call_signature(function)}"

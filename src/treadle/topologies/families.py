@@ -148,16 +148,16 @@ class Families:
         return 2 * sum(self._width(part, ()) for part in self.links)
 
     def count(self, indices: Sequence[str]) -> int:
-        """Number of combinations of values of these indices."""
+        """Return the number of combinations of values of these indices."""
         return prod(self.sizes[index] for index in indices)
 
     def _width(self, part: Part, fixed: Sequence[str]) -> int:
-        """Members of a part for one value of each fixed index."""
+        """Return the members of a part for one value of each fixed index."""
         free = self.count([index for index in part.indices if index not in fixed])
         return free * self._within(part, fixed)
 
     def _within(self, part: Part, fixed: Sequence[str]) -> int:
-        """Members of a part for one value of each fixed index and of its own."""
+        """Return the members of a part for one value of each fixed index and of its own."""
         if not isinstance(part, Each):
             return 1
         return sum(self._width(one, (*fixed, *part.indices)) for one in part.parts)
@@ -236,11 +236,11 @@ class Families:
         return Classes(members, size, tails, heads, links_of, family_of)
 
     def node_positions(self) -> dict[NodeFamily, Int64Array]:
-        """Node numbers of each family, an axis per index."""
+        """Return the node numbers of each family, an axis per index."""
         return dict(self._places(self.nodes, 0, {}))
 
     def link_numbers(self) -> Int8Array:
-        """The link family of each link, by its place in `link_families`."""
+        """Return the link family of each link, by its place in `link_families`."""
         found = np.empty((self.n_links // 2, 2), dtype=np.int8)
         for number, (_, places) in enumerate(self._places(self.links, 0, {})):
             found[places.ravel()] = number

@@ -55,7 +55,7 @@ bandwidths and what sorts them."""
 
 
 def read_families(text: str, *, source: str = "", charge: Callable[[int], None] | None = None) -> Topology:
-    """The fabric of a topology file, version 2; FormatError if it is malformed.
+    """Return the fabric of a topology file, version 2; FormatError if it is malformed.
 
     `charge` is called with the bytes of memory that the fabric will take, before it is built.
     """
@@ -71,7 +71,7 @@ def read_families(text: str, *, source: str = "", charge: Callable[[int], None] 
 
 
 def dump_families(name: str, families: Families) -> str:
-    """Text of a topology file, version 2."""
+    """Return a topology file, version 2, as a string."""
     nodes, links = (tuple(map(_row, parts)) for parts in (families.nodes, families.links))
     file = {"treadle": "topology", "version": 2, "name": name}
     table = to_builtins(FamilyTable(families.indices, nodes, links))
@@ -115,7 +115,7 @@ class _Reader:
         self._sizes, self._families, self._left = sizes, dict[str, NodeFamily](), _MAX_PARTS
 
     def parts(self, rows: Sequence[FamilyPart], outer: tuple[str, ...], *, links: bool) -> tuple[Part, ...]:
-        """Parts within those that fix the outer indices."""
+        """Return parts within those that fix the outer indices."""
         self._left -= len(rows)
         if self._left < 0:
             raise FormatError(f"families: expected at most {_MAX_PARTS} parts")

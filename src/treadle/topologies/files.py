@@ -44,7 +44,7 @@ def load_topology(path: str | Path) -> Topology:
 def parse_topology_file(
     text: str, *, source: str = "", charge: Callable[[int], None] | None = None
 ) -> Topology:
-    """The fabric that a file's text describes; FormatError, which names `source`, if it is malformed.
+    """Return the fabric that a file's text describes; FormatError, which names `source`, if it is malformed.
 
     `charge` is called with the bytes of memory that a fabric by families will take, before it is built.
     """
@@ -61,7 +61,7 @@ def save_topology(path: str | Path, topology: Topology) -> None:
 
 
 def topology_from_json(value: object, *, source: str = "") -> Topology:
-    """The fabric that a parsed JSON object describes.
+    """Return the fabric that a parsed JSON object describes.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def dump_topology(topology: Topology) -> str:
 
 
 def topology_hash(topology: Topology) -> str:
-    """SHA-256 of the canonical text without the name, in hex: equal fabrics have equal hashes.
+    """Return the SHA-256 of the canonical text without the name, in hex: equal fabrics have equal hashes.
 
     Of a fabric with very many links it is that of its arrays, as their text would take seconds to write.
     """
@@ -181,7 +181,7 @@ def _head(name: str) -> str:
 
 
 def _body(topology: Topology) -> str:
-    """All of the canonical text but the name; keys at their default value are left out."""
+    """Return all of the canonical text but the name; keys at their default value are left out."""
     # a line break in a name is written as an escape, so that it can part the names here
     quoted = json.dumps(topology.node_names, ensure_ascii=False, separators=("\n", ":"))[1:-1].split("\n")
     kinds = np.where(topology.is_compute, '"compute"', '"switch"').tolist()
@@ -202,5 +202,5 @@ def _body(topology: Topology) -> str:
 
 
 def _lines(objects: list[str]) -> str:
-    """A list of objects that still lack their closing brace."""
+    """Return a list of objects that still lack their closing brace."""
     return "[\n  " + "},\n  ".join(objects) + "}\n ]" if objects else "[]"

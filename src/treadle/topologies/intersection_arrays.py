@@ -48,7 +48,7 @@ class IntersectionArray:
 
 
 def intersection_array(topology: Topology) -> IntersectionArray:
-    """Intersection array of a distance-regular graph, counted at every pair of nodes.
+    """Return the intersection array of a distance-regular graph, counted at every pair of nodes.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def intersection_array(topology: Topology) -> IntersectionArray:
 
 
 def _neighbours(topology: Topology) -> Int64Array:
-    """Neighbours of each node, shape (N, d); reject anything but a simple regular undirected graph."""
+    """Return neighbours of each node, shape (N, d); reject anything but a simple regular undirected graph."""
     n = topology.n_nodes
     arcs = topology.tails.astype(np.int64) * n + topology.heads
     reversed_arcs = topology.heads.astype(np.int64) * n + topology.tails

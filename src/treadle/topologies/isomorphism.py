@@ -69,7 +69,7 @@ def find_isomorphism(
 def find_automorphism(
     topology: Topology, node: int, image: int, *, work_limit: int = DEFAULT_WORK
 ) -> Int32Array | None:
-    """A map of a fabric to itself that takes `node` to `image`, or None if there is none.
+    """Return a map of a fabric to itself that takes `node` to `image`, or None if there is none.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def find_automorphism(
 
 
 def node_kinds(topology: Topology, *, work_limit: int = DEFAULT_WORK) -> Int64Array:
-    """Colours of nodes by their neighbourhoods: an automorphism maps each node to one of its colour.
+    """Return colours of nodes by their neighbourhoods: an automorphism maps each node to one of its colour.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def node_kinds(topology: Topology, *, work_limit: int = DEFAULT_WORK) -> Int64Ar
 
 
 def transpose_isomorphism(topology: Topology, *, work_limit: int = DEFAULT_WORK) -> Int32Array | None:
-    """A map that carries the transpose of a fabric to the fabric, or None if there is none.
+    """Return a map that carries the transpose of a fabric to the fabric, or None if there is none.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def is_reverse_symmetric(topology: Topology, *, work_limit: int = DEFAULT_WORK) 
 
 
 def _transitive_generators(topology: Topology, root: int, budget: Budget) -> list[Int32Array] | None:
-    """Automorphisms whose products take the root to every node; None if there are none such."""
+    """Return automorphisms whose products take the root to every node; None if there are none such."""
     reached = mask_of(topology.n_nodes, root)
     generators: list[Int32Array] = []
     for node in range(topology.n_nodes):
@@ -203,7 +203,7 @@ def is_vertex_transitive(topology: Topology, *, work_limit: int = DEFAULT_WORK) 
 
 
 def link_map(topology: Topology, other: Topology, mapping: NDArray[np.integer]) -> Int32Array:
-    """The link that each link becomes under a map of nodes, parallel links in order.
+    """Return the link that each link becomes under a map of nodes, parallel links in order.
 
     Parameters
     ----------
@@ -270,7 +270,7 @@ class _SearchNode:
 def _search(
     topology: Topology, other: Topology, pinned: list[tuple[int, int]], budget: Budget
 ) -> Int32Array | None:
-    """Depth-first search for a map that respects the fixed pairs of nodes."""
+    """Search depth-first for a map that respects the fixed pairs of nodes."""
     if (topology.n_nodes, topology.n_links) != (other.n_nodes, other.n_links):
         return None
     one = merge_equivalent(topology)
@@ -311,7 +311,7 @@ def _class_of(graph: MergedFabric, node: int) -> int:
 
 
 def _marked(colours: Colours, place: int) -> Colours:
-    """Return colours with one class separated from all others."""
+    """Return the colours with one class separated from all others."""
     marked = colours.copy()
     marked[place] = hashed(~marked[place : place + 1])[0]
     return marked
@@ -342,7 +342,7 @@ def _completed(
     level: _SearchNode,
     pinned: list[tuple[int, int]],
 ) -> Int32Array | None:
-    """The map that pairs classes of equal colours in order, if it is an isomorphism.
+    """Return the map that pairs classes of equal colours in order, if it is an isomorphism.
 
     With one class per colour it is the only candidate; with more it is a guess that is often right.
     """
@@ -421,7 +421,7 @@ class MergedFabric:
 
 
 def _words(*columns: NDArray[np.generic]) -> Colours:
-    """Hash of the rows of several columns of integers."""
+    """Return the hash of the rows of several columns of integers."""
     words = np.zeros(len(columns[0]), dtype=np.uint64)
     for column in columns:
         words = hashed(words ^ column.astype(np.uint64)) + np.uint64(1)
@@ -467,7 +467,7 @@ def merge_equivalent(topology: Topology) -> MergedFabric:
 
 
 def _sums(words: Colours, first: Int64Array) -> Colours:
-    """Sums, modulo 2**64, of the words from first[i] to first[i + 1]."""
+    """Return the sums, modulo 2**64, of the words from first[i] to first[i + 1]."""
     running = np.zeros(len(words) + 1, dtype=np.uint64)
     np.cumsum(words, out=running[1:])
     return running[first[1:]] - running[first[:-1]]
@@ -484,7 +484,7 @@ def _rounds(graph: MergedFabric, colours: Colours) -> Iterator[tuple[Colours, tu
 
 
 def refine(graph: MergedFabric, colours: Colours, budget: Budget) -> tuple[Colours, Trace]:
-    """The coarsest stable refinement, and the summaries of the rounds to it."""
+    """Return the coarsest stable refinement, and the summaries of the rounds to it."""
     trace: Trace = []
     for refined, summary in _rounds(graph, colours):
         budget.spend(graph.n + len(graph.tails))
@@ -495,7 +495,7 @@ def refine(graph: MergedFabric, colours: Colours, budget: Budget) -> tuple[Colou
 
 
 def refine_like(graph: MergedFabric, colours: Colours, trace: Trace, budget: Budget) -> Colours | None:
-    """Colours after the rounds of a trace; None as soon as a summary differs."""
+    """Return the colours after the rounds of a trace; None as soon as a summary differs."""
     for expected, (refined, summary) in zip(trace, _rounds(graph, colours), strict=False):
         budget.spend(graph.n + len(graph.tails))
         if summary != expected:

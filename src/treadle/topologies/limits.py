@@ -46,7 +46,7 @@ def parse_numbers(function: str, key: str, text: str, separator: str) -> tuple[i
 
 
 def _shown(value: int) -> str:
-    """Decimal digits, or the magnitude of a number with very many of them."""
+    """Return decimal digits, or the magnitude of a number with very many of them."""
     return (
         str(value) if abs(value) < 2**64 else f"about {'-' if value < 0 else ''}2**{value.bit_length() - 1}"
     )

@@ -48,7 +48,7 @@ _NAMES: Mapping[str, Callable[[list[int], list[int]], str]] = MappingProxyType(
 
 
 def notation_expression(text: str) -> str:
-    """A graph in the notation of papers as an expression of the catalogue.
+    """Return a graph in the notation of papers as an expression of the catalogue.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class _Notation:
             raise self._error("it is an expression")
 
     def _call_end(self, text: str, place: int) -> int:
-        """The place behind the bracket that closes a call."""
+        """Return the place behind the bracket that closes a call."""
         is_open = 1
         while is_open:
             piece = _PIECE.match(text, place)
@@ -181,7 +181,7 @@ class _Notation:
             raise self._error(f"{name} lacks a number") from None
 
     def _arguments(self) -> tuple[list[int], list[int]]:
-        """Numbers in brackets or bare, as of K4,4 and Pi4,64; those in braces apart."""
+        """Return numbers in brackets or bare, as of K4,4 and Pi4,64; those in braces apart."""
         numbers: list[int] = []
         offsets: list[int] = []
         is_bracketed = self._take("(")

@@ -10,7 +10,7 @@ from treadle.topologies.topology import Topology
 
 
 def non_eulerian_nodes(topology: Topology) -> Int32Array:
-    """Indices of the nodes whose total ingress and egress bandwidths differ, ascending."""
+    """Return the indices of the nodes whose total ingress and egress bandwidths differ, ascending."""
     differ = topology.ingress_bytes_per_s() != topology.egress_bytes_per_s()
     return frozen(np.flatnonzero(differ), np.int32)
 
@@ -49,7 +49,7 @@ def is_regular(topology: Topology) -> bool:
 
 
 def unreachable_pair(topology: Topology) -> tuple[int, int] | None:
-    """Two compute nodes (from, to) without a path, or None if every one reaches every other.
+    """Return two compute nodes (from, to) without a path, or None if every one reaches every other.
 
     Compute nodes forward here. The first compute node is one of the two.
     """
@@ -64,7 +64,7 @@ def unreachable_pair(topology: Topology) -> tuple[int, int] | None:
 
 
 def reached(topology: Topology, node: int, *, backwards: bool = False) -> BoolArray:
-    """Nodes to which there is a path from `node`, or from which there is one to it, shape (n,).
+    """Return nodes to which there is a path from `node`, or from which there is one to it, shape (n,).
 
     Compute nodes forward here.
     """

@@ -157,12 +157,12 @@ class CatalogueEntry:
 
 
 def catalogue() -> Mapping[str, Callable[..., Topology]]:
-    """Name of each function of the expression language -> the function."""
+    """Return the name of each function of the expression language -> the function."""
     return _CATALOGUE
 
 
 def all_platforms() -> tuple[Platform, ...]:
-    """Platforms, those of plug-ins that can be loaded too."""
+    """Return platforms, those of plug-ins that can be loaded too."""
     for name in plug_ins():
         with suppress(TopologyError):  # reported where that name is typed
             plugged(name)
@@ -180,7 +180,7 @@ def catalogue_entries() -> tuple[CatalogueEntry, ...]:
 
 
 def call_signature(function: Callable[..., Topology]) -> str:
-    """A call with names and defaults, without types: how the catalogue shows a function."""
+    """Return a call with names and defaults, without types: how the catalogue shows a function."""
     words: list[str] = []
     keyword_only = False
     for parameter in inspect.signature(function).parameters.values():

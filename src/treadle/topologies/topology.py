@@ -30,7 +30,7 @@ MAX_TOTAL_BANDWIDTH = 2**62
 
 
 def _unset() -> NDArray[Any]:
-    """Stand-in for an optional array; the constructor replaces it by zeros."""
+    """Return the default of an optional array, which the constructor replaces by zeros."""
     return frozen([], np.int64)
 
 
@@ -195,22 +195,22 @@ class Topology(FrozenArrays):
         return {name: i for i, name in enumerate(self.node_names)}
 
     def node_index(self, name: str) -> int:
-        """Index of the node called `name`; TopologyError if there is none."""
+        """Return the index of the node called `name`; TopologyError if there is none."""
         try:
             return self._index[name]
         except KeyError:
             raise TopologyError(f"{self.name}: no node is called {name!r}") from None
 
     def link_name(self, link: int) -> str:
-        """A link as ``tail->head``, for messages."""
+        """Return a link as ``tail->head``, for messages."""
         return f"{self.node_names[self.tails[link]]}->{self.node_names[self.heads[link]]}"
 
     def egress_bytes_per_s(self) -> Int64Array:
-        """Total bandwidth out of each node, self-loops left out, shape (n,)."""
+        """Return the total bandwidth out of each node, self-loops left out, shape (n,)."""
         return self._sums(self.tails)
 
     def ingress_bytes_per_s(self) -> Int64Array:
-        """Total bandwidth into each node, self-loops left out, shape (n,)."""
+        """Return the total bandwidth into each node, self-loops left out, shape (n,)."""
         return self._sums(self.heads)
 
     def _sums(self, ends: Int32Array) -> Int64Array:
@@ -220,14 +220,14 @@ class Topology(FrozenArrays):
         return total
 
     def renamed(self, name: str) -> Topology:
-        """The same fabric under another name; TopologyError unless that is one line."""
+        """Return the same fabric under another name; TopologyError unless that is one line."""
         found = copy(self)
         object.__setattr__(found, "name", name)
         found._check_name()
         return found
 
     def transpose(self) -> Topology:
-        """The fabric with every link turned round; link numbers stay."""
+        """Return the fabric with every link turned round; link numbers stay."""
         return replace(
             self,
             name=f"transpose({self.name})",
@@ -269,7 +269,7 @@ class Topology(FrozenArrays):
 LINK_COLUMNS = ("tails", "heads", "bandwidths", "latencies_ns")
 """Arrays of a fabric with an entry per link."""
 SWITCH_FLAGS = ("multicast", "aggregation", "turns_round")
-"""Operations of switches."""
+"""Arrays of a fabric that hold the capabilities of its switches."""
 NODE_COLUMNS = ("is_compute", *SWITCH_FLAGS, "injection_bytes_per_s")
 """Arrays of a fabric with an entry per node."""
 
@@ -366,7 +366,7 @@ class TopologyBuilder:
         raise TopologyError(f"link {one}->{other}: bandwidth {bandwidth} bytes/s, expected 1 to 2**50")
 
     def build(self) -> Topology:
-        """The finished value; TopologyError if it is malformed."""
+        """Return the finished value; TopologyError if it is malformed."""
         tails, heads, bandwidths, latencies = np.array(self._links, dtype=np.int64).reshape(-1, 4).T
         n = len(self._index)
         injection = np.zeros(n, dtype=np.int64)
@@ -385,7 +385,7 @@ class TopologyBuilder:
 
 
 def node_attributes(topology: Topology, node: int) -> dict[str, Any]:
-    """Attributes of a node besides its name: its kind, and what differs from the default."""
+    """Return the attributes of a node besides its name: its kind, and what differs from the default."""
     found: dict[str, Any] = {"kind": "compute" if topology.is_compute[node] else "switch"}
     found |= {key: True for key in SWITCH_FLAGS if getattr(topology, key)[node]}
     if topology.injection_bytes_per_s[node]:

@@ -59,7 +59,7 @@ def quantity_parser(name: str) -> Callable[[str], int] | None:
 
 
 def bandwidth_of(value: object, place: str) -> int:
-    """Bytes/s of a bandwidth as Python's callers say it; `place` begins the error message.
+    """Return bytes/s of a bandwidth as Python's callers say it; `place` begins the error message.
 
     Examples
     --------

@@ -39,7 +39,7 @@ def _incidence_graph(call: Call, incidence: BoolArray, bandwidth: int, latency: 
 
 
 def _flags(incidence: BoolArray) -> BoolArray:
-    """Adjacency of the incident (point, line) pairs that share the point or the line."""
+    """Return the adjacency of the incident (point, line) pairs that share the point or the line."""
     points, lines = np.nonzero(incidence)
     return np.asarray((points[:, None] == points) ^ (lines[:, None] == lines))
 
@@ -284,7 +284,7 @@ def doubled_odd_graph(k: int, *, bandwidth: int = 1, latency: int = 0) -> Topolo
 
 
 def _subsets(n: int, k: int) -> Int64Array:
-    """Indicator rows of the k-subsets of n elements, in lexicographic order."""
+    """Return indicator rows of the k-subsets of n elements, in lexicographic order."""
     members = np.array(list(combinations(range(n), k)), dtype=np.int64)
     rows = np.zeros((len(members), n), dtype=np.int64)
     np.put_along_axis(rows, members, 1, axis=1)

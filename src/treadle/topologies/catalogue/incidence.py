@@ -71,14 +71,14 @@ def split_cayley_hexagon_incidence(q: int) -> BoolArray:
 
 
 def _projective_points(field: FiniteField, k: int) -> _Vectors:
-    """Normalised vectors of GF(q)^k, sorted."""
+    """Return normalised vectors of GF(q)^k, sorted."""
     vectors = np.array(list(product(range(field.order), repeat=k)), dtype=np.int64)
     leading = vectors[np.arange(len(vectors)), (vectors != 0).argmax(axis=1)]
     return np.asarray(vectors[leading == 1])
 
 
 def _dot(field: FiniteField, one: _Vectors, other: _Vectors) -> Int64Array:
-    """Sums of the products of coordinates, along the last axis."""
+    """Return the sums of the products of coordinates, along the last axis."""
     total = field.products[one[..., 0], other[..., 0]]
     for i in range(1, one.shape[-1]):
         total = field.sums[total, field.products[one[..., i], other[..., i]]]
@@ -88,7 +88,7 @@ def _dot(field: FiniteField, one: _Vectors, other: _Vectors) -> Int64Array:
 def _grassmann(
     field: FiniteField, one: _Vectors, other: _Vectors, places: list[tuple[int, int]]
 ) -> Int64Array:
-    """Grassmann coordinates p_ij = x_i y_j - x_j y_i of the lines xy, along a new last axis."""
+    """Return Grassmann coordinates p_ij = x_i y_j - x_j y_i of the lines xy, along a new last axis."""
     columns = [
         field.sums[
             field.products[one[..., i], other[..., j]],
@@ -100,7 +100,7 @@ def _grassmann(
 
 
 def _lines_through(field: FiniteField, points: _Vectors, joined: BoolArray) -> BoolArray:
-    """Incidences of the points with the lines of space through the pairs of points that are joined."""
+    """Return incidences of the points with the lines of space through the pairs of points that are joined."""
     q = field.order
     first, second = np.nonzero(np.triu(joined, k=1))
     # Points of the line xy: y, and x + t y for every t.

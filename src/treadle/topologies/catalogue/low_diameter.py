@@ -61,7 +61,7 @@ def slimfly(q: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
 
 
 def _generator_sets(field: FiniteField, delta: int) -> tuple[BoolArray, BoolArray]:
-    """The sets X and X' as masks of the field's elements."""
+    """Return the sets X and X' as masks of the field's elements."""
     q = field.order
     exponents = np.arange(q - 1)
     if delta == 0:

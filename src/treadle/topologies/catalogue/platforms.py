@@ -51,7 +51,7 @@ def _boxes_on_one_switch(
     nvls: bool = False,
     sharp: bool = False,
 ) -> Topology:
-    """`shape` = (boxes, GPUs per box): NVSwitch boxes whose GPUs hang off one InfiniBand switch."""
+    """Return NVSwitch boxes on one InfiniBand switch; `shape` is (boxes, GPUs per box)."""
     boxes, gpus = shape
     function, plural = name.partition("(")[0], "boxes" if prefix == "box" else "racks"
     check_counts(function, **{plural: boxes, f"gpus_per_{prefix}": gpus})
@@ -352,7 +352,7 @@ def mi250(
 def _direct_boxes(
     name: str, shape: tuple[int, int], links: Iterable[tuple[int, int, int]], fabric: int, nic: int
 ) -> Topology:
-    """Boxes whose GPUs are joined by numbers of links; several boxes by one InfiniBand switch."""
+    """Return boxes whose GPUs are joined by numbers of links; several boxes by one InfiniBand switch."""
     boxes, gpus = shape
     builder = TopologyBuilder(name)
     rows = [[builder.compute(f"box{box}.gpu{i}") for i in range(gpus)] for box in range(boxes)]

@@ -232,7 +232,7 @@ def _seeded(function: str, *arguments: int, seed: int) -> tuple[Call, np.random.
 
 
 def _connected(function: str, draw: Callable[[], Topology]) -> Topology:
-    """The first connected draw."""
+    """Return the first connected draw."""
     for _ in range(_ATTEMPTS):
         graph = draw()
         if are_ranks_connected(graph):
@@ -241,7 +241,7 @@ def _connected(function: str, draw: Callable[[], Topology]) -> Topology:
 
 
 def _regular_pairs(n: int, d: int, rng: np.random.Generator, *, directed: bool) -> Int64Array:
-    """Distinct pairs of distinct nodes, each node `d` times in both columns or (undirected) in all."""
+    """Return distinct pairs of distinct nodes, each node `d` times in both columns or (undirected) in all."""
     if 2 * d >= n:
         pairs = _sparse_pairs(n, n - 1 - d, rng, directed=directed)
         absent = ~mask_of((n, n), (pairs[:, 0], pairs[:, 1]))
@@ -303,7 +303,7 @@ def _repaired(n: int, pairs: Int64Array, rng: np.random.Generator, *, directed: 
 
 
 def _survivable_nodes(topology: Topology, count: int, rng: np.random.Generator) -> list[str]:
-    """Names of random compute nodes without which the others stay connected."""
+    """Return the names of random compute nodes without which the others stay connected."""
     keep = np.ones(topology.n_nodes, dtype=np.bool_)
     failed: list[str] = []
     for node in rng.permutation(topology.compute_nodes).tolist() if count else []:
@@ -318,7 +318,7 @@ def _survivable_nodes(topology: Topology, count: int, rng: np.random.Generator) 
 
 
 def _survivable_cables(topology: Topology, count: int, rng: np.random.Generator) -> list[NamedCable]:
-    """Random cables without which the ranks stay connected."""
+    """Return the random cables without which the ranks stay connected."""
     cables = named_cables(topology) if count else ()
     first = np.array([cable.links[0] for cable in cables], dtype=np.int64)
     of_link = np.full(topology.n_links, -1)

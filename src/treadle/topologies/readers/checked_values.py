@@ -47,7 +47,7 @@ def check_import_size(source: SourceFile, *, nodes: int = 0, links: int = 0) -> 
 
 
 def number(source: SourceFile, place: str, value: object, line: int | None = None) -> Fraction:
-    """A decimal number, exactly as written; FormatError that names `place` for anything else."""
+    """Return a decimal number, exactly as written; FormatError that names `place` for anything else."""
     text = value if isinstance(value, str) else repr(value) if type(value) in (int, float) else ""
     if not _DECIMAL.fullmatch(text.strip()):
         raise unexpected(source, place, "a number", value, line)
@@ -57,7 +57,7 @@ def number(source: SourceFile, place: str, value: object, line: int | None = Non
 def integer(
     source: SourceFile, place: str, value: object, least: int, most: int, line: int | None = None
 ) -> int:
-    """An integer from `least` to `most`; FormatError that names `place` for anything else."""
+    """Return an integer from `least` to `most`; FormatError that names `place` for anything else."""
     found = number(source, place, value, line)
     if found.denominator != 1 or not least <= found <= most:
         raise unexpected(source, place, f"an integer from {least} to {most}", value, line)
@@ -86,14 +86,14 @@ def integers_together(values: list[Fraction]) -> list[int]:
 
 
 def integer_latency(source: SourceFile, place: str, value: Fraction, line: int | None = None) -> int:
-    """Nanoseconds, rounded to whole ones; FormatError for less than none or for months."""
+    """Return nanoseconds, rounded to whole ones; FormatError for less than none or for months."""
     if not 0 <= value <= _MAX_LATENCY_NS:
         raise source.error(f"{place}: expected 0 to 2**53 ns, found {float(value):g}", line)
     return round(value)
 
 
 def expanded_hosts(source: SourceFile, place: str, text: str, line: int | None = None) -> list[str]:
-    """Names of a hostlist: ``tux[0-3,12],rack[00-01]n[1-2]`` are eight of them.
+    """Return the names of a hostlist: ``tux[0-3,12],rack[00-01]n[1-2]`` are eight of them.
 
     Slurm's and ClusterShell's notation. Zeros in front keep a number's width. All names together are counted
     before any is made.
@@ -123,7 +123,7 @@ def expanded_hosts(source: SourceFile, place: str, text: str, line: int | None =
 def number_spans(
     source: SourceFile, text: str, message: str, line: int | None = None
 ) -> list[tuple[int, int, int]]:
-    """First, last and width of digits of each range of ``0-3,12``; FormatError with `message`."""
+    """Return the first, last and width of digits of each range of ``0-3,12``; FormatError with `message`."""
     spans = []
     for part in text.split(","):
         match = re.fullmatch(r"\s*([0-9]{1,9})(?:-([0-9]{1,9}))?\s*", part)

@@ -79,7 +79,7 @@ class TopologyFormat:
 
 @cache
 def _table() -> Mapping[str, TopologyFormat]:
-    """All records by name, in the order of their rooms."""
+    """Return all records by name, in the order of their folders."""
     found: dict[str, TopologyFormat] = {}
     place = treadle.topologies.readers
     for module in pkgutil.iter_modules(place.__path__, f"{place.__name__}."):
@@ -93,7 +93,7 @@ def _table() -> Mapping[str, TopologyFormat]:
 
 
 def topology_formats() -> tuple[TopologyFormat, ...]:
-    """All formats that fabrics are read from."""
+    """Return all formats that fabrics are read from."""
     return tuple(_table().values())
 
 

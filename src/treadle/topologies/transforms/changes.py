@@ -69,7 +69,7 @@ def with_failed_links(topology: Topology, *names: str) -> Topology:
 
 
 def _written(argument: int | str) -> str:
-    """An argument as `parse` writes it: text in double quotes."""
+    """Return an argument as `parse` writes it: text in double quotes."""
     text = repr(argument)
     return text if '"' in text or "\\" in text else text.replace("'", '"')
 
@@ -137,7 +137,7 @@ def has_node(topology: Topology, name: str) -> bool:
 
 
 def _node(topology: Topology, name: str) -> int:
-    """Index of the node called `name`, or an error with the likeliest names."""
+    """Return the index of the node called `name`, or an error with the likeliest names."""
     if has_node(topology, name):
         return topology.node_index(name)
     names = topology.node_names[:5000]
@@ -152,7 +152,7 @@ def _node(topology: Topology, name: str) -> int:
 
 
 def _kind(name: str) -> str:
-    """Kind of node in a name: ``gpu`` for ``box0.gpu3``."""
+    """Return the kind of node in a name: ``gpu`` for ``box0.gpu3``."""
     return name.rpartition(".")[2].rstrip("0123456789")
 
 
@@ -249,7 +249,7 @@ def with_node_order(topology: Topology, before: Int64Array, name: str) -> Topolo
 
 
 def _member_nodes(topology: Topology, member: int | str) -> list[int]:
-    """Node indices that a member of a subset means."""
+    """Return the node indices that a member of a subset means."""
     ranks = len(topology.compute_nodes)
     if isinstance(member, str) and has_node(topology, member):
         node = topology.node_index(member)
@@ -294,7 +294,7 @@ def _restricted(
 
 
 def _dead_ends(topology: Topology, nodes: BoolArray, links: BoolArray) -> BoolArray:
-    """Switches that no route needs: without links, or with one neighbour and balanced towards it."""
+    """Return switches that no route needs: without links, or with one neighbour and balanced towards it."""
     n = topology.n_nodes
     chosen = np.flatnonzero(links & (topology.tails != topology.heads))
     tails, heads = topology.tails[chosen].astype(np.int64), topology.heads[chosen].astype(np.int64)

@@ -94,7 +94,7 @@ def _check_walks(topology: Topology, n: int) -> None:
 
 
 def _arc_names(topology: Topology) -> tuple[str, ...]:
-    """A name per arc: the walk that it stands for, with a number where arcs are parallel."""
+    """Return a name per arc: the walk that it stands for, with a number where arcs are parallel."""
     names = topology.node_names
     tails, heads = topology.tails.tolist(), topology.heads.tolist()
     numbers = [f"#{k + 1}" if k else "" for k in _parallel_ranks(topology).tolist()]

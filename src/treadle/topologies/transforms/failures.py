@@ -112,7 +112,7 @@ def _named(topology: Topology, typed: Sequence[str], *, of_links: bool) -> tuple
 
 
 def _meant(topology: Topology, name: str) -> tuple[list[str], bool]:
-    """Exact names that one stands for, and whether they are of links."""
+    """Return the exact names that one stands for, and whether they are of links."""
     if has_node(topology, name):
         return [name], False
     if is_link_name(topology, name):
@@ -150,6 +150,6 @@ def _links_between(
 
 
 def _matching(topology: Topology, pattern: str) -> BoolArray:
-    """Mask of the nodes whose names a pattern fits."""
+    """Return the mask of the nodes whose names a pattern fits."""
     fits = re.compile(translate(pattern)).match
     return np.fromiter((fits(name) is not None for name in topology.node_names), np.bool_, topology.n_nodes)

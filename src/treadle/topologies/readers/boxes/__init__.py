@@ -13,7 +13,7 @@ _NETWORK = "several boxes: --boxes, --network"
 _ROOM = "treadle.topologies.readers.boxes"
 
 _PROLOGUE = r"\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?>\[[^\]]*\][^>]*)?>"
-"""What may precede the first element of XML."""
+"""Pattern of parts that may precede the first element of XML."""
 # atomic and possessive, so that no part is read a second time
 _ELEMENT = re.compile(rf"(?>{_PROLOGUE})*+<([A-Za-z_][\w.-]*)", re.DOTALL)
 _NVIDIA_SMI = re.compile(

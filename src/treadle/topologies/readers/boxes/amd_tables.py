@@ -41,13 +41,13 @@ def read_rocm_smi(source: SourceFile, options: ImportOptions) -> Imported:
 
 
 def read_amd_smi(source: SourceFile, options: ImportOptions) -> Imported:
-    """The fabric of boxes as amd-smi shows one; FormatError if it is malformed or does not say all."""
+    """Return the fabric of boxes as amd-smi shows one; FormatError if it is malformed or does not say all."""
     tables = _tables(source, _AMD_TITLE, _AMD_GPU)
     return fabric_of(source, _box(source, options, tables, "WEIGHT", "LINK TYPE"), options, "amd-smi")
 
 
 def _tables(source: SourceFile, title: re.Pattern[str], gpu: re.Pattern[str]) -> dict[str, _Table]:
-    """Square tables of GPUs by their titles."""
+    """Return the square tables of GPUs by their titles."""
     found: dict[str, dict[tuple[str, str], tuple[str, int]]] = {}
     headed: dict[str, list[str]] = {}
     name, columns = "", list[str]()
@@ -80,7 +80,7 @@ def _tables(source: SourceFile, title: re.Pattern[str], gpu: re.Pattern[str]) ->
 def _box(
     source: SourceFile, options: ImportOptions, tables: Mapping[str, _Table], weight: str, kind: str
 ) -> Box:
-    """The box of which a table has the weights and one the kinds of links."""
+    """Return the box of which a table has the weights and one the kinds of links."""
     for name in (weight, kind):
         if not tables.get(name):
             fix = "show all of them (rocm-smi --showtopo, amd-smi topology)"

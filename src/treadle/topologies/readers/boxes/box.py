@@ -281,7 +281,7 @@ class Box:
         return joined_parts(len(self.gpus), ((link.gpu, link.other) for link in self.links))
 
     def chain(self, slot: Slot) -> list[int]:
-        """Bridges above a device, from the nearest up to the root."""
+        """Return the bridges above a device, from the nearest up to the root."""
         found: list[int] = []
         above = slot.above
         while above is not None:

@@ -52,7 +52,7 @@ class LinkKind:
     library: int
 
     def speed(self, links: LinkSpeeds) -> int:
-        """Bytes/s of one link."""
+        """Return bytes/s of one link."""
         return self.library if links is LinkSpeeds.LIBRARY else self.nominal
 
 
@@ -198,7 +198,7 @@ def xgmi_of(gcn: str) -> LinkKind | None:
 
 
 def pcie_bandwidth(gt_per_s: Fraction, lanes: int, links: LinkSpeeds) -> int:
-    """Bytes/s of a PCIe link in each direction.
+    """Return bytes/s of a PCIe link in each direction.
 
     Parameters
     ----------

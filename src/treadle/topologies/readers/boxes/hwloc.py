@@ -40,7 +40,7 @@ def read(source: SourceFile, options: ImportOptions) -> Imported:
 
 
 def read_box(source: SourceFile, options: ImportOptions) -> Box:
-    """The box that a file describes.
+    """Return the box that a file describes.
 
     Raises
     ------
@@ -111,7 +111,7 @@ class _Reader(BoxReader):
             self._object(child, above)
 
     def _speed(self, element: etree._Element) -> int | None:
-        """Bytes/s of an object's PCIe link; None where hwloc did not find out."""
+        """Return bytes/s of an object's PCIe link; None where hwloc did not find out."""
         text = self.matched(element, "pci_link_speed", _SPEED, "GB/s such as 15.753846", "0")[0]
         return int(Fraction(text) * GB_PER_S) or None
 
@@ -151,7 +151,7 @@ class _Reader(BoxReader):
             self.displays.append((element, bus_id, (board[0], board[1])))
 
     def link_counts(self, root: etree._Element) -> LinkCounts:
-        """Links by pairs of GPUs, from a matrix of bandwidths divided by a link's nominal speed."""
+        """Return links by pairs of GPUs, from a matrix of bandwidths divided by a link's nominal speed."""
         distances = (one for one in root if one.tag in ("distances2", "distances2hetero"))
         matrices = [element for element in distances if element.get("name") in _MATRICES]
         if len(matrices) > 1:
@@ -205,7 +205,7 @@ class _Reader(BoxReader):
             counts[number, other] += count
 
     def _matrix(self, element: etree._Element) -> tuple[list[str], list[list[int]]]:
-        """Objects of a matrix as ``type:index``, and its rows."""
+        """Return the objects of a matrix as ``type:index``, and its rows."""
         size = self.number(element, "nbobjs", 1, _MAX_OBJECTS)
         kind = element.get("type", "")
         indices = self._words(element, "indexes", "index", _INDEX, "a number")
@@ -220,7 +220,7 @@ class _Reader(BoxReader):
     def _words(
         self, element: etree._Element, tag: str, what: str, pattern: re.Pattern[str], expected: str
     ) -> Iterator[re.Match[str]]:
-        """Words of all elements of a tag."""
+        """Yield words of all elements of a tag."""
         for word in " ".join(child.text or "" for child in element if child.tag == tag).split():
             match = pattern.fullmatch(word)
             if match is None:

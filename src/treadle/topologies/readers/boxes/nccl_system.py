@@ -89,7 +89,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def read(source: SourceFile, options: ImportOptions) -> Imported:
-    """The fabric of boxes like that of the first whole system tree in a log.
+    """Return the fabric of boxes like that of the first whole system tree in a log.
 
     Raises
     ------
@@ -124,7 +124,7 @@ _LONGEST = 8192
 def read_system(
     lines: Sequence[tuple[int, str]], *, links: LinkSpeeds = LinkSpeeds.NOMINAL, source: str = ""
 ) -> Box:
-    """The box that a system tree shows.
+    """Return the box that a system tree shows.
 
     Parameters
     ----------
@@ -279,7 +279,7 @@ _BRIDGES = {"CPU": BridgeKind.HOST, "NIC": BridgeKind.CARD, "PCI": BridgeKind.SW
 def _gpu_links(
     gpus: Sequence[_Node], source: SourceFile, warnings: list[Finding], *, is_nominal: bool
 ) -> tuple[str, list[GpuLink], int]:
-    """The kind of links, those between GPUs and to the switch, and how many switches there are."""
+    """Return the kind of links, those between GPUs and to the switch, and how many switches there are."""
     number_of = {node.id: number for number, node in enumerate(gpus)}
     speeds: dict[tuple[int, int | None], Fraction] = {}
     switches: set[str] = set()
@@ -347,7 +347,7 @@ def _host_links(nodes: Sequence[_Node], bridge_of: Mapping[int, int]) -> tuple[H
 
 
 def _bus_id(identity: str) -> str:
-    """Bus id of a GPU's number: ``18000`` is 0000:18:00.0; "" for one that is none."""
+    """Return the bus id of a GPU's number: ``18000`` is 0000:18:00.0; "" for one that is none."""
     digits = identity.rpartition("-")[2].rjust(9, "0")
     if len(digits) > 9 or ("-" in identity and not identity.startswith("0-")):
         return ""  # of another system, whose bus ids may be the same
@@ -355,6 +355,6 @@ def _bus_id(identity: str) -> str:
 
 
 def _number(identity: str) -> tuple[int, int]:
-    """Order of NETs: by system, then by number."""
+    """Return the order of NETs: by system, then by number."""
     system, _, number = identity.rpartition("-")
     return int(system or "0", 16), int(number, 16)

@@ -59,7 +59,7 @@ def read(source: SourceFile, options: ImportOptions) -> Imported:
 
 
 def read_box(source: SourceFile, options: ImportOptions) -> Box:
-    """The box that a file describes.
+    """Return the box that a file describes.
 
     Raises
     ------
@@ -124,8 +124,8 @@ class _Reader(BoxReader):
         if self.unknown_speeds:
             names, more = self.unknown_speeds[:3], len(self.unknown_speeds) - 3
             others = f" and {more} more" if more > 0 else ""
-            said = f"PCIe of {', '.join(names)}{others}: speed or width is not given"
-            text = f"{said}; {DEFAULT_GT_PER_S} GT/s and {DEFAULT_LANES} lanes, as the libraries take it"
+            missing = f"PCIe of {', '.join(names)}{others}: speed or width is not given"
+            text = f"{missing}; {DEFAULT_GT_PER_S} GT/s and {DEFAULT_LANES} lanes, as the libraries take it"
             self.defaulted.append(Finding(text))
 
     def host_links(self) -> Iterator[HostLink]:
@@ -160,7 +160,7 @@ class _Reader(BoxReader):
             self._below(child, bridge, (host, numa), 0)
 
     def _cpu_speed(self, element: etree._Element) -> int | None:
-        """GB/s that NCCL takes for the way to another CPU; None for CPUs that it does not know."""
+        """Return GB/s that NCCL takes for the way to another CPU; None for CPUs that it does not know."""
         arch, vendor = element.get("arch", "x86_64"), element.get("vendor", "")
         if arch in _CPU_SPEEDS:
             return _CPU_SPEEDS[arch]
@@ -268,7 +268,7 @@ class _Reader(BoxReader):
         self.gpus.append((gpu, list(links.values())))
 
     def _nic_name(self, element: etree._Element, name: str, host: int) -> str:
-        """A name that no other NIC has."""
+        """Return a name that no other NIC has."""
         taken = {nic.name for nic in (*self.nics, *self.bare_nics)}
         self.check_count(element, len(taken), " NICs")
         name = name if host == 0 else f"{name}@{host}"
@@ -307,7 +307,7 @@ class _Reader(BoxReader):
             )
 
     def link_counts(self) -> dict[tuple[int, int | None], int]:
-        """Links by pairs of GPUs; warns of targets that are not GPUs of the file."""
+        """Return the links by pairs of GPUs; warns of targets that are not GPUs of the file."""
         numbers = {(gpu.host, gpu.bus_id): number for number, (gpu, _) in enumerate(self.gpus)}
         counts = Counter[tuple[int, int | None]]()
         for number, (gpu, links) in enumerate(self.gpus):

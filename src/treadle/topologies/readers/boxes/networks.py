@@ -51,7 +51,7 @@ _NETWORK = re.compile(f"one-switch|rail|rails:[0-9]{{1,6}}|{_LEAF_SPINE.pattern}
 
 
 def fabric_of(source: SourceFile, box: Box, options: ImportOptions, format: str) -> Imported:
-    """The fabric of `options.boxes` boxes, and what was recognised.
+    """Return the fabric of `options.boxes` boxes, and what was recognised.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def fabric_of(source: SourceFile, box: Box, options: ImportOptions, format: str)
 
 
 def _of_trays(source: SourceFile, box: Box, trays: int) -> Box:
-    """Machines that NVSwitches join, as one box; FormatError if the file's has none."""
+    """Return the machines that NVSwitches join, as one box; FormatError if the file's has none."""
     if trays == 1:
         return box
     if not box.has_switch:
@@ -147,7 +147,7 @@ def _shifted(part: _Part, by: int, *fields: str) -> _Part:
 
 
 def _whole_tree(source: SourceFile, box: Box, speeds: Mapping[int, int], format: str) -> tuple[PcieLink, ...]:
-    """The tree up to the CPUs; FormatError unless it joins all GPUs, with known bandwidths."""
+    """Return the tree up to the CPUs; FormatError unless it joins all GPUs, with known bandwidths."""
     devices: list[Gpu | Nic] = [*box.gpus, *(box.nics[nic] for nic in speeds)]
     for device in devices:
         # a matrix may know only who shares a switch
@@ -227,7 +227,7 @@ def _count_boxes(source: SourceFile, options: ImportOptions) -> int:
 
 
 def _choose_nics(source: SourceFile, box: Box, options: ImportOptions, warnings: list[Finding]) -> list[int]:
-    """NICs by name, all of them, or those that share a switch with a GPU."""
+    """Return the NICs by name, all of them, or those that share a switch with a GPU."""
     every = list(range(len(box.nics)))
     if options.nics is None:
         if not every:
@@ -258,7 +258,7 @@ def _choose_nics(source: SourceFile, box: Box, options: ImportOptions, warnings:
 def _nic_speeds(
     source: SourceFile, box: Box, chosen: Sequence[int], options: ImportOptions, warnings: list[Finding]
 ) -> dict[int, int]:
-    """Bytes/s of each used NIC: as typed, else as the file has it."""
+    """Return bytes/s of each used NIC: as typed, else as the file has it."""
     speeds = {}
     differing: dict[int, list[str]] = {}
     for number in chosen:
@@ -287,7 +287,7 @@ def _add_tree(
     is_full: bool,
     is_split: bool,
 ) -> list[str]:
-    """The PCIe tree of a box; names of its NICs.
+    """Return the PCIe tree of a box; names of its NICs.
 
     `is_full`: it reaches the CPUs. `is_split`: without peer-to-peer no switch passes on what comes from below
     but to the CPU, and so each is two.

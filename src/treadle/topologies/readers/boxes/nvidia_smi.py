@@ -73,7 +73,7 @@ def read(source: SourceFile, options: ImportOptions) -> Imported:
 
 
 def read_box(source: SourceFile, options: ImportOptions) -> Box:
-    """The box that a matrix shows.
+    """Return the box that a matrix shows.
 
     Raises
     ------
@@ -143,8 +143,8 @@ def _matrix(source: SourceFile) -> _Matrix:
         if words[0] in gpus:
             if words[0] in rows:
                 raise source.error(f"{words[0]} has a second row", line=place)
-            said = "".join(words[len(columns) + 1 : len(columns) + 2]) if has_cpus else ""
-            cpus = said if _CPUS.fullmatch(said) else ""
+            affinity = "".join(words[len(columns) + 1 : len(columns) + 2]) if has_cpus else ""
+            cpus = affinity if _CPUS.fullmatch(affinity) else ""
             rows[words[0]] = place, _cells(source, words, columns, place), cpus
         elif words[0] not in columns:
             raise source.error(f"row {words[0][:40]!r} is none of the columns", line=place)
@@ -171,7 +171,7 @@ def _cells(source: SourceFile, words: Sequence[str], columns: Sequence[str], lin
 
 
 def _link_counts(source: SourceFile, matrix: _Matrix) -> dict[tuple[int, int], int]:
-    """NVLinks by pairs; FormatError where the two rows of a pair differ."""
+    """Return the NVLinks by pairs; FormatError where the two rows of a pair differ."""
     counts = {}
     for one, (gpu, row, line) in enumerate(zip(matrix.gpus, matrix.rows, matrix.lines, strict=True)):
         for other, other_gpu in enumerate(matrix.gpus):
@@ -190,7 +190,7 @@ def _link_counts(source: SourceFile, matrix: _Matrix) -> dict[tuple[int, int], i
 def _switch_counts(
     source: SourceFile, matrix: _Matrix, links: Mapping[tuple[int, int], int], name: str
 ) -> dict[tuple[int, int | None], int]:
-    """NVLinks of each GPU to NVSwitches; none where the pairs may be joined directly.
+    """Return the NVLinks of each GPU to NVSwitches; none where the pairs may be joined directly.
 
     FormatError where most pairs are as NVSwitches make them, and one can neither be so nor be direct.
     """

@@ -41,7 +41,7 @@ def near_nics(box: Box, nics: Sequence[int]) -> tuple[int, ...]:
 
 
 def near_tree(box: Box, speeds: Mapping[int, int]) -> tuple[PcieLink, ...]:
-    """Links between GPUs, the switches that they share with NICs, and those NICs.
+    """Return links between GPUs, the switches that they share with NICs, and those NICs.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def _climb(
 
 
 def _meeting(box: Box, slot: Slot, others: set[int]) -> int | None:
-    """The lowest switch above a device that also has one of the others below; a CPU is none."""
+    """Return the lowest switch above a device that also has one of the others below; a CPU is none."""
     for number in box.chain(slot):
         kind = box.bridges[number].kind
         if kind is BridgeKind.HOST:
@@ -161,13 +161,13 @@ def _near_links(parents: Mapping[PciePosition, PcieLink], speeds: Mapping[int, i
 
 
 def _rounded(link: PcieLink, speed: int | None) -> PcieLink:
-    """A link with rounded bandwidth; that of a NIC (`speed`) has no more than the NIC."""
+    """Return a link with rounded bandwidth; that of a NIC (`speed`) has no more than the NIC."""
     bandwidth = None if link.bandwidth is None else _round(link.bandwidth)
     return PcieLink(link.lower, link.upper, _least(bandwidth, speed if link.lower.kind == "nic" else None))
 
 
 def _round(bandwidth: int) -> int:
-    """Down to half a GB/s; what is less than that stays."""
+    """Round down to half a GB/s; less than that stays."""
     return bandwidth // HALF_GB_PER_S * HALF_GB_PER_S or bandwidth
 
 

@@ -13,7 +13,7 @@ from treadle.units import format_link_bandwidth
 def recognise(
     box: Box, speeds: Mapping[int, int], tree: Sequence[PcieLink], boxes: int, network: str | None
 ) -> dict[str, str]:
-    """Facts by subject: GPUs, links, switches, NICs, PCIe, rank order, pairs of GPU and NIC, network.
+    """Return facts by subject: GPUs, links, switches, NICs, PCIe, rank order, pairs of GPU and NIC, network.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def recognise(
 
 
 def _counted(words: Iterable[str]) -> str:
-    """``7 x a, b``: equal words counted, in the order in which they first appear."""
+    """Return ``7 x a, b``: equal words counted, in the order in which they first appear."""
     counts = Counter(words)
     return ", ".join(f"{count} x {word}" if count > 1 else word for word, count in counts.items())
 
@@ -68,7 +68,7 @@ def _numbered(names: Sequence[str], word: str) -> str:
 
 
 def _pairs(box: Box, tree: Sequence[PcieLink]) -> str:
-    """NICs, and the GPUs below their lowest common bridge: a switch, one above it, or the GPU."""
+    """Return NICs, and the GPUs below their lowest common bridge: a switch, one above it, or the GPU."""
     above = {link.lower: link.upper for link in tree}
     below: dict[PciePosition, list[int]] = {}
     for place in above:

@@ -49,7 +49,7 @@ class Wired:
 
 
 def typed_model(source: SourceFile, options: ImportOptions, *, word: str = "") -> str:
-    """The model that ``--gpu`` names; "" where nothing was said, FormatError for an unknown one.
+    """Return the model that ``--gpu`` names; "" where nothing was said, FormatError for an unknown one.
 
     `word`, if there is one, is what links of the file's GPUs are called.
     """
@@ -67,7 +67,7 @@ def typed_model(source: SourceFile, options: ImportOptions, *, word: str = "") -
 
 
 def check_model(source: SourceFile, gpu: Gpu, sm: int, gcn: str) -> None:
-    """FormatError if what the file says of a GPU contradicts the model that its user names."""
+    """Raise FormatError if what the file says of a GPU contradicts the model that its user names."""
     model = GPU_MODELS[gpu.model] if gpu.model else None
     if model is None or model.kind is None:
         return
@@ -77,7 +77,7 @@ def check_model(source: SourceFile, gpu: Gpu, sm: int, gcn: str) -> None:
 
 
 def model_by_device(source: SourceFile, typed: str, name: str, vendor: int, device: int) -> str:
-    """The model that a GPU's user names, else that of its PCI identifiers; "" for an unknown one.
+    """Return the model that a GPU's user names, else that of its PCI identifiers; "" for an unknown one.
 
     FormatError if the two have links of different kinds.
     """
@@ -163,13 +163,13 @@ def wire(
     if word == "NVLink" and options.pcie is not PcieDetail.FULL and not is_whole:  # xGMI hives may be several
         _check_all_joined(source, gpus, links, _OVER_PCIE if has_cpus else _BY_A_DUMP)
     amounts = ", ".join(map(format_link_bandwidth, sorted({kind.speed(speeds) for kind in kinds})))
-    told = Finding(f"each {word} link carries {amounts} each way ({speeds})")
+    speed_note = Finding(f"each {word} link carries {amounts} each way ({speeds})")
     uneven = [
         Finding(f"has {total} {word} links, another GPU has {max(totals)}", gpu.name)
         for gpu, total in zip(gpus, totals, strict=True)
         if total < max(totals)
     ]
-    return Wired(tuple(links), word, (told,), tuple(uneven))
+    return Wired(tuple(links), word, (speed_note,), tuple(uneven))
 
 
 def wired_box(
@@ -184,7 +184,7 @@ def wired_box(
     warnings: Iterable[Finding] = (),
     **parts: Any,
 ) -> Box:
-    """The box of GPUs in the order of a file, and of other `parts`; FormatError as of `wire`.
+    """Return the box of GPUs in the order of a file, and of other `parts`; FormatError as of `wire`.
 
     `may_be_alone`: whether one GPU without links is taken as it is.
     """
@@ -224,7 +224,7 @@ def _check_all_joined(source: SourceFile, gpus: Sequence[Gpu], links: Iterable[G
 
 
 def _from_models(source: SourceFile, gpus: Sequence[Gpu], options: ImportOptions) -> Wired:
-    """Links of boxes whose GPUs are of one model; none where the GPUs have none."""
+    """Return the links of boxes whose GPUs are of one model; none where the GPUs have none."""
     names = sorted({gpu.model for gpu in gpus})
     if names == [""]:
         # right for GPUs that have no links; of others the model is needed
@@ -255,12 +255,12 @@ def _from_models(source: SourceFile, gpus: Sequence[Gpu], options: ImportOptions
         ends = [(one, None) for one in range(n)]
         count, how = model.links, f"{model.links} {word}s from each GPU to NVSwitches"
     links = [GpuLink(gpu=one, other=other, count=count, bandwidth=count * speed) for one, other in ends]
-    told = f"{how}, {format_link_bandwidth(speed)} each: boxes of {n} {name} are so; the file has none"
-    return Wired(tuple(links), word, (Finding(told),))
+    text = f"{how}, {format_link_bandwidth(speed)} each: boxes of {n} {name} are so; the file has none"
+    return Wired(tuple(links), word, (Finding(text),))
 
 
 def asks_model(source: SourceFile, reason: str, word: str = "") -> FormatError:
-    """Error message if the model of the GPUs is needed; `word` is the name of their links."""
+    """Return the error if the model of the GPUs is needed; `word` is the name of their links."""
     known = []
     for name, model in GPU_MODELS.items():
         if word in ("", model.kind.word) if model.kind else model.is_card and word != "xGMI":

@@ -32,7 +32,7 @@ _MAX_DIMENSIONS = 16
 
 
 def read(source: SourceFile, options: ImportOptions) -> Imported:
-    """The fabric of a network file; FormatError if it is malformed."""
+    """Return the fabric of a network file; FormatError if it is malformed."""
     del options  # such a file says everything
     rows = _columns(source)
     builder = TopologyBuilder(source.stem)
@@ -68,7 +68,7 @@ def read(source: SourceFile, options: ImportOptions) -> Imported:
 
 
 def _columns(source: SourceFile) -> list[tuple[str, int, Fraction, Fraction]]:
-    """Block, count, GB/s and nanoseconds of each dimension."""
+    """Return the block, count, GB/s and nanoseconds of each dimension."""
     document = parse_yaml(source)
     if not isinstance(document, dict):
         raise source.error(f"expected a mapping with the keys {', '.join(KEYS)}")

@@ -76,7 +76,7 @@ def read(source: SourceFile, options: ImportOptions) -> Imported:
 
 
 def read_links(source: SourceFile, options: ImportOptions) -> Imported:
-    """The fabric of ``iblinkinfo``, whose ports without a cable are left out."""
+    """Return the fabric of ``iblinkinfo``, whose ports without a cable are left out."""
     nodes, slow = _link_blocks(source)
     findings = [
         Finding(f"{len(slow)} ports run below what they could ({first})", f"line {line}")
@@ -145,7 +145,7 @@ def _imported(
 def _add_node(
     source: SourceFile, nodes: dict[str, _Node], kind: str, guid: str, words: str, line: int, n_ports: int = 0
 ) -> _Node:
-    """A new block; FormatError for a second one of a node."""
+    """Return a new block; FormatError for a second one of a node."""
     check_import_size(source, nodes=len(nodes))
     node = _Node(kind, guid, " ".join(words.split()), line, n_ports)
     if not node.text.isprintable():
@@ -156,7 +156,7 @@ def _add_node(
 
 
 def _blocks(source: SourceFile) -> dict[str, _Node]:
-    """Blocks by their identity, with their ports."""
+    """Return blocks by their identity, with their ports."""
     nodes: dict[str, _Node] = {}
     block: _Node | None = None
     for line, text in enumerate(map(str.strip, source.text.splitlines()), start=1):
@@ -211,7 +211,7 @@ def _link_blocks(source: SourceFile) -> tuple[dict[str, _Node], list[tuple[str, 
 
 
 def _signalled(source: SourceFile, state: str, line: int) -> int:
-    """Bytes/s of a port such as ``4X 25.78125 Gbps Active/ LinkUp``."""
+    """Return bytes/s of a port such as ``4X 25.78125 Gbps Active/ LinkUp``."""
     match = _STATE.fullmatch(state)
     words = format_value(" ".join(state.split()))
     if match is None:

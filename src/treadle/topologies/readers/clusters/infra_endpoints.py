@@ -58,7 +58,7 @@ class Edge:
         return (end.split(".") for end in (*self.ones, *self.others))
 
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """Ends of each link; where both sides name the same nodes, each pair once."""
+        """Yield ends of each link; where both sides name the same nodes, each pair once."""
         if not self.each_with_each:
             yield from ((a, b) for a, b in zip(self.ones, self.others, strict=True) if a != b)
             return
@@ -96,7 +96,7 @@ class Infrastructure:
 
 
 def read_infrastructure(source: SourceFile, document: Any) -> Infrastructure:
-    """The parts of a file; FormatError that names the place of what is malformed."""
+    """Return the parts of a file; FormatError that names the place of what is malformed."""
     top = document.get("infrastructure", document) if isinstance(document, dict) else None
     words = _Words(source)
     fields = {"name", "description", "devices", "links", "instances", "edges", "connections", "annotations"}
@@ -146,7 +146,7 @@ class _Words:
         check_import_size(self.source, links=self._endpoints)
 
     def rows(self, body: Mapping[str, Any], key: str, above: str = "") -> list[tuple[str, Any]]:
-        """Items of a list, each with its place."""
+        """Return the items of a list, each with its place."""
         value = body.get(key, [])
         if not isinstance(value, list):
             raise unexpected(self.source, key, "a list", value)
@@ -184,7 +184,7 @@ def _links(words: _Words, body: Mapping[str, Any], above: str = "") -> dict[str,
 
 
 def link_speed(source: SourceFile, links: Mapping[str, Any], name: str) -> tuple[int, int]:
-    """Bytes/s and nanoseconds of a link by its name; 0 bytes/s where the file says none.
+    """Return bytes/s and nanoseconds of a link by its name; 0 bytes/s where the file says none.
 
     Transfers per second are none: the file does not say how many lanes a link has.
     """
@@ -252,7 +252,7 @@ def _edge(words: _Words, value: Any, place: str, expand: Callable[[dict[str, Any
 
 
 def _indices(words: _Words, text: Any, place: str, sizes: Mapping[str, int]) -> tuple[str, range]:
-    """Name and indices of ``nic``, ``nic[1]`` or ``nic[0:4]``."""
+    """Return the name and indices of ``nic``, ``nic[1]`` or ``nic[0:4]``."""
     match = _PART.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise unexpected(words.source, place, "a name with a slice such as nic[0:4]", text)
@@ -295,7 +295,7 @@ def _instance_ends(words: _Words, found: Infrastructure, end: Mapping[str, Any],
 
 
 def _dotted(words: _Words, text: Any, place: str, *, inside: bool = False) -> Edge:
-    """A connection in one line; `inside` a device it has no instances."""
+    """Return a connection in one line; `inside` a device it has no instances."""
     match = (_DOTTED_DEVICE if inside else _DOTTED).fullmatch(text) if isinstance(text, str) else None
     if match is None:
         example = "xpu.0.pcie.nic.0" if inside else "server.0.nic.0.eth.leaf.0.port.1"

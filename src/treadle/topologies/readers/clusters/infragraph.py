@@ -27,7 +27,7 @@ from treadle.topologies.topology import TopologyBuilder
 
 
 def read(source: SourceFile, options: ImportOptions) -> Imported:
-    """The fabric of an infrastructure; FormatError if it is malformed or has links without a speed."""
+    """Return the fabric of an infrastructure; FormatError if it is malformed or has links without a speed."""
     is_json = source.text.lstrip()[:1] == "{"
     document = parse_json(source.text, source=source.name) if is_json else parse_yaml(source)
     return _Graph(read_infrastructure(source, document)).imported(options)
@@ -111,7 +111,7 @@ class _Graph:
                 self.edges.append((prefix + one, prefix + other, *speed, edge.link))
 
     def _single_nodes(self) -> dict[str, str]:
-        """Instances that are one node: of devices that are not described, and of plain switches."""
+        """Return instances that are one node: of devices that are not described, and of plain switches."""
         found: dict[str, str] = {}
         for name, (device, _) in self.found.instances.items():
             known = self.found.devices.get(device)
@@ -132,7 +132,7 @@ class _Graph:
         return found
 
     def _kept(self, ranks: str) -> set[str]:
-        """Nodes but for those that hang at one other node only, again and again; ranks always."""
+        """Return the nodes but for those that hang at one other node only, again and again; ranks always."""
         near: dict[str, set[str]] = {node: set() for node in self.kinds}
         for one, other, *_ in self.edges:
             near[one].add(other)

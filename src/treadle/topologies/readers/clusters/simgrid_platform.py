@@ -54,7 +54,7 @@ _MOST = 1024
 
 
 def read(source: SourceFile, options: ImportOptions) -> Imported:
-    """The cluster of a platform; FormatError if there is none, more than one, or it is malformed."""
+    """Return the cluster of a platform; FormatError if there is none, more than one, or it is malformed."""
     del options  # such a file says everything
     root = parse_xml(source)
     if root.tag != "platform":
@@ -85,7 +85,7 @@ class _Platform(Attributes):
     """Attributes with SimGrid's units."""
 
     def name(self, element: etree._Element) -> str:
-        """The identity of an element."""
+        """Return the identity of an element."""
         name = self.choice(element, "id")
         if not name.isprintable():
             expected = "expected one line without control characters"
@@ -93,7 +93,7 @@ class _Platform(Attributes):
         return name
 
     def speed(self, element: etree._Element, key: str) -> int:
-        """A bandwidth in bytes/s; without a unit it is in bytes/s already."""
+        """Return a bandwidth in bytes/s; without a unit it is in bytes/s already."""
         text = self.choice(element, key)
         match = _BANDWIDTH.fullmatch(text.strip())
         if match is None or (match[2] and not match[3]) or match[2] == "i":
@@ -103,7 +103,7 @@ class _Platform(Attributes):
         return integer_bandwidth(self.source, key, value / (8 if match[3] == "bps" else 1))
 
     def time(self, element: etree._Element, key: str, default: str | None = None) -> int:
-        """A time in nanoseconds; without a unit it is in seconds."""
+        """Return a time in nanoseconds; without a unit it is in seconds."""
         text = self.choice(element, key, default)
         match = _TIME.fullmatch(text.strip())
         if match is None:
@@ -113,7 +113,7 @@ class _Platform(Attributes):
 
 
 def _imported_routes(source: SourceFile, root: etree._Element) -> Imported:
-    """The fabric of hosts, routers and links of zones, and of the routes between them."""
+    """Return the fabric of hosts, routers and links of zones, and of the routes between them."""
     words = _Platform(source)
     links: dict[str, etree._Element] = {}
     kinds: dict[str, str] = {}
@@ -226,7 +226,7 @@ class _Cluster(_Platform):
         self.is_limited = element.get("limiter_link") is not None
         if self.is_limited:
             self.host_bandwidth = min(self.bandwidth, self.speed(element, "limiter_link"))
-            text = "is shared by both directions of a host; each direction is given all of it"
+            text = "is shared by what a host sends and receives; each direction is given all of it"
             self.warnings.append(Finding(text, "limiter_link"))
 
     def wrong(self, message: str) -> FormatError:
@@ -281,7 +281,7 @@ def _flat(cluster: _Cluster) -> str:
 
 
 def _fat_tree(cluster: _Cluster) -> str:
-    """Levels; children, parents and parallel links of each, from the hosts upwards.
+    """Build levels from their children, parents and parallel links, from the hosts upwards.
 
     A node of level l has l digits below numbered by its parents' place and the others by children; those of
     neighbouring levels are joined where all digits but the one between them agree.
@@ -326,7 +326,7 @@ def _torus(cluster: _Cluster) -> str:
 
 
 def _dragonfly(cluster: _Cluster) -> str:
-    """Groups, chassis and blades with a router each; a group is joined to group j from its router j.
+    """Build groups of chassis of blades with a router each; router j of a group leads to group j.
 
     Blades of a chassis are joined each with each (green), as are equal blades of a group's chassis (black).
     """

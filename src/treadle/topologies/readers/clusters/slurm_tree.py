@@ -50,17 +50,17 @@ class _Switch:
 
 
 def read_conf(source: SourceFile, options: ImportOptions) -> Imported:
-    """The tree of a ``topology.conf``; FormatError if it is malformed or a speed was not given."""
+    """Return the tree of a ``topology.conf``; FormatError if it is malformed or a speed was not given."""
     return _tree(source, options, _conf_switches(source), "slurm")
 
 
 def read_yaml(source: SourceFile, options: ImportOptions) -> Imported:
-    """The default tree of a ``topology.yaml``; FormatError likewise."""
+    """Return the default tree of a ``topology.yaml``; FormatError likewise."""
     return _tree(source, options, _yaml_switches(source), "slurm-yaml")
 
 
 def _lines(source: SourceFile) -> Iterator[tuple[int, str]]:
-    """Logical lines with the number of their first: a backslash at the end continues one."""
+    """Yield logical lines with the number of their first: a backslash at the end continues one."""
     start, pending = 0, ""
     for number, text in enumerate(source.text.splitlines(), start=1):
         text = text.partition("#")[0].rstrip()
@@ -129,7 +129,7 @@ def _yaml_switches(source: SourceFile) -> Iterator[_Switch]:
 
 
 def _inhabited(rows: Sequence[_Switch]) -> list[_Switch]:
-    """Switches with nodes somewhere below; generated files have some without nodes yet."""
+    """Return the switches with nodes somewhere below; generated files have some without nodes yet."""
     kept = list(rows)
     for _ in range(_MAX_LEVELS):
         bare = {row.name for row in kept if not row.nodes and not row.switches}
@@ -193,7 +193,7 @@ def _tree(source: SourceFile, options: ImportOptions, switches: Iterable[_Switch
 
 
 def _parents(source: SourceFile, rows: Sequence[_Switch], by_name: dict[str, _Switch]) -> dict[str, str]:
-    """The switch above each switch; FormatError for names used twice and for unknown ones."""
+    """Return the switch above each switch; FormatError for names used twice and for unknown ones."""
     seen: set[str] = set()
     above: dict[str, str] = {}
     for row in rows:
@@ -213,7 +213,7 @@ def _parents(source: SourceFile, rows: Sequence[_Switch], by_name: dict[str, _Sw
 
 
 def _levels(source: SourceFile, by_name: dict[str, _Switch]) -> dict[str, int]:
-    """Levels above the leaves, which are 0; FormatError for switches that are below themselves."""
+    """Return the levels above the leaves, which are 0; FormatError for switches that are below themselves."""
     levels: dict[str, int] = {}
     sorter = TopologicalSorter({name: row.switches for name, row in by_name.items()})
     try:
@@ -231,22 +231,22 @@ def _levels(source: SourceFile, by_name: dict[str, _Switch]) -> dict[str, int]:
 
 
 def _ratios(source: SourceFile, options: ImportOptions, levels: int) -> list[Fraction]:
-    """Downlinks over uplinks of each level from the leaves on; 1 above those that were given."""
+    """Return downlinks over uplinks of each level from the leaves on; 1 above those that were given."""
     text = options.oversubscription
     if not levels:
         return []
     if text is None:
         missing = "does not say how fast switches are joined (8:1, or 1:1)"
         raise missing_option(source, "oversubscription", missing)
-    said = f"--oversubscription {text[:40]!r}"
+    option = f"--oversubscription {text[:40]!r}"
     given = []
     for part in text.split(","):
         match = _RATIO.fullmatch(part.strip())
         if match is None or not Fraction(match[1]) or not Fraction(match[2]):
             meant = _PLAIN_RATIO.fullmatch(text.strip())
             hint = f"; did you mean {meant[1]}:1?" if meant is not None else ""
-            raise FormatError(f"{said}: expected down:up, such as 8:1 or 4:1,2:1{hint}")
+            raise FormatError(f"{option}: expected down:up, such as 8:1 or 4:1,2:1{hint}")
         given.append(Fraction(match[1]) / Fraction(match[2]))
     if len(given) > levels:
-        raise source.error(f"{said}: switches of {counted(levels, 'level')} have uplinks")
+        raise source.error(f"{option}: switches of {counted(levels, 'level')} have uplinks")
     return given + [Fraction(1)] * (levels - len(given))

@@ -47,7 +47,7 @@ _MAX_GPUS = 128
 
 
 def read(source: SourceFile, options: ImportOptions) -> Imported:
-    """The fabric of a profile; FormatError if it is malformed or the chunk's size was not given."""
+    """Return the fabric of a profile; FormatError if it is malformed or the chunk's size was not given."""
     document = parse_json(source.text, source=source.name)
     if not isinstance(document, dict):
         raise source.error("expected an object, as TACCL's topology files are")
@@ -167,7 +167,7 @@ def _box_links(profile: _Profile, n: int) -> list[_BoxLink]:
 
 
 def _matrix_links(profile: _Profile, n: int, alpha: int) -> list[_BoxLink]:
-    """Links of matrices whose rows are destinations; a count above 1 is as many links."""
+    """Return the links of matrices whose rows are destinations; a count above 1 is as many links."""
     source = profile.source
     counts, betas = profile.matrix("links", n), profile.matrix("betas", n)
     found: list[_BoxLink] = []
@@ -183,7 +183,7 @@ def _matrix_links(profile: _Profile, n: int, alpha: int) -> list[_BoxLink]:
 
 
 def _relays(profile: _Profile, options: ImportOptions, n: int) -> list[tuple[int, int]]:
-    """Sender and receiver of each pair of boxes."""
+    """Return the sender and receiver of each pair of boxes."""
     source, boxes, text = profile.source, options.boxes or 1, options.network
     if boxes == 1 and text is not None:
         raise missing_option(source, "boxes", "--network joins boxes, and there is one")
@@ -191,18 +191,18 @@ def _relays(profile: _Profile, options: ImportOptions, n: int) -> list[tuple[int
         return []
     if text is None:
         raise missing_option(source, "network", f"how {boxes} boxes are joined (relay:0-1 or direct-map)")
-    said = f"--network {text[:40]!r}"
+    option = f"--network {text[:40]!r}"
     if text == "direct-map":
         pairs = [(gpu, gpu) for gpu in range(n)]
     elif re.fullmatch(rf"relay:{_RELAY.pattern}(?:,{_RELAY.pattern})*", text):
         pairs = [(int(match[1]), int(match[2])) for match in _RELAY.finditer(text)]
     else:
-        raise source.error(f"{said}: expected direct-map or relay:SENDER-RECEIVER,...")
+        raise source.error(f"{option}: expected direct-map or relay:SENDER-RECEIVER,...")
     if any(gpu >= n for pair in pairs for gpu in pair) or len({a for a, _ in pairs}) < len(pairs):
-        raise source.error(f"{said}: expected each sender once, GPUs 0 to {n - 1}")
+        raise source.error(f"{option}: expected each sender once, GPUs 0 to {n - 1}")
     nics = integer(source, "nics_per_node", profile["nics_per_node"], 1, _MAX_GPUS)
     if len(pairs) > nics:
-        raise source.error(f"{said}: {len(pairs)} senders and {nics} NICs; who shares one is not said")
+        raise source.error(f"{option}: {len(pairs)} senders and {nics} NICs; who shares one is not said")
     return pairs
 
 

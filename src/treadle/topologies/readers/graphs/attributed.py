@@ -92,7 +92,7 @@ class AttributedGraph:
         self.nodes[name] = attributes
 
     def fabric(self, name: str, edges: Iterable[GraphEdge]) -> Topology:
-        """The fabric; the caller's error if an attribute is wrong or a bandwidth is not said."""
+        """Return the fabric; the caller's error if an attribute is wrong or a bandwidth is not said."""
         builder = TopologyBuilder(name)
         for node, attributes in self.nodes.items():
             self._build_node(builder, node, attributes)
@@ -193,7 +193,7 @@ class AttributedGraph:
         return 0 if text is None else self._parsed(edge, parse_time_ns, text)
 
     def _number(self, place: str, key: str, value: Any, line: int | None = None) -> Fraction:
-        """A number that is not negative, exactly as written."""
+        """Return a number that is not negative, exactly as written."""
         if isinstance(value, Fraction) and value >= 0:
             return value
         text = str(value.item() if isinstance(value, np.generic) else value).strip()

@@ -84,7 +84,7 @@ def _whole_edges(head: str) -> list[str]:
 
 
 def read(source: SourceFile, options: ImportOptions) -> Imported:
-    """The fabric of a list; FormatError if it is malformed or edges have no bandwidth."""
+    """Return the fabric of a list; FormatError if it is malformed or edges have no bandwidth."""
     graph = AttributedGraph(source.error, options.bandwidth, "--bandwidth")
     reading = _Lines(source, graph)
     edges = list(reading.edges())

@@ -16,7 +16,7 @@ from treadle.topologies.readers.imported import Finding, Imported, ImportOptions
 
 
 def read(source: SourceFile, options: ImportOptions) -> Imported:
-    """The fabric of a file; FormatError if it is malformed or edges have no bandwidth."""
+    """Return the fabric of a file; FormatError if it is malformed or edges have no bandwidth."""
     return _GraphMl(source, bool(options.undirected)).imported(options.bandwidth)
 
 
