@@ -286,7 +286,12 @@ def link_rows(topology: Topology) -> Iterator[tuple[int, int, int, int]]:
 
 @displayed(own_repr)
 class TopologyBuilder:
-    """Collects nodes and links by name; `build` makes the value.
+    """Collector of nodes and links by name; `build` returns the fabric.
+
+    Parameters
+    ----------
+    name : str
+        Name of the fabric.
 
     Examples
     --------
