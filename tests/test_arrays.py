@@ -72,7 +72,7 @@ def test_offsets_are_summed_up_in_one_place() -> None:
     source = Path(treadle.__file__).parent
     found = [path.name for path in source.rglob("*.py") if idiom.search(path.read_text(encoding="utf-8"))]
     # sums of other types: words modulo 2**64
-    assert found == ["colour_refinement.py"]
+    assert found == ["isomorphism.py"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,7 +51,7 @@ def _limits() -> Table:
 
 
 def _readers() -> Table:
-    rows = [(f"`{one.name}`", one.title, one.says, one.asks or "-") for one in topology_formats()]
+    rows = [(f"`{one.name}`", one.title, one.contents, one.missing or "-") for one in topology_formats()]
     return Table("Formats of fabrics", ("format", "file", "it has", "to be given"), rows)
 
 

@@ -48,10 +48,8 @@ def _check_shape(sizes: list[int], source: str) -> None:
         raise FormatError(f"has {counted(n, 'row')}; expected 2 to {MAX_RANKS}, one per rank", source=source)
     for row, size in enumerate(sizes, 1):
         if size != n:
-            values = counted(size, "value")
-            raise FormatError(
-                f"row {row} has {values}; expected {n}, as many as there are rows", source=source
-            )
+            found = f"row {row} has {counted(size, 'value')}"
+            raise FormatError(f"{found}; expected {n}, as many as there are rows", source=source)
 
 
 def _csv_rows(text: str, source: str) -> list[list[int]]:
@@ -76,16 +74,13 @@ def _json_rows(text: str, source: str) -> list[list[int]]:
     for number, row in enumerate(value, 1):
         for column, cell in enumerate(row, 1):
             if type(cell) is not int or not 0 <= cell <= MAX_DEMAND:
-                raise _bad_cell(number, column, _format_value(cell), source)
+                if isinstance(cell, list | dict):
+                    found = "a list" if isinstance(cell, list) else "an object"
+                else:
+                    is_huge = type(cell) is int and abs(cell) >= 10**40
+                    found = "a huge integer" if is_huge else json.dumps(cell, ensure_ascii=False)
+                raise _bad_cell(number, column, found, source)
     return value
-
-
-def _format_value(cell: object) -> str:
-    """Return a JSON value as a string; large ones by their type."""
-    if isinstance(cell, list | dict):
-        return "a list" if isinstance(cell, list) else "an object"
-    is_huge = type(cell) is int and abs(cell) >= 10**40
-    return "a huge integer" if is_huge else json.dumps(cell, ensure_ascii=False)
 
 
 def _bad_cell(row: int, column: int, found: str, source: str) -> FormatError:

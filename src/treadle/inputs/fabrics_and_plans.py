@@ -81,11 +81,8 @@ def _check_is_plan(value: str | Path) -> None:
 
     shown = str(value)[:80]
     if name := report_name(Path(value)):
-        raise FormatError(
-            f"this is a runtime file ({name}), not a plan; use treadle.verify, or simulate or compare with "
-            f"a fabric",
-            source=shown,
-        )
+        uses = "use treadle.verify, or simulate or compare with a fabric"
+        raise FormatError(f"this is a runtime file ({name}), not a plan; {uses}", source=shown)
     is_fabric = isinstance(value, str) and names_fabric(value)
     if is_file(value):
         head = read_head(value, HEAD_CHARACTERS)

@@ -65,8 +65,7 @@ def import_options(**keywords: Unpack[ImportKeywords]) -> ImportOptions:
     for name, kind in (("links", LinkSpeeds), ("pcie", PcieDetail)):
         if name in values:
             word = str(values[name])
-            meant = similarly_spelt(word, kind)
-            if meant is None:
+            if (meant := similarly_spelt(word, kind)) is None:
                 known = " or ".join(kind)
                 raise FormatError(f"{spelt(name)} {word[:40]!r}: expected {known}{did_you_mean(word, kind)}")
             values[name] = kind(meant)
@@ -91,6 +90,5 @@ def _pcie_bandwidth(text: str, links: LinkSpeeds | None) -> int:
     try:
         return parse_bandwidth(text)
     except FormatError:
-        raise FormatError(
-            f"--pcie-bandwidth {text[:40]!r}: expected gen4x16 and the like, or a rate such as 31.5GB/s"
-        ) from None
+        expected = "expected gen4x16 and the like, or a rate such as 31.5GB/s"
+        raise FormatError(f"--pcie-bandwidth {text[:40]!r}: {expected}") from None

@@ -44,15 +44,10 @@ def as_mesh(mesh: Mesh | str) -> Mesh:
     sizes = [(size if named else name).strip() for name, _, size in pairs]
     if not all(map(_SIZE.fullmatch, sizes)):
         bare = [name.strip() for name, equals, _ in pairs if not equals]
+        reason = "expected NAME=SIZE,... as dp=16,tp=8, or sizes as 16,8 (the last axis is the fastest)"
         if named and all(map(_SIZE.fullmatch, bare)):
-            raise FormatError(
-                f"mesh {mesh[:60]!r}: no axis names for {', '.join(bare)[:60]}; name all axes, as "
-                "dp=16,tp=8, or none"
-            )
-        raise FormatError(
-            f"mesh {mesh[:60]!r}: expected NAME=SIZE,... as dp=16,tp=8, or sizes as 16,8 (the last axis is "
-            f"the fastest)"
-        )
+            reason = f"no axis names for {', '.join(bare)[:60]}; name all axes, as dp=16,tp=8, or none"
+        raise FormatError(f"mesh {mesh[:60]!r}: {reason}")
     names = [name.strip() if named else str(axis) for axis, (name, _, _) in enumerate(pairs)]
     return Mesh(tuple(map(int, sizes)), tuple(names))
 
@@ -86,20 +81,14 @@ def groups_of(
     """
     if mesh is None:
         if axes is not None:
-            raise FormatError(
-                f"axes {','.join(as_axes(axes))[:60]}: the mesh that has them is missing; expected --mesh "
-                f"NAME=SIZE,... (mesh=)"
-            )
+            missing = "the mesh that has them is missing; expected --mesh NAME=SIZE,... (mesh=)"
+            raise FormatError(f"axes {','.join(as_axes(axes))[:60]}: {missing}")
         return None
     meant = as_mesh(mesh)
     if axes is None:
-        raise FormatError(
-            f"mesh {meant.notation}: the axes that groups go over are missing; expected --axes (axes=) with "
-            f"some of {', '.join(meant.axis_names)}"
-        )
+        expected = f"expected --axes (axes=) with some of {', '.join(meant.axis_names)}"
+        raise FormatError(f"mesh {meant.notation}: the axes that groups go over are missing; {expected}")
     if meant.n_ranks != n_ranks:
-        raise ScheduleError(
-            f"mesh {meant.notation}: it lays out {meant.n_ranks} ranks, and {fabric} has {n_ranks}; --ranks "
-            f"(ranks=) chooses some"
-        )
+        differs = f"it lays out {meant.n_ranks} ranks, and {fabric} has {n_ranks}"
+        raise ScheduleError(f"mesh {meant.notation}: {differs}; --ranks (ranks=) chooses some")
     return meant.groups(as_axes(axes))

@@ -249,9 +249,8 @@ def _matching(topology: Topology, names: Sequence[str], part: str) -> Sequence[i
     if span := _RANGE.fullmatch(part):
         low, high = int(span[1]), int(span[2] or span[1])
         if low > high or high >= len(names):
-            raise TopologyError(
-                f"ranks {part!r}: expected a rising range within 0 to {len(names) - 1} of {topology.name}"
-            )
+            expected = f"expected a rising range within 0 to {len(names) - 1} of {topology.name}"
+            raise TopologyError(f"ranks {part!r}: {expected}")
         return range(low, high + 1)
     found = [index for index, name in enumerate(names) if part and fnmatchcase(name, part)]
     if not found:

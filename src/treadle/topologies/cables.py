@@ -30,7 +30,7 @@ class NamedCable(NamedTuple):
 
 
 def partners(ends: Iterable[tuple[int, int, int]]) -> list[int]:
-    """For each link, given by tail, head and bandwidth, the one back in the same cable, or -1.
+    """Return, for each link given by tail, head and bandwidth, the one back in the same cable, or -1.
 
     In order of links. A link's partner depends on the links between its two nodes only.
 
@@ -53,7 +53,7 @@ def partners(ends: Iterable[tuple[int, int, int]]) -> list[int]:
 
 
 def named_cables(topology: Topology) -> tuple[NamedCable, ...]:
-    """All cables between two nodes, in the order of their first links.
+    """Return all cables between two nodes, in the order of their first links.
 
     Self-loops are left out: a cable from a node to itself carries nothing, so nothing is lost with it.
 

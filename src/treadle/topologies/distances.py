@@ -23,7 +23,7 @@ _Bits = NDArray[np.uint64]
 
 
 def distance_matrix(topology: Topology, *, sources: Sequence[int] | None = None) -> Int32Array:
-    """Hops from each source to each rank.
+    """Return the hops from each source to each rank.
 
     Parameters
     ----------
@@ -94,12 +94,12 @@ def distance_distribution(topology: Topology, *, sources: Sequence[int] | None =
 
 
 def eccentricities(topology: Topology, *, sources: Sequence[int] | None = None) -> Int64Array:
-    """Largest distance from each source, shape (S,)."""
+    """Return the largest distance from each source, shape (S,)."""
     return np.concatenate([block.max(axis=1) for block in _blocks(topology, sources)]).astype(np.int64)
 
 
 def diameter(topology: Topology, *, sources: Sequence[int] | None = None) -> int:
-    """Largest distance from any source to any rank; InfeasibleError if there is none.
+    """Return the largest distance from any source to any rank; InfeasibleError if there is none.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def diameter(topology: Topology, *, sources: Sequence[int] | None = None) -> int
 
 
 def mean_distance(topology: Topology, *, sources: Sequence[int] | None = None) -> Fraction:
-    """Mean distance from the sources to the other ranks.
+    """Return the mean distance from the sources to the other ranks.
 
     Raises
     ------
@@ -171,7 +171,7 @@ def all_to_all_bound(topology: Topology, *, sources: Sequence[int] | None = None
 
 
 def _blocks(topology: Topology, sources: Sequence[int] | None) -> Iterator[Int32Array]:
-    """Distance rows of the sources, at most `_BLOCK` at a time."""
+    """Yield distance rows of the sources, at most `_BLOCK` at a time."""
     n = len(topology.compute_nodes)
     ranks = np.arange(n) if sources is None else np.asarray(sources, dtype=np.int64)
     if not len(ranks):
@@ -210,7 +210,11 @@ def _rows(
                 planes.append(np.zeros_like(reached))
             if step >> digit & 1:
                 planes[digit] |= frontier
-    _check_reached(topology, ranks, _unpacked(reached[topology.compute_nodes], len(ranks)))
+    missing = np.argwhere(_unpacked(reached[topology.compute_nodes], len(ranks)) == 0)
+    for target, source in missing[:1].tolist():
+        names = [topology.node_names[topology.compute_nodes[rank]] for rank in (target, ranks[source])]
+        lost = f"{names[0]} cannot be reached from {names[1]}"
+        raise InfeasibleError(f"{topology.name}: {lost}; expected a connected fabric")
     # Bytes while they suffice: the table is large, and most diameters are small.
     digits = np.zeros((len(topology.compute_nodes), len(ranks)), np.uint8 if step < 256 else np.int32)
     for digit, plane in enumerate(planes):
@@ -220,15 +224,5 @@ def _rows(
 
 
 def _unpacked(words: _Bits, count: int) -> NDArray[np.uint8]:
-    """The first `count` bits of each row, one in a byte."""
+    """Return the first `count` bits of each row, one in a byte."""
     return np.unpackbits(words.view(np.uint8), axis=1, count=count, bitorder="little")
-
-
-def _check_reached(topology: Topology, ranks: Int64Array, reached: NDArray[np.uint8]) -> None:
-    if reached.all():
-        return
-    target, source = np.argwhere(reached == 0)[0]
-    names = [topology.node_names[topology.compute_nodes[rank]] for rank in (ranks[source], target)]
-    raise InfeasibleError(
-        f"{topology.name}: {names[1]} cannot be reached from {names[0]}; expected a connected fabric"
-    )

@@ -11,14 +11,12 @@ from lxml import etree
 
 from treadle.errors import FormatError
 from treadle.topologies.files import dump_topology
-from treadle.topologies.topology import Topology, node_attributes
+from treadle.topologies.topology import SWITCH_FLAGS, Topology, link_rows, node_attributes
 
 _NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
 _KEYS = (
     ("node", "kind", "string"),
-    ("node", "multicast", "boolean"),
-    ("node", "aggregation", "boolean"),
-    ("node", "turns_round", "boolean"),
+    *(("node", flag, "boolean") for flag in SWITCH_FLAGS),
     ("node", "injection_bytes_per_s", "long"),
     ("edge", "bandwidth_bytes_per_s", "long"),
     ("edge", "latency_ns", "long"),
@@ -37,8 +35,7 @@ def to_graphml(topology: Topology) -> str:
             _add_data(etree.SubElement(graph, "node", {"id": name}), node_attributes(topology, node))
     except ValueError:
         raise FormatError(f"{topology.name[:40]!r}: a name has a character that XML cannot hold") from None
-    columns = (topology.tails, topology.heads, topology.bandwidths, topology.latencies_ns)
-    for link, (tail, head, bandwidth, latency) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
+    for link, (tail, head, bandwidth, latency) in enumerate(link_rows(topology)):
         ends = {"source": topology.node_names[tail], "target": topology.node_names[head]}
         edge = etree.SubElement(graph, "edge", {"id": str(link), **ends})
         _add_data(edge, {"bandwidth_bytes_per_s": bandwidth} | ({"latency_ns": latency} if latency else {}))
@@ -53,7 +50,7 @@ def _add_data(element: etree._Element, values: Mapping[str, object]) -> None:
 
 
 def to_edge_list(topology: Topology) -> str:
-    """A fabric as an edge list: its nodes in comments, then a directed link a line."""
+    """Return a fabric as an edge list: its nodes in comments, then a directed link a line."""
     lines = ["# directed"]
     if topology.name.strip() and topology.name.isprintable():
         lines.insert(0, f"# name: {topology.name.strip()}")
@@ -63,8 +60,7 @@ def to_edge_list(topology: Topology) -> str:
         kind = found.pop("kind")
         more = [key if value is True else f"{key}={value}" for key, value in found.items()]
         lines.append(" ".join(["# node", name, kind, *more]))
-    columns = (topology.tails, topology.heads, topology.bandwidths, topology.latencies_ns)
-    for tail, head, bandwidth, latency in zip(*(c.tolist() for c in columns), strict=True):
+    for tail, head, bandwidth, latency in link_rows(topology):
         line = f"{names[tail]} {names[head]} {bandwidth}B/s"
         lines.append(f"{line} {latency}ns" if latency else line)
     return "\n".join(lines) + "\n"

@@ -9,6 +9,8 @@ import re
 import typing
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from os.path import exists
 from pathlib import Path
 from types import MappingProxyType
 
@@ -21,7 +23,7 @@ from treadle.topologies.readers.imported import Imported, ImportOptions, spelt
 from treadle.topologies.readers.reader import read_topology
 from treadle.topologies.registry import call_signature, catalogue
 from treadle.topologies.topology import Topology
-from treadle.units import parse_bandwidth, parse_time_ns
+from treadle.topologies.typed_quantities import quantity_parser
 
 MAX_TEXT = 4096
 """Longest expression, in characters."""
@@ -92,11 +94,11 @@ def format_path(text: str | Path) -> str:
 
 
 def parse_imported(text: str, *, format: str | None = None, options: ImportOptions | None = None) -> Imported:
-    """The fabric that `text` names, as `parse` takes it, and what its file says and does not say."""
+    """Return the fabric that `text` names, as `parse` takes it, and what its file has and lacks."""
     if format is not None:
         return read_topology(text, format=format, options=options)
     expression = _as_expression(text)
-    if (_PAPER.search(text) or not names_fabric(text)) and not _exists(text):
+    if (_PAPER.search(text) or not names_fabric(text)) and not exists(text):
         with contextlib.suppress(FormatError):  # what is no notation either is told as a path or a name
             expression = notation_expression(text)
     if expression is not None:
@@ -107,25 +109,16 @@ def parse_imported(text: str, *, format: str | None = None, options: ImportOptio
         return Imported(_Evaluation(expression).run(), "catalogue")
     if not text.strip():
         raise FormatError("topology: expected a catalogue expression or a file, found nothing")
-    if not _exists(text):
+    if not exists(text):
         shown = text if len(text) <= 80 else f"{text[:80]}..."
-        raise FormatError(
-            f"topology {shown!r}: neither a file nor a catalogue name{_hint(text.partition(':')[0])} "
-            f"('treadle topology list' shows the catalogue)"
-        )
+        hint = did_you_mean(text.partition(":")[0].strip(), _CATALOGUE)
+        reason = f"neither a file nor a catalogue name{hint} ('treadle topology list' shows the catalogue)"
+        raise FormatError(f"topology {shown!r}: {reason}")
     return read_topology(text, options=options)
 
 
-def _exists(path: str) -> bool:
-    """Whether there is a file; false where the system cannot even look (too long, a null byte)."""
-    try:
-        return Path(path).exists()
-    except (OSError, ValueError):
-        return False
-
-
 def _as_expression(text: str) -> str | None:
-    """`text` as a call with underscores, columns unchanged; None if it should be a path."""
+    """Return `text` as a call with underscores, columns unchanged; None if it should be a path."""
     stripped = text.strip()
     if _CALL.match(stripped):
         return _WORD.sub(_as_meant, text)
@@ -133,7 +126,7 @@ def _as_expression(text: str) -> str | None:
     if colon is None:
         return None
     name = _catalogue_name(colon[1])
-    if name not in _CATALOGUE or (name != colon[1].replace("-", "_") and _exists(text)):
+    if name not in _CATALOGUE or (name != colon[1].replace("-", "_") and exists(text)):
         return None
     return f"{name}({_WORD.sub(_as_meant, colon[2] or '')})"
 
@@ -145,7 +138,7 @@ def names_fabric(text: str) -> bool:
 
 
 def _as_meant(match: re.Match[str]) -> str:
-    """A function's name as the catalogue has it, ``4x4`` as two numbers; a quoted string as it is."""
+    """Return a function's name as the catalogue has it, ``4x4`` as two numbers; a quoted string as it is."""
     word = match[0]
     if word[0] in "\"'":
         return word
@@ -158,32 +151,16 @@ def _catalogue_name(word: str) -> str:
     return name if name in _CATALOGUE else similarly_spelt(name, _CATALOGUE) or name
 
 
-def _blank(match: re.Match[str]) -> str:
-    return " " * len(match[0])
-
-
-def _lacking(
+def _missing_argument(
     name: str, signature: inspect.Signature, values: Sequence[_Value], keywords: Mapping[str, _Value]
 ) -> str | None:
-    """The first argument that a call lacks, with an example if that is plain; None if it lacks none."""
+    """Return the first missing argument of a call, with an example if that is plain; None without one."""
     plain = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    places = [one for one in signature.parameters.values() if one.kind is plain]
-    missing = [one for one in places[len(values) :] if one.default is one.empty and one.name not in keywords]
-    if not missing:
-        return None
-    required = [one for one in places if one.default is one.empty]
+    positional = [one for one in signature.parameters.values() if one.kind is plain]
+    required = [one for one in positional if one.default is one.empty]
+    missing = [one.name for one in positional[len(values) :] if one in required and one.name not in keywords]
     example = f", as in {name}:2" if [one.annotation for one in required] == ["int"] else ""
-    return f"{missing[0].name}{example}"
-
-
-def _hint(name: str) -> str:
-    return did_you_mean(name.strip(), _CATALOGUE)
-
-
-def _spelling(tree: ast.expr) -> str:
-    """The expression with single blanks and, as the catalogue's functions write them, double quotes."""
-    text = ast.unparse(tree)
-    return text if '"' in text or "\\" in text else text.replace("'", '"')
+    return f"{missing[0]}{example}" if missing else None
 
 
 class _TrueAndFalse(ast.NodeTransformer):
@@ -200,15 +177,21 @@ class _Evaluation:
     def __init__(self, text: str) -> None:
         self._text = text
         self._source = " ".join((text if len(text) <= 80 else f"{text[:80]}...").split())
+        self._offset = len(text) - len(text.lstrip())
 
     def run(self) -> Topology:
         tree = self._tree()
         topology = self._call(tree, 1)
-        # One spelling of the expression, whatever blanks and quotes the user typed; a long one is no name.
-        return topology.renamed(_spelling(tree)) if len(self._text) <= MAX_NAME else topology
+        if len(self._text) > MAX_NAME:
+            return topology
+        # one spelling of the expression, whatever blanks and quotes the user typed
+        name = ast.unparse(tree)
+        return topology.renamed(name if '"' in name or "\\" in name else name.replace("'", '"'))
 
     def _tree(self) -> ast.expr:
-        if self._nesting() > _MAX_DEPTH:
+        # brackets in strings count too, which only makes the limit tighter
+        steps = ((character in "([{") - (character in ")]}") for character in self._text)
+        if max(accumulate(steps), default=0) > _MAX_DEPTH:
             raise self._error(f"brackets are nested more than {_MAX_DEPTH} deep", None)
         try:
             with warnings.catch_warnings():
@@ -216,52 +199,38 @@ class _Evaluation:
                 tree: ast.expr = _TrueAndFalse().visit(ast.parse(self._text.strip(), mode="eval").body)
                 return tree
         except SyntaxError as error:
-            reason = error.msg or "not an expression"
-            column = self._offset() + (error.offset or 1)
-            if (half := _HALF_A_PRODUCT.search(_QUOTED.sub(_blank, self._text))) is not None:
-                reason = f"{half[0]!r} lacks a number beside its x"
-                raise self._error(
-                    f"{reason}; expected one on both sides, as in 4x4", half.start() + 1
-                ) from None
-            if "literal" in reason:
+            reason, column = error.msg or "not an expression", self._offset + (error.offset or 1)
+            expected = "name(argument, ...)"
+            without_strings = _QUOTED.sub(lambda match: " " * len(match[0]), self._text)
+            if (half := _HALF_A_PRODUCT.search(without_strings)) is not None:
+                reason, column = f"{half[0]!r} lacks a number beside its x", half.start() + 1
+                expected = "one on both sides, as in 4x4"
+            elif "literal" in reason:
                 reason = "a number and a word run together"
-            raise self._error(f"{reason}; expected name(argument, ...)", column) from None
+            raise self._error(f"{reason}; expected {expected}", column) from None
         except (ValueError, RecursionError, MemoryError):
             raise self._error("not an expression; expected name(argument, ...)", None) from None
-
-    def _nesting(self) -> int:
-        """Depth of brackets; those in strings count too, which only makes the limit tighter."""
-        depth = deepest = 0
-        for character in self._text:
-            if character in "([{":
-                depth += 1
-                deepest = max(deepest, depth)
-            elif character in ")]}":
-                depth -= 1
-        return deepest
-
-    def _offset(self) -> int:
-        return len(self._text) - len(self._text.lstrip())
 
     def _error(self, message: str, place: ast.AST | int | None) -> FormatError:
         if isinstance(place, ast.AST):
             line = self._text.strip().splitlines()[getattr(place, "lineno", 1) - 1]
             bytes_before = line.encode()[: getattr(place, "col_offset", 0)]
-            place = self._offset() + len(bytes_before.decode(errors="replace")) + 1
+            place = self._offset + len(bytes_before.decode(errors="replace")) + 1
         return FormatError(message, source=self._source, line=None if place is None else 1, column=place)
 
     def _call(self, node: ast.expr, depth: int) -> Topology:
         if isinstance(node, ast.Name) and node.id in _CATALOGUE:
-            raise self._error(
-                f"{node.id} is a catalogue name; write {call_signature(_CATALOGUE[node.id])}", node
-            )
+            call = call_signature(_CATALOGUE[node.id])
+            raise self._error(f"{node.id} is a catalogue name; write {call}", node)
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
             raise self._error("expected a catalogue call such as torus(3, 3)", node)
         if depth > _MAX_DEPTH:
             raise self._error(f"calls are nested more than {_MAX_DEPTH} deep", node)
         name = node.func.id
         if name not in _CATALOGUE:
-            raise self._error(f"no catalogue function is called {name!r}{_hint(name)}", node)
+            raise self._error(
+                f"no catalogue function is called {name!r}{did_you_mean(name, _CATALOGUE)}", node
+            )
         function = _CATALOGUE[name]
         keywords: dict[str, _Value] = {}
         for keyword in node.keywords:
@@ -275,35 +244,33 @@ class _Evaluation:
         return function(*values, **keywords)
 
     def _keyword(self, function: Callable[..., Topology], key: str, node: ast.expr, depth: int) -> _Value:
-        """Value of a keyword; quantities are typed with a unit."""
+        """Return the value of a keyword; quantities are typed with a unit."""
         parameters = inspect.signature(function).parameters
         if key not in parameters or parameters[key].kind is inspect.Parameter.VAR_POSITIONAL:
             message = f"{function.__name__} has no keyword {key!r}; expected {call_signature(function)}"
             raise self._error(message, node)
         value = self._value(node, depth)
-        if not key.endswith(("bandwidth", "latency")):
+        if (parse_quantity := quantity_parser(key)) is None:
             return value
-        example = "25GB/s" if key.endswith("bandwidth") else "10us"
         if not isinstance(value, str):
+            example = "10us" if key == "latency" else "25GB/s"
             raise self._error(f'{key} needs a unit; write for instance {key}="{example}"', node)
         try:
-            return parse_bandwidth(value) if key.endswith("bandwidth") else parse_time_ns(value)
+            return parse_quantity(value)
         except FormatError as error:
             raise self._error(str(error), node) from None
 
     def _value(self, node: ast.expr, depth: int) -> _Value:
         if isinstance(node, ast.Call):
             return self._call(node, depth + 1)
-        sign = 1
-        literal = node
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            sign, literal = -1, node.operand
+        is_negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+        literal = node.operand if isinstance(node, ast.UnaryOp) and is_negative else node
         value = literal.value if isinstance(literal, ast.Constant) else None
         if isinstance(value, int) and not isinstance(value, bool):
             if abs(value) >= 2**63:
                 raise self._error("integer is too large", node)
-            return sign * value
-        if isinstance(value, bool | str) and literal is node:
+            return -value if is_negative else value
+        if isinstance(value, bool | str) and not is_negative:
             return value
         if isinstance(node, ast.Name) and node.id in _CATALOGUE:
             return self._call(node, depth)
@@ -321,9 +288,9 @@ class _Evaluation:
         try:
             bound = signature.bind(*values, **keywords)
         except TypeError as error:
-            message = f"{function.__name__}: {error}; expected {call_signature(function)}"
-            if (lacking := _lacking(function.__name__, signature, values, keywords)) is not None:
-                message = f"{function.__name__} lacks {lacking}; expected {call_signature(function)}"
+            missing = _missing_argument(function.__name__, signature, values, keywords)
+            reason = f": {error}" if missing is None else f" lacks {missing}"
+            message = f"{function.__name__}{reason}; expected {call_signature(function)}"
             raise self._error(message, node) from None
         types = typing.get_type_hints(function)
         for key, given in bound.arguments.items():

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
-from treadle.topologies.topology import Topology
+from treadle.topologies.topology import SWITCH_FLAGS, Topology
 
 Int8Array = NDArray[np.int8]
 
@@ -124,12 +124,12 @@ class Families:
     @cached_property
     def node_families(self) -> list[NodeFamily]:
         """All node families."""
-        return [part for part in _leaves(self.nodes) if isinstance(part, NodeFamily)]
+        return list(_leaves(self.nodes))
 
     @cached_property
     def link_families(self) -> list[LinkFamily]:
         """All link families."""
-        return [part for part in _leaves(self.links) if isinstance(part, LinkFamily)]
+        return list(_leaves(self.links))
 
     @cached_property
     def indices(self) -> dict[str, int]:
@@ -148,23 +148,23 @@ class Families:
         return 2 * sum(self._width(part, ()) for part in self.links)
 
     def count(self, indices: Sequence[str]) -> int:
-        """Number of combinations of values of these indices."""
+        """Return the number of combinations of values of these indices."""
         return prod(self.sizes[index] for index in indices)
 
     def _width(self, part: Part, fixed: Sequence[str]) -> int:
-        """Members of a part for one value of each fixed index."""
+        """Return the members of a part for one value of each fixed index."""
         free = self.count([index for index in part.indices if index not in fixed])
         return free * self._within(part, fixed)
 
     def _within(self, part: Part, fixed: Sequence[str]) -> int:
-        """Members of a part for one value of each fixed index and of its own."""
+        """Return the members of a part for one value of each fixed index and of its own."""
         if not isinstance(part, Each):
             return 1
         return sum(self._width(one, (*fixed, *part.indices)) for one in part.parts)
 
     def _places(
         self, parts: Sequence[Part], first: int, offsets: Mapping[str, Int64Array]
-    ) -> Iterator[tuple[NodeFamily | LinkFamily, Int64Array]]:
+    ) -> Iterator[tuple[Any, Int64Array]]:
         """Number of each member of each family, an axis per index; `offsets`: what outer indices add."""
         for part in parts:
             own, stride = dict(offsets), self._within(part, tuple(offsets))
@@ -189,12 +189,12 @@ class Families:
                 numbers = range(self.count(indices)) if indices else ("",)
                 texts = [f"{head}{literal}{number}" for head in texts for number in numbers]
             names[places.ravel()] = np.array(texts, dtype=object)
-            has = [family.is_compute, *(key in family.able for key in _ABILITIES)]
+            has = [family.is_compute, *(key in family.able for key in SWITCH_FLAGS)]
             flags[:, places.ravel()] = np.array(has)[:, None]
         tails, heads = (np.empty((m, 2), dtype=np.int32) for _ in range(2))
         bandwidths = np.empty((m, 2), dtype=np.int64)
-        for link, places in self._link_places():
-            rows = places.ravel()
+        for link, places in self._places(self.links, 0, {}):
+            rows = places.ravel()  # pair i is links 2 i and 2 i + 1
             for column, end in enumerate((link.one, link.other)):
                 at = [link.indices.index(index) for index in end.indices]
                 others = [axis for axis in range(places.ndim) if axis not in at]
@@ -205,18 +205,9 @@ class Families:
         arrays: tuple[NDArray[Any], ...] = (tails, heads, bandwidths, flags)
         for values in arrays:
             values.setflags(write=False)  # the topology adopts read-only arrays without a copy
-        is_compute, multicast, aggregation, turns_round = flags
-        topology = Topology(
-            name,
-            tuple(names.tolist()),
-            is_compute,
-            tails.reshape(-1),
-            heads.reshape(-1),
-            bandwidths.reshape(-1),
-            multicast=multicast,
-            aggregation=aggregation,
-            turns_round=turns_round,
-        )
+        links = (column.reshape(-1) for column in (tails, heads, bandwidths))
+        able: dict[str, Any] = dict(zip(SWITCH_FLAGS, flags[1:], strict=True))
+        topology = Topology(name, tuple(names.tolist()), flags[0], *links, **able)  # type: ignore[arg-type]
         object.__setattr__(topology, _KEY, self)
         return topology
 
@@ -245,25 +236,17 @@ class Families:
         return Classes(members, size, tails, heads, links_of, family_of)
 
     def node_positions(self) -> dict[NodeFamily, Int64Array]:
-        """Node numbers of each family, an axis per index."""
-        places = self._places(self.nodes, 0, {})
-        return {family: at for family, at in places if isinstance(family, NodeFamily)}
-
-    def _link_places(self) -> Iterator[tuple[LinkFamily, Int64Array]]:
-        """Pairs of link numbers of each link family: pair i is links 2 i and 2 i + 1."""
-        for family, at in self._places(self.links, 0, {}):
-            if isinstance(family, LinkFamily):
-                yield family, at
+        """Return the node numbers of each family, an axis per index."""
+        return dict(self._places(self.nodes, 0, {}))
 
     def link_numbers(self) -> Int8Array:
-        """The link family of each link, by its place in `link_families`."""
+        """Return the link family of each link, by its place in `link_families`."""
         found = np.empty((self.n_links // 2, 2), dtype=np.int8)
-        for number, (_, places) in enumerate(self._link_places()):
+        for number, (_, places) in enumerate(self._places(self.links, 0, {})):
             found[places.ravel()] = number
         return found.ravel()
 
 
-_ABILITIES = ("multicast", "aggregation", "turns_round")
 _KEY = "_families"
 
 
@@ -273,6 +256,6 @@ def families_of(topology: Topology) -> Families | None:
     return found
 
 
-def _leaves(parts: Sequence[Part]) -> Iterator[NodeFamily | LinkFamily]:
+def _leaves(parts: Sequence[Part]) -> Iterator[Any]:
     for part in parts:
         yield from _leaves(part.parts) if isinstance(part, Each) else (part,)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from string import Formatter
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType, to_builtins
 
 from treadle.errors import FormatError, TopologyError
 from treadle.topologies.families import Each, Families, LinkFamily, NodeFamily, Part
 from treadle.topologies.limits import MAX_LINKS, MAX_NODES
-from treadle.topologies.topology import MAX_BANDWIDTH, Topology
+from treadle.topologies.topology import MAX_BANDWIDTH, SWITCH_FLAGS, Topology
 from treadle.typed_files import Table, read_json
 
 _MAX_PARTS, _MAX_INDICES, _MAX_NAME = 64, 8, 100
@@ -55,7 +55,7 @@ bandwidths and what sorts them."""
 
 
 def read_families(text: str, *, source: str = "", charge: Callable[[int], None] | None = None) -> Topology:
-    """The fabric of a topology file, version 2; FormatError if it is malformed.
+    """Return the fabric of a topology file, version 2; FormatError if it is malformed.
 
     `charge` is called with the bytes of memory that the fabric will take, before it is built.
     """
@@ -71,7 +71,7 @@ def read_families(text: str, *, source: str = "", charge: Callable[[int], None] 
 
 
 def dump_families(name: str, families: Families) -> str:
-    """Text of a topology file, version 2."""
+    """Return a topology file, version 2, as a string."""
     nodes, links = (tuple(map(_row, parts)) for parts in (families.nodes, families.links))
     file = {"treadle": "topology", "version": 2, "name": name}
     table = to_builtins(FamilyTable(families.indices, nodes, links))
@@ -83,14 +83,8 @@ def _row(part: Part) -> FamilyPart:
         return FamilyPart(each=part.indices, parts=tuple(map(_row, part.parts)))
     if isinstance(part, LinkFamily):
         return FamilyPart(ends=(part.one.name, part.other.name), bandwidth_bytes_per_s=part.bandwidth)
-    kind: Literal["compute", "switch"] = "compute" if part.is_compute else "switch"
-    return FamilyPart(
-        name=part.name,
-        kind=kind,
-        multicast="multicast" in part.able,
-        aggregation="aggregation" in part.able,
-        turns_round="turns_round" in part.able,
-    )
+    row: dict[str, Any] = {"name": part.name, "kind": "compute" if part.is_compute else "switch"}
+    return FamilyPart(**row | dict.fromkeys(part.able, True))
 
 
 def families_from_table(table: FamilyTable) -> Families:
@@ -107,10 +101,8 @@ def families_from_table(table: FamilyTable) -> Families:
     nodes = reader.parts(table.nodes, (), links=False)
     links = reader.parts(table.links, (), links=True)
     families = Families(dict(table.sizes), nodes, links)
-    for what, count, most in (
-        ("nodes", families.n_nodes, MAX_NODES),
-        ("links", families.n_links, MAX_LINKS),
-    ):
+    sizes = (("nodes", families.n_nodes, MAX_NODES), ("links", families.n_links, MAX_LINKS))
+    for what, count, most in sizes:
         if count > most:
             raise FormatError(f"families: {count} {what}, expected at most {most}")
     return families
@@ -123,7 +115,7 @@ class _Reader:
         self._sizes, self._families, self._left = sizes, dict[str, NodeFamily](), _MAX_PARTS
 
     def parts(self, rows: Sequence[FamilyPart], outer: tuple[str, ...], *, links: bool) -> tuple[Part, ...]:
-        """Parts within those that fix the outer indices."""
+        """Return parts within those that fix the outer indices."""
         self._left -= len(rows)
         if self._left < 0:
             raise FormatError(f"families: expected at most {_MAX_PARTS} parts")
@@ -152,7 +144,7 @@ class _Reader:
             raise FormatError(f"families: {row.name!r}: {error}") from None
         if any(spec or conversion for _, _, spec, conversion in fields):
             raise FormatError(f"families: {row.name!r}: expected indices in braces and nothing else there")
-        able = tuple(key for key in ("multicast", "aggregation", "turns_round") if getattr(row, key))
+        able = tuple(key for key in SWITCH_FLAGS if getattr(row, key))
         found = self._families[row.name] = NodeFamily(row.name, row.kind == "compute", able)
         return found
 

@@ -16,14 +16,13 @@ from treadle.atomic import write_bytes
 from treadle.errors import FormatError, TopologyError
 from treadle.input_files import read_input_string
 from treadle.topologies.families import families_of
-from treadle.topologies.topology import MAX_BANDWIDTH, Topology
+from treadle.topologies.topology import LINK_COLUMNS, MAX_BANDWIDTH, NODE_COLUMNS, SWITCH_FLAGS, Topology
 from treadle.typed_files import Count, Table, format_value, read_json, read_value
 
 MAX_FILE_BYTES = 256 * 2**20
 """Largest topology file that is read."""
 
 _VERSION = 1
-_FLAGS = ("multicast", "aggregation", "turns_round")
 
 
 def load_topology(path: str | Path) -> Topology:
@@ -45,7 +44,7 @@ def load_topology(path: str | Path) -> Topology:
 def parse_topology_file(
     text: str, *, source: str = "", charge: Callable[[int], None] | None = None
 ) -> Topology:
-    """The fabric that a file's text describes; FormatError, which names `source`, if it is malformed.
+    """Return the fabric that a file's text describes; FormatError, which names `source`, if it is malformed.
 
     `charge` is called with the bytes of memory that a fabric by families will take, before it is built.
     """
@@ -62,7 +61,7 @@ def save_topology(path: str | Path, topology: Topology) -> None:
 
 
 def topology_from_json(value: object, *, source: str = "") -> Topology:
-    """The fabric that a parsed JSON object describes.
+    """Return the fabric that a parsed JSON object describes.
 
     Parameters
     ----------
@@ -114,31 +113,26 @@ _MAX_BY_FAMILIES = 2**16
 def _topology(file: _File, source: str) -> Topology:
     nodes, links = file.nodes, file.links
     index = {node.name: number for number, node in enumerate(nodes)}
-    try:
-        tails, heads = ([index[getattr(link, end)] for link in links] for end in ("tail", "head"))
-    except KeyError:
-        places = ((number, end) for number in range(len(links)) for end in ("tail", "head"))
-        number, end = next(place for place in places if getattr(links[place[0]], place[1]) not in index)
-        name = format_value(getattr(links[number], end))
-        raise FormatError(f"links[{number}].{end}: no node is called {name}", source=source) from None
-    multicast, aggregation, turns_round = (
-        np.array([getattr(node, key) for node in nodes], dtype=bool) for key in _FLAGS
-    )
+    ends: dict[str, list[int]] = {"tail": [], "head": []}
+    for number, link in enumerate(links):
+        for end, found in ends.items():
+            if (node := index.get(name := getattr(link, end))) is None:
+                lost = f"no node is called {format_value(name)}"
+                raise FormatError(f"links[{number}].{end}: {lost}", source=source)
+            found.append(node)
+    flags = {key: np.array([getattr(node, key) for node in nodes], dtype=bool) for key in SWITCH_FLAGS}
+    caps = [node.injection_bytes_per_s or 0 for node in nodes]
     try:
         return Topology(
             name=file.name,
             node_names=tuple(node.name for node in nodes),
             is_compute=np.array([node.kind == "compute" for node in nodes], dtype=bool),
-            tails=np.array(tails, dtype=np.int32),
-            heads=np.array(heads, dtype=np.int32),
+            tails=np.array(ends["tail"], dtype=np.int32),
+            heads=np.array(ends["head"], dtype=np.int32),
             bandwidths=np.array([link.bandwidth_bytes_per_s for link in links], dtype=np.int64),
             latencies_ns=np.array([link.latency_ns for link in links], dtype=np.int64),
-            multicast=multicast,
-            aggregation=aggregation,
-            turns_round=turns_round,
-            injection_bytes_per_s=np.array(
-                [node.injection_bytes_per_s or 0 for node in nodes], dtype=np.int64
-            ),
+            injection_bytes_per_s=np.array(caps, dtype=np.int64),
+            **flags,
         )
     except TopologyError as error:
         raise FormatError(str(error), source=source) from None
@@ -150,47 +144,34 @@ def dump_topology(topology: Topology) -> str:
 
 
 def topology_hash(topology: Topology) -> str:
-    """SHA-256 of the canonical text without the name, in hex: equal fabrics have equal hashes.
+    """Return the SHA-256 of the canonical text without the name, in hex: equal fabrics have equal hashes.
 
     Of a fabric with very many links it is that of its arrays, as their text would take seconds to write.
     """
-    return _hash_of_arrays(topology) if topology.n_links > _MANY_LINKS else _hash(_body(topology))
+    return _hash(topology, "" if topology.n_links > _MANY_LINKS else _body(topology))
 
 
 def dump_with_hash(topology: Topology) -> tuple[str, str]:
-    """`dump_topology`, or if links are very many a description by families, and `topology_hash`."""
+    """Return `dump_topology`, or for very many links a description by families, and `topology_hash`."""
     families = families_of(topology)
     if topology.n_links > _MANY_LINKS and families is not None:
         from treadle.topologies.family_files import dump_families
 
-        return dump_families(topology.name, families), _hash_of_arrays(topology)
+        return dump_families(topology.name, families), _hash(topology, "")
     body = _body(topology)
-    found = _hash_of_arrays(topology) if topology.n_links > _MANY_LINKS else _hash(body)
-    return _head(topology.name) + body, found
+    return _head(topology.name) + body, _hash(topology, body)
 
 
 _MANY_LINKS = 2**20
-_OF_LINKS = ("bandwidths", "latencies_ns")
 
 
-def _hash_of_arrays(topology: Topology) -> str:
+def _hash(topology: Topology, body: str) -> str:
+    """Return the hash of the canonical text, or of the arrays if links are very many."""
+    if topology.n_links <= _MANY_LINKS:
+        return hashlib.sha256((_head("") + body).encode()).hexdigest()
     digest = hashlib.sha256("\n".join(topology.node_names).encode())
-    for key in (
-        "is_compute",
-        *_FLAGS,
-        "injection_bytes_per_s",
-        "tails",
-        "heads",
-        "bandwidths",
-        "latencies_ns",
-    ):
+    for key in (*NODE_COLUMNS, *LINK_COLUMNS):
         digest.update(memoryview(getattr(topology, key)))
-    return digest.hexdigest()
-
-
-def _hash(body: str) -> str:
-    digest = hashlib.sha256(_head("").encode())
-    digest.update(body.encode())
     return digest.hexdigest()
 
 
@@ -200,12 +181,12 @@ def _head(name: str) -> str:
 
 
 def _body(topology: Topology) -> str:
-    """All of the canonical text but the name; keys at their default value are left out."""
+    """Return all of the canonical text but the name; keys at their default value are left out."""
     # a line break in a name is written as an escape, so that it can part the names here
     quoted = json.dumps(topology.node_names, ensure_ascii=False, separators=("\n", ":"))[1:-1].split("\n")
     kinds = np.where(topology.is_compute, '"compute"', '"switch"').tolist()
     nodes = [f'{{"name": {name}, "kind": {kind}' for name, kind in zip(quoted, kinds, strict=False)]
-    for key in _FLAGS:
+    for key in SWITCH_FLAGS:
         for node in np.flatnonzero(getattr(topology, key)).tolist():
             nodes[node] += f', "{key}": true'
     for node in np.flatnonzero(topology.injection_bytes_per_s).tolist():
@@ -221,5 +202,5 @@ def _body(topology: Topology) -> str:
 
 
 def _lines(objects: list[str]) -> str:
-    """A list of objects that still lack their closing brace."""
+    """Return a list of objects that still lack their closing brace."""
     return "[\n  " + "},\n  ".join(objects) + "}\n ]" if objects else "[]"

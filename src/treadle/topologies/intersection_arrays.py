@@ -48,7 +48,7 @@ class IntersectionArray:
 
 
 def intersection_array(topology: Topology) -> IntersectionArray:
-    """Intersection array of a distance-regular graph, counted at every pair of nodes.
+    """Return the intersection array of a distance-regular graph, counted at every pair of nodes.
 
     Parameters
     ----------
@@ -87,16 +87,15 @@ def intersection_array(topology: Topology) -> IntersectionArray:
         for counts, found, letter in ((farther, b, "b"), (closer, c, "c")):
             values = np.unique(counts[here])
             if len(values) != 1:
-                raise TopologyError(
-                    f"{topology.name}: not distance-regular: {letter}_{distance} is {values[0]} for a pair "
-                    f"of nodes, {values[-1]} for another"
-                )
+                differs = f"is {values[0]} for a pair of nodes, {values[-1]} for another"
+                fault = f"not distance-regular: {letter}_{distance} {differs}"
+                raise TopologyError(f"{topology.name}: {fault}")
             found.append(int(values[0]))
     return IntersectionArray(tuple(b[:-1]), tuple(c[1:]))
 
 
 def _neighbours(topology: Topology) -> Int64Array:
-    """Neighbours of each node, shape (N, d); reject anything but a simple regular undirected graph."""
+    """Return neighbours of each node, shape (N, d); reject anything but a simple regular undirected graph."""
     n = topology.n_nodes
     arcs = topology.tails.astype(np.int64) * n + topology.heads
     reversed_arcs = topology.heads.astype(np.int64) * n + topology.tails

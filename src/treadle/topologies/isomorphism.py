@@ -7,29 +7,23 @@ A map is returned only after every link of it has been compared exactly.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array, frozen, mask_of
+from treadle.arrays import Int32Array, Int64Array, frozen, mask_of, positions_of
 from treadle.errors import TopologyError
-from treadle.math.symmetry import hashed
-from treadle.topologies.colour_refinement import (
-    Budget,
-    Colours,
-    MergedFabric,
-    Trace,
-    merge_equivalent,
-    refine,
-    refine_like,
-    sorted_links,
-)
-from treadle.topologies.colour_refinement import UndecidedError as UndecidedError
-from treadle.topologies.topology import Topology
+from treadle.math.symmetry import Hashes, hashed
+from treadle.topologies.topology import NODE_COLUMNS, Topology, node_columns
 
 DEFAULT_WORK = 500_000_000
 """Nodes and links that a search may visit, each as often as it is refined: about ten seconds."""
+
+
+class UndecidedError(TopologyError):
+    """The work limit was reached before an isomorphism was found or excluded."""
 
 
 def find_isomorphism(
@@ -75,7 +69,7 @@ def find_isomorphism(
 def find_automorphism(
     topology: Topology, node: int, image: int, *, work_limit: int = DEFAULT_WORK
 ) -> Int32Array | None:
-    """A map of a fabric to itself that takes `node` to `image`, or None if there is none.
+    """Return a map of a fabric to itself that takes `node` to `image`, or None if there is none.
 
     Parameters
     ----------
@@ -104,15 +98,14 @@ def find_automorphism(
     """
     for index in (node, image):
         if not 0 <= index < topology.n_nodes:
-            raise TopologyError(
-                f"{topology.name}: node {index} does not exist; expected 0 to {topology.n_nodes - 1}"
-            )
+            expected = f"expected 0 to {topology.n_nodes - 1}"
+            raise TopologyError(f"{topology.name}: node {index} does not exist; {expected}")
     budget = Budget(f"{topology.name} and itself", work_limit)
     return _search(topology, topology, [(node, image)], budget)
 
 
 def node_kinds(topology: Topology, *, work_limit: int = DEFAULT_WORK) -> Int64Array:
-    """Colours of nodes by their neighbourhoods: an automorphism maps each node to one of its colour.
+    """Return colours of nodes by their neighbourhoods: an automorphism maps each node to one of its colour.
 
     Parameters
     ----------
@@ -148,7 +141,7 @@ def node_kinds(topology: Topology, *, work_limit: int = DEFAULT_WORK) -> Int64Ar
 
 
 def transpose_isomorphism(topology: Topology, *, work_limit: int = DEFAULT_WORK) -> Int32Array | None:
-    """A map that carries the transpose of a fabric to the fabric, or None if there is none.
+    """Return a map that carries the transpose of a fabric to the fabric, or None if there is none.
 
     Parameters
     ----------
@@ -185,7 +178,7 @@ def is_reverse_symmetric(topology: Topology, *, work_limit: int = DEFAULT_WORK) 
 
 
 def _transitive_generators(topology: Topology, root: int, budget: Budget) -> list[Int32Array] | None:
-    """Automorphisms whose products take the root to every node; None if there are none such."""
+    """Return automorphisms whose products take the root to every node; None if there are none such."""
     reached = mask_of(topology.n_nodes, root)
     generators: list[Int32Array] = []
     for node in range(topology.n_nodes):
@@ -210,7 +203,7 @@ def is_vertex_transitive(topology: Topology, *, work_limit: int = DEFAULT_WORK) 
 
 
 def link_map(topology: Topology, other: Topology, mapping: NDArray[np.integer]) -> Int32Array:
-    """The link that each link becomes under a map of nodes, parallel links in order.
+    """Return the link that each link becomes under a map of nodes, parallel links in order.
 
     Parameters
     ----------
@@ -277,7 +270,7 @@ class _SearchNode:
 def _search(
     topology: Topology, other: Topology, pinned: list[tuple[int, int]], budget: Budget
 ) -> Int32Array | None:
-    """Depth-first search for a map that respects the fixed pairs of nodes."""
+    """Search depth-first for a map that respects the fixed pairs of nodes."""
     if (topology.n_nodes, topology.n_links) != (other.n_nodes, other.n_links):
         return None
     one = merge_equivalent(topology)
@@ -289,8 +282,7 @@ def _search(
         ours, theirs = _marked(ours, _class_of(one, node)), _marked(theirs, _class_of(two, image))
     refined, trace = refine(one, ours, budget)
     same = refine_like(two, theirs, trace, budget)
-    start = None if same is None else _SearchNode(refined, same)
-    stack = [start] if start is not None else []
+    stack = [] if same is None else [_SearchNode(refined, same)]
     while stack:
         level = stack[-1]
         if level.chosen < 0:
@@ -298,26 +290,20 @@ def _search(
             budget.spend(one.n + len(one.tails))
             if mapping is not None:
                 return mapping
-            if not _branch(one, level, budget):
-                stack.pop()
-                continue
+            _branch(one, level, budget)
         if not level.candidates:
             stack.pop()
             continue
-        if _is_hopeless(other, level, budget):
-            return None
-        following = _descended(two, level, level.candidates.pop(), budget)
+        is_first = level.tried == 1 and len(np.unique(level.theirs)) == 1
+        if is_first and _transitive_generators(other, 0, budget) is not None:
+            return None  # one image failed, and automorphisms make all of them equivalent
+        assert level.marked is not None
+        marked = _marked(level.theirs, level.candidates.pop())
+        refined_theirs = refine_like(two, marked, level.trace, budget)
         level.tried += 1
-        if following is not None:
-            stack.append(following)
+        if refined_theirs is not None:
+            stack.append(_SearchNode(level.marked, refined_theirs))
     return None
-
-
-def _is_hopeless(other: Topology, level: _SearchNode, budget: Budget) -> bool:
-    """Whether one image failed for the first node and automorphisms make all images equivalent."""
-    if level.tried != 1 or len(np.unique(level.theirs)) > 1:
-        return False
-    return _transitive_generators(other, 0, budget) is not None
 
 
 def _class_of(graph: MergedFabric, node: int) -> int:
@@ -325,20 +311,20 @@ def _class_of(graph: MergedFabric, node: int) -> int:
 
 
 def _marked(colours: Colours, place: int) -> Colours:
-    """Return colours with one class separated from all others."""
+    """Return the colours with one class separated from all others."""
     marked = colours.copy()
     marked[place] = hashed(~marked[place : place + 1])[0]
     return marked
 
 
-def _branch(graph: MergedFabric, level: _SearchNode, budget: Budget) -> bool:
-    """Choose a class to separate, in the largest cell, and list its candidates; False if all are separate.
+def _branch(graph: MergedFabric, level: _SearchNode, budget: Budget) -> None:
+    """Choose a class to separate, in the largest cell, and list its candidates; none if all are separate.
 
     The largest cell, because small ones come from local symmetries that seldom decide anything.
     """
     colours, counts = np.unique(level.ours, return_counts=True)
     if len(colours) == graph.n:
-        return False
+        return
     cell = colours[counts.argmax()]
     level.chosen = int(np.flatnonzero(level.ours == cell)[0])
     candidates = np.flatnonzero(level.theirs == cell).tolist()
@@ -346,14 +332,6 @@ def _branch(graph: MergedFabric, level: _SearchNode, budget: Budget) -> bool:
     candidates.sort(key=lambda place: (place != level.chosen, place), reverse=True)
     level.candidates = candidates
     level.marked, level.trace = refine(graph, _marked(level.ours, level.chosen), budget)
-    return True
-
-
-def _descended(two: MergedFabric, level: _SearchNode, place: int, budget: Budget) -> _SearchNode | None:
-    """The level below, where the chosen class becomes `place`; None if the colours then differ."""
-    assert level.marked is not None
-    theirs = refine_like(two, _marked(level.theirs, place), level.trace, budget)
-    return None if theirs is None else _SearchNode(level.marked, theirs)
 
 
 def _completed(
@@ -364,7 +342,7 @@ def _completed(
     level: _SearchNode,
     pinned: list[tuple[int, int]],
 ) -> Int32Array | None:
-    """The map that pairs classes of equal colours in order, if it is an isomorphism.
+    """Return the map that pairs classes of equal colours in order, if it is an isomorphism.
 
     With one class per colour it is the only candidate; with more it is a guess that is often right.
     """
@@ -380,17 +358,158 @@ def _completed(
         if mapping[node] != image:
             source = int(np.flatnonzero(mapping == image)[0])
             mapping[source], mapping[node] = mapping[node], image
-    if not _is_isomorphism(topology, other, mapping):
+    if not have_equal_nodes(topology, other, mapping):
         return None
-    mapping.setflags(write=False)
-    return mapping
-
-
-def _is_isomorphism(topology: Topology, other: Topology, mapping: Int32Array) -> bool:
-    """Whether the map carries every property of nodes and links over, compared exactly."""
-    for key in ("is_compute", "multicast", "aggregation", "turns_round", "injection_bytes_per_s"):
-        if not np.array_equal(getattr(topology, key), getattr(other, key)[mapping]):
-            return False
     ours, _ = sorted_links(topology, mapping.astype(np.int64))
     theirs, _ = sorted_links(other, np.arange(other.n_nodes))
-    return bool(np.array_equal(ours, theirs))
+    return frozen(mapping, np.int32) if np.array_equal(ours, theirs) else None
+
+
+def have_equal_nodes(topology: Topology, other: Topology, mapping: NDArray[np.integer]) -> bool:
+    """Whether a map takes each node to one of the same kind, capabilities and injection cap."""
+    images = node_columns(other, mapping)
+    return all(np.array_equal(getattr(topology, key), column) for key, column in images.items())
+
+
+Colours = Hashes
+Trace = list[tuple[int, int]]
+
+
+@dataclass
+class Budget:
+    """Remainder of a work limit."""
+
+    what: str
+    limit: int
+    spent: int = 0
+
+    def spend(self, work: int) -> None:
+        """Count work; UndecidedError when nothing is left."""
+        self.spent += work
+        if self.spent > self.limit:
+            reason = f"not decided within {self.limit} visits of nodes and links whether they are isomorphic"
+            raise UndecidedError(f"{self.what}: {reason}; raise work_limit")
+
+
+@dataclass(frozen=True, eq=False)
+class MergedFabric:
+    """A fabric with equivalent nodes merged, as input of refinement.
+
+    Attributes
+    ----------
+    classes : nodes of the fabric by class of equivalent nodes, ascending, classes by their first node
+    colours : of each class before refinement: kind of the nodes and their number
+    tails, heads : ends of the links between classes, sorted by tail
+    labels : hash of each link's bandwidth and latency
+    by_head : order that sorts the links by head
+    first_out, first_in : where each class's links begin in the two orders, shape (n + 1,)
+    """
+
+    classes: list[list[int]]
+    colours: Colours
+    tails: Int64Array
+    heads: Int64Array
+    labels: Colours
+    by_head: Int64Array
+    first_out: Int64Array
+    first_in: Int64Array
+
+    @property
+    def n(self) -> int:
+        """Number of classes."""
+        return len(self.classes)
+
+
+def _words(*columns: NDArray[np.generic]) -> Colours:
+    """Return the hash of the rows of several columns of integers."""
+    words = np.zeros(len(columns[0]), dtype=np.uint64)
+    for column in columns:
+        words = hashed(words ^ column.astype(np.uint64)) + np.uint64(1)
+    return words
+
+
+def merge_equivalent(topology: Topology) -> MergedFabric:
+    """Merge nodes of one colour with equal links from and to the same nodes.
+
+    Any bijection between such nodes is an automorphism, so merging loses nothing; unmerged, each pair of them
+    would double the work of a search that fails. A class keeps the links of its first node to first nodes.
+    """
+    n = topology.n_nodes
+    kinds = _words(*(getattr(topology, key) for key in NODE_COLUMNS))
+    rows, _ = sorted_links(topology, np.arange(n))
+    order = np.lexsort((rows[3], rows[2], rows[0], rows[1]))
+    out_keys = np.ascontiguousarray(rows[1:].T)
+    in_keys = np.ascontiguousarray(rows[[0, 2, 3]][:, order].T)
+    first_out = np.searchsorted(rows[0], np.arange(n + 1))
+    first_in = np.searchsorted(rows[1][order], np.arange(n + 1))
+    twins: dict[tuple[int, bytes, bytes], list[int]] = {}
+    for node in range(n):
+        leaving = out_keys[first_out[node] : first_out[node + 1]].tobytes()
+        entering = in_keys[first_in[node] : first_in[node + 1]].tobytes()
+        twins.setdefault((int(kinds[node]), leaving, entering), []).append(node)
+    classes = list(twins.values())
+    firsts = np.array([members[0] for members in classes], dtype=np.int64)
+    index = positions_of(n, firsts)
+    rows = rows[:, (index[rows[0]] >= 0) & (index[rows[1]] >= 0)]
+    tails, heads = index[rows[0]], index[rows[1]]
+    by_head = np.argsort(heads, kind="stable")
+    bounds = np.arange(len(classes) + 1)
+    return MergedFabric(
+        classes=classes,
+        colours=_words(kinds[firsts], np.array([len(members) for members in classes], dtype=np.int64)),
+        tails=tails,
+        heads=heads,
+        labels=_words(rows[2], rows[3]),
+        by_head=by_head,
+        first_out=np.searchsorted(tails, bounds),
+        first_in=np.searchsorted(heads[by_head], bounds),
+    )
+
+
+def _sums(words: Colours, first: Int64Array) -> Colours:
+    """Return the sums, modulo 2**64, of the words from first[i] to first[i + 1]."""
+    running = np.zeros(len(words) + 1, dtype=np.uint64)
+    np.cumsum(words, out=running[1:])
+    return running[first[1:]] - running[first[:-1]]
+
+
+def _rounds(graph: MergedFabric, colours: Colours) -> Iterator[tuple[Colours, tuple[int, int]]]:
+    """Refined colours, round after round, each with a summary: number of colours and hash of their counts."""
+    while True:
+        yield colours, (len(np.unique(colours)), int(hashed(colours).sum(dtype=np.uint64)))
+        leaving = hashed(graph.labels ^ colours[graph.heads])
+        entering = hashed(~graph.labels ^ colours[graph.tails])[graph.by_head]
+        seen = hashed(_sums(leaving, graph.first_out)) + _sums(entering, graph.first_in)
+        colours = hashed(hashed(colours) + seen)
+
+
+def refine(graph: MergedFabric, colours: Colours, budget: Budget) -> tuple[Colours, Trace]:
+    """Return the coarsest stable refinement, and the summaries of the rounds to it."""
+    trace: Trace = []
+    for refined, summary in _rounds(graph, colours):
+        budget.spend(graph.n + len(graph.tails))
+        trace.append(summary)
+        if len(trace) > 1 and summary[0] == trace[-2][0]:
+            return refined, trace
+    raise AssertionError("rounds never end")
+
+
+def refine_like(graph: MergedFabric, colours: Colours, trace: Trace, budget: Budget) -> Colours | None:
+    """Return the colours after the rounds of a trace; None as soon as a summary differs."""
+    for expected, (refined, summary) in zip(trace, _rounds(graph, colours), strict=False):
+        budget.spend(graph.n + len(graph.tails))
+        if summary != expected:
+            return None
+        colours = refined
+    return colours
+
+
+def sorted_links(topology: Topology, images: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Links as rows (tail, head, bandwidth, latency) with their ends mapped, sorted, and their numbers."""
+    tails, heads = images[topology.tails], images[topology.heads]
+    pairs = tails * np.int64(topology.n_nodes) + heads
+    order = np.argsort(pairs, kind="stable")
+    if np.any(pairs[order[1:]] == pairs[order[:-1]]):  # parallel links
+        order = np.lexsort((topology.latencies_ns, topology.bandwidths, pairs))
+    rows = np.stack([tails, heads, topology.bandwidths, topology.latencies_ns])[:, order]
+    return rows, order

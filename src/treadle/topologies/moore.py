@@ -12,7 +12,7 @@ from treadle.errors import TopologyError
 
 
 def moore_bound(d: int, k: int, *, bidirectional: bool = False) -> int:
-    """Most nodes of a graph of degree `d` and diameter `k` (definition 9).
+    """Return the most nodes of a graph of degree `d` and diameter `k` (definition 9).
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def moore_bound(d: int, k: int, *, bidirectional: bool = False) -> int:
 
 
 def moore_steps(n: int, d: int, *, bidirectional: bool = False) -> int:
-    """Least T_L that the Moore bound allows: T_L*(n, d), or T_L** of table A.2 if bidirectional.
+    """Return the least T_L that the Moore bound allows: T_L*(n, d), or T_L** of table A.2 if bidirectional.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def is_moore_optimal(n: int, d: int, steps: int, *, bidirectional: bool = False)
 
 
 def bandwidth_optimum(n: int) -> Fraction:
-    """T_B* of reduce-scatter and allgather on `n` nodes, in M/B: (n - 1) / n (theorem 4).
+    """Return T_B* of reduce-scatter and allgather on `n` nodes, in M/B: (n - 1) / n (theorem 4).
 
     Examples
     --------

@@ -36,7 +36,7 @@ class Boxes:
 
 
 def rank_boxes(topology: Topology, hosts: Sequence[str] = ()) -> tuple[int, ...]:
-    """Box of each rank, numbered as they appear.
+    """Return the box of each rank, numbered as they appear.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ _NO_NIC_BYTES_PER_S = 100 * 10**9
 
 
 def nvswitches(topology: Topology) -> BoolArray:
-    """Switches that join GPUs alone, by links faster than any network card's; shape (nodes,)."""
+    """Return the switches that join GPUs alone, by links faster than any network card's; shape (nodes,)."""
     n = topology.n_nodes
     found = ~topology.is_compute
     found[topology.tails[~topology.is_compute[topology.heads]]] = False  # one that leads to a switch
@@ -68,7 +68,7 @@ def nvswitches(topology: Topology) -> BoolArray:
 
 
 def joined_by_nvswitches(topology: Topology, of_rank: Sequence[int]) -> tuple[int, ...]:
-    """Box of each rank, where hosts that share NVSwitches (an NVL72) are one box."""
+    """Return the box of each rank, where hosts that share NVSwitches (an NVL72) are one box."""
     box_of = dict(zip(topology.compute_nodes.tolist(), of_rank, strict=True))
     merged = list(range(max(of_rank) + 1))
     for switch in np.flatnonzero(nvswitches(topology)).tolist():

@@ -12,7 +12,7 @@ MAX_NAME = 1000
 
 
 def as_name(text: str) -> str:
-    """An expression as a name: whole where it may be, else its beginning.
+    """Return an expression as a name: whole where it may be, else its beginning.
 
     Examples
     --------
@@ -23,12 +23,12 @@ def as_name(text: str) -> str:
 
 
 def label(function: str, *words: object) -> str:
-    """The call of a transform as a name."""
+    """Return the call of a transform as a name."""
     return as_name(f"{function}({', '.join(map(str, words))})")
 
 
 def expression(function: str, *arguments: int | str, **changed: tuple[int, int]) -> str:
-    """Catalogue expression for a fabric's name.
+    """Return the catalogue expression for a fabric's name.
 
     Parameters
     ----------

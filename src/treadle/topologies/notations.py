@@ -48,7 +48,7 @@ _NAMES: Mapping[str, Callable[[list[int], list[int]], str]] = MappingProxyType(
 
 
 def notation_expression(text: str) -> str:
-    """A graph in the notation of papers as an expression of the catalogue.
+    """Return a graph in the notation of papers as an expression of the catalogue.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class _Notation:
             raise self._error("it is an expression")
 
     def _call_end(self, text: str, place: int) -> int:
-        """The place behind the bracket that closes a call."""
+        """Return the place behind the bracket that closes a call."""
         is_open = 1
         while is_open:
             piece = _PIECE.match(text, place)
@@ -160,16 +160,15 @@ class _Notation:
         return graph, exponent
 
     def _graph(self, depth: int) -> str:
-        if self._take("("):
-            inner = self._product(depth + 1)
-            self._need(")")
-            return inner
-        if self._take("L"):
-            times = self._number() if self._take("^") or (self._words and self._words[0].isdigit()) else 1
+        is_line_graph, times = self._take("L"), 1
+        if is_line_graph and (self._take("^") or (self._words and self._words[0].isdigit())):
+            times = self._number()
+        if is_line_graph or (self._words and self._words[0] == "("):
             self._need("(")
             inner = self._product(depth + 1)
             self._need(")")
-            return f"line_graph({inner})" if times == 1 else f"line_graph({inner}, {times})"
+            call = f"line_graph({inner})" if times == 1 else f"line_graph({inner}, {times})"
+            return call if is_line_graph else inner
         name = self._words.pop(0) if self._words else ""
         if len(name) > 1 and name.endswith(")"):
             return name
@@ -182,7 +181,7 @@ class _Notation:
             raise self._error(f"{name} lacks a number") from None
 
     def _arguments(self) -> tuple[list[int], list[int]]:
-        """Numbers in brackets or bare, as of K4,4 and Pi4,64; those in braces apart."""
+        """Return numbers in brackets or bare, as of K4,4 and Pi4,64; those in braces apart."""
         numbers: list[int] = []
         offsets: list[int] = []
         is_bracketed = self._take("(")

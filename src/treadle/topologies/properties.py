@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array, frozen, sums_of
+from treadle.arrays import BoolArray, Int32Array, frozen, sums_of
 from treadle.math import graphs
 from treadle.topologies.topology import Topology
 
 
 def non_eulerian_nodes(topology: Topology) -> Int32Array:
-    """Indices of the nodes whose total ingress and egress bandwidths differ, ascending."""
+    """Return the indices of the nodes whose total ingress and egress bandwidths differ, ascending."""
     differ = topology.ingress_bytes_per_s() != topology.egress_bytes_per_s()
     return frozen(np.flatnonzero(differ), np.int32)
 
@@ -22,17 +22,11 @@ def is_eulerian(topology: Topology) -> bool:
 
 def is_symmetric(topology: Topology) -> bool:
     """Whether b_uv = b_vu for all nodes u, v, parallel links added up."""
-    n = topology.n_nodes
     tails, heads = topology.tails.astype(np.int64), topology.heads.astype(np.int64)
-    forward, backward = _totals(tails * n + heads, topology), _totals(heads * n + tails, topology)
-    return all(np.array_equal(one, other) for one, other in zip(forward, backward, strict=True))
-
-
-def _totals(keys: Int64Array, topology: Topology) -> tuple[Int64Array, Int64Array]:
-    """Distinct `keys` of the links, ascending, and the bandwidth that each one has in all."""
-    distinct, place = np.unique(keys, return_inverse=True)
-    total = sums_of(len(distinct), place, topology.bandwidths)
-    return distinct, total
+    keys = np.append(tails * topology.n_nodes + heads, heads * topology.n_nodes + tails)
+    distinct, pair = np.unique(keys, return_inverse=True)
+    onward, back = (sums_of(len(distinct), links, topology.bandwidths) for links in np.split(pair, 2))
+    return bool(np.array_equal(onward, back))
 
 
 def has_switches(topology: Topology) -> bool:
@@ -55,7 +49,7 @@ def is_regular(topology: Topology) -> bool:
 
 
 def unreachable_pair(topology: Topology) -> tuple[int, int] | None:
-    """Two compute nodes (from, to) without a path, or None if every one reaches every other.
+    """Return two compute nodes (from, to) without a path, or None if every one reaches every other.
 
     Compute nodes forward here. The first compute node is one of the two.
     """
@@ -63,19 +57,14 @@ def unreachable_pair(topology: Topology) -> tuple[int, int] | None:
     if not nodes.size:
         return None
     root = int(nodes[0])
-    for tails, heads, outward in (
-        (topology.tails, topology.heads, True),
-        (topology.heads, topology.tails, False),
-    ):
-        missing = nodes[~graphs.reached(topology.n_nodes, tails, heads, root)[nodes]]
-        if missing.size:
-            other = int(missing[0])
-            return (root, other) if outward else (other, root)
+    for backwards in (False, True):
+        for other in nodes[~reached(topology, root, backwards=backwards)[nodes]].tolist():
+            return (other, root) if backwards else (root, other)
     return None
 
 
 def reached(topology: Topology, node: int, *, backwards: bool = False) -> BoolArray:
-    """Nodes to which there is a path from `node`, or from which there is one to it, shape (n,).
+    """Return nodes to which there is a path from `node`, or from which there is one to it, shape (n,).
 
     Compute nodes forward here.
     """

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from treadle.brief import brief
 from treadle.errors import TopologyError
 from treadle.notebook import displayed
-from treadle.topologies.catalogue import (
-    cayley,
-    circulants,
-    clusters,
-    graphs,
-    low_diameter,
-    random_graphs,
-    rings,
-    twisted,
-)
 from treadle.topologies.catalogue import platforms as _own_platforms  # noqa: F401  declares them
+from treadle.topologies.catalogue.cayley import (
+    abelian_cayley,
+    dihedral_cayley,
+    extension_cayley,
+    metacyclic_cayley,
+    plane_cayley,
+)
+from treadle.topologies.catalogue.circulants import circulant, directed_circulant
+from treadle.topologies.catalogue.clusters import fat_tree, leaf_spine, pods, rail_optimized
 from treadle.topologies.catalogue.distance_regular import (
     affine_plane,
     crown,
@@ -37,6 +37,17 @@ from treadle.topologies.catalogue.distance_regular import (
     tutte_8_cage_line,
     tutte_12_cage_line,
 )
+from treadle.topologies.catalogue.graphs import (
+    complete,
+    complete_bipartite,
+    hamming,
+    hypercube,
+    mesh,
+    path,
+    ring,
+    star,
+    torus,
+)
 from treadle.topologies.catalogue.kautz import (
     de_bruijn,
     diamond,
@@ -44,11 +55,36 @@ from treadle.topologies.catalogue.kautz import (
     kautz,
     modified_de_bruijn,
 )
+from treadle.topologies.catalogue.low_diameter import dragonfly, slimfly
 from treadle.topologies.catalogue.multicirculants import directed_multicirculant, multicirculant
 from treadle.topologies.catalogue.platform_table import Catalogue, Platform, platforms, plug_ins, plugged
+from treadle.topologies.catalogue.random_graphs import (
+    jellyfish,
+    punctured,
+    random_regular_digraph,
+    xpander,
+)
+from treadle.topologies.catalogue.rings import bi_ring, double_binary_tree, shifted_ring, uni_ring
+from treadle.topologies.catalogue.twisted import twisted_hypercube, twisted_torus
 from treadle.topologies.topology import Topology
-from treadle.topologies.transforms import changes as transforms
-from treadle.topologies.transforms import expansions
+from treadle.topologies.transforms.changes import (
+    subset,
+    trimmed,
+    with_failed_links,
+    with_failed_nodes,
+    with_links,
+    with_parallel_links,
+    with_reverse_links,
+)
+from treadle.topologies.transforms.expansions import (
+    cartesian_power,
+    cartesian_product,
+    degree_expansion,
+    disjoint_copies,
+    line_graph,
+    with_axes_ordered,
+    with_nodes_ordered,
+)
 from treadle.topologies.transforms.host_bottleneck import with_host_bottleneck
 from treadle.topologies.transforms.insertions import (
     with_deleted_nodes,
@@ -57,24 +93,16 @@ from treadle.topologies.transforms.insertions import (
 )
 from treadle.units import format_link_bandwidth
 
+_PLATFORMS = tuple(one.function for one in platforms().values())
 _GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
-    ("platforms", tuple(one.function for one in platforms().values())),
-    ("clusters", (clusters.leaf_spine, clusters.fat_tree, clusters.rail_optimized, clusters.pods)),
-    (
-        "graphs",
-        (
-            *(graphs.ring, graphs.path, graphs.star, graphs.complete, graphs.complete_bipartite),
-            *(graphs.torus, graphs.mesh, graphs.hypercube, graphs.hamming),
-        ),
-    ),
+    ("clusters", (leaf_spine, fat_tree, rail_optimized, pods)),
+    ("graphs", (ring, path, star, complete, complete_bipartite, torus, mesh, hypercube, hamming)),
     (
         "direct-connect graphs",
         (
             *(kautz, generalized_kautz, de_bruijn, modified_de_bruijn, diamond),
-            *(circulants.circulant, circulants.directed_circulant),
-            *(multicirculant, directed_multicirculant),
-            *(twisted.twisted_torus, twisted.twisted_hypercube),
-            *(rings.uni_ring, rings.bi_ring, rings.shifted_ring, rings.double_binary_tree),
+            *(circulant, directed_circulant, multicirculant, directed_multicirculant),
+            *(twisted_torus, twisted_hypercube, uni_ring, bi_ring, shifted_ring, double_binary_tree),
         ),
     ),
     (
@@ -85,38 +113,27 @@ _GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
             *(odd_graph, doubled_odd_graph, tutte_8_cage_line, tutte_12_cage_line),
         ),
     ),
-    ("low-diameter networks", (low_diameter.slimfly, low_diameter.dragonfly)),
-    (
-        "Cayley graphs",
-        (
-            *(cayley.abelian_cayley, cayley.metacyclic_cayley, cayley.dihedral_cayley),
-            *(cayley.plane_cayley, cayley.extension_cayley),
-        ),
-    ),
-    (
-        "random graphs",
-        (random_graphs.jellyfish, random_graphs.random_regular_digraph, random_graphs.xpander),
-    ),
+    ("low-diameter networks", (slimfly, dragonfly)),
+    ("Cayley graphs", (abelian_cayley, metacyclic_cayley, dihedral_cayley, plane_cayley, extension_cayley)),
+    ("random graphs", (jellyfish, random_regular_digraph, xpander)),
     (
         "expansions",
         (
-            *(expansions.line_graph, expansions.degree_expansion),
-            *(expansions.cartesian_power, expansions.cartesian_product),
-            *(expansions.disjoint_copies, expansions.with_axes_ordered, expansions.with_nodes_ordered),
+            *(line_graph, degree_expansion, cartesian_power, cartesian_product, disjoint_copies),
+            *(with_axes_ordered, with_nodes_ordered),
         ),
     ),
     (
         "transforms",
         (
-            *(transforms.with_failed_links, transforms.with_failed_nodes),
-            *(random_graphs.punctured, transforms.subset, transforms.trimmed),
-            *(transforms.with_parallel_links, transforms.with_reverse_links, transforms.with_links),
-            *(with_inserted_nodes, with_deleted_nodes, with_exchanged_heads),
+            *(with_failed_links, with_failed_nodes, punctured, subset, trimmed, with_parallel_links),
+            *(with_reverse_links, with_links, with_inserted_nodes, with_deleted_nodes, with_exchanged_heads),
             with_host_bottleneck,
         ),
     ),
 )
-_CATALOGUE = Catalogue({function.__name__: function for _, functions in _GROUPS for function in functions})
+_FUNCTIONS = (*_PLATFORMS, *(function for _, functions in _GROUPS for function in functions))
+_CATALOGUE = Catalogue({function.__name__: function for function in _FUNCTIONS})
 
 
 @displayed(lambda entry: [entry.signature, entry.group, entry.summary])
@@ -140,37 +157,30 @@ class CatalogueEntry:
 
 
 def catalogue() -> Mapping[str, Callable[..., Topology]]:
-    """Name of each function of the expression language -> the function."""
+    """Return the name of each function of the expression language -> the function."""
     return _CATALOGUE
 
 
 def all_platforms() -> tuple[Platform, ...]:
-    """Platforms, those of plug-ins that can be loaded too."""
+    """Return platforms, those of plug-ins that can be loaded too."""
     for name in plug_ins():
-        try:
+        with suppress(TopologyError):  # reported where that name is typed
             plugged(name)
-        except TopologyError:  # told where that name is typed
-            continue
     return tuple(platforms().values())
 
 
 def catalogue_entries() -> tuple[CatalogueEntry, ...]:
     """Describe the catalogue for people, group by group."""
-    groups = (("platforms", tuple(one.function for one in all_platforms())), *_GROUPS[1:])
-    return tuple(
-        CatalogueEntry(
-            name=function.__name__,
-            group=group,
-            signature=call_signature(function),
-            summary=(inspect.getdoc(function) or "").partition("\n")[0],
-        )
-        for group, functions in groups
-        for function in functions
-    )
+    groups = (("platforms", tuple(one.function for one in all_platforms())), *_GROUPS)
+    found = []
+    for group, function in ((group, function) for group, functions in groups for function in functions):
+        summary = (inspect.getdoc(function) or "").partition("\n")[0]
+        found.append(CatalogueEntry(function.__name__, group, call_signature(function), summary))
+    return tuple(found)
 
 
 def call_signature(function: Callable[..., Topology]) -> str:
-    """A call with names and defaults, without types: how the catalogue shows a function."""
+    """Return a call with names and defaults, without types: how the catalogue shows a function."""
     words: list[str] = []
     keyword_only = False
     for parameter in inspect.signature(function).parameters.values():
@@ -179,14 +189,12 @@ def call_signature(function: Callable[..., Topology]) -> str:
             if not any(word.startswith("*") for word in words):
                 words.append("*")
         star = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
-        words.append(f"{star}{parameter.name}{_default(parameter)}")
+        default = f"={parameter.default!r}"
+        if parameter.default is parameter.empty:
+            default = ""
+        elif parameter.name.endswith("bandwidth"):
+            default = f'="{format_link_bandwidth(parameter.default).replace(" ", "")}"'
+        elif parameter.name == "latency":
+            default = f'="{parameter.default}ns"'
+        words.append(f"{star}{parameter.name}{default}")
     return f"{function.__name__}({', '.join(words)})"
-
-
-def _default(parameter: inspect.Parameter) -> str:
-    """``=default`` as it would be typed, quantities with their unit; empty if there is none."""
-    if parameter.default is parameter.empty:
-        return ""
-    if parameter.name.endswith("bandwidth"):
-        return f'="{format_link_bandwidth(parameter.default).replace(" ", "")}"'
-    return f'="{parameter.default}ns"' if parameter.name == "latency" else f"={parameter.default!r}"

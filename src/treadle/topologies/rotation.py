@@ -14,7 +14,7 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array
 from treadle.errors import TopologyError
-from treadle.topologies.isomorphism import link_map
+from treadle.topologies.isomorphism import have_equal_nodes, link_map
 from treadle.topologies.topology import Topology
 
 _MAX_CELLS = 2**26
@@ -117,18 +117,8 @@ def _meetings(topology: Topology, is_known: BoolArray, image: Int64Array | None)
 
 def _image_of_links(topology: Topology, image: Int64Array) -> Int64Array | None:
     """Return the image of each link under a map of nodes; None unless it is an automorphism."""
-    if (image < 0).any():
-        rest = np.flatnonzero(image < 0)
-        image = image.copy()
-        image[rest] = rest
-    of_node = (
-        topology.is_compute,
-        topology.multicast,
-        topology.aggregation,
-        topology.turns_round,
-        topology.injection_bytes_per_s,
-    )
-    if len(np.unique(image)) < len(image) or any(np.any(one[image] != one) for one in of_node):
+    image = np.where(image < 0, np.arange(len(image)), image)
+    if len(np.unique(image)) < len(image) or not have_equal_nodes(topology, topology, image):
         return None
     try:
         return link_map(topology, topology, image).astype(np.int64)

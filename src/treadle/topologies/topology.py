@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,7 +30,7 @@ MAX_TOTAL_BANDWIDTH = 2**62
 
 
 def _unset() -> NDArray[Any]:
-    """Stand-in for an optional array; the constructor replaces it by zeros."""
+    """Return the default of an optional array, which the constructor replaces by zeros."""
     return frozen([], np.int64)
 
 
@@ -98,12 +100,11 @@ class Topology(FrozenArrays):
         names = tuple(self.node_names)
         object.__setattr__(self, "node_names", names)
         n, m = len(names), len(np.asarray(self.tails))
-        lengths = dict.fromkeys(_OF_LINKS, m) | dict.fromkeys(_OF_NODES, n)
-        for key in _OPTIONAL:
+        lengths = dict.fromkeys(LINK_COLUMNS, m) | dict.fromkeys(NODE_COLUMNS, n)
+        for key in ("latencies_ns", *SWITCH_FLAGS, "injection_bytes_per_s"):
             if not len(getattr(self, key)):
                 # read-only zeros of the right type are adopted as they are, and take no memory until read
-                dtype = np.int64 if key in ("latencies_ns", "injection_bytes_per_s") else np.bool_
-                zeros: NDArray[Any] = np.zeros(lengths[key], dtype=dtype)
+                zeros: NDArray[Any] = np.zeros(lengths[key], np.bool_ if key in SWITCH_FLAGS else np.int64)
                 zeros.setflags(write=False)
                 object.__setattr__(self, key, zeros)
         self._freeze("", error=TopologyError)
@@ -121,10 +122,12 @@ class Topology(FrozenArrays):
             raise TopologyError(f"name {self.name!r}: expected one line without control characters")
 
     def _check_names(self) -> None:
-        if self._has_plain_names():
-            return
+        names = self.node_names
+        is_unique = set(map(type, names)) <= {str} and len(set(names)) == len(names)
+        if is_unique and all(names) and "".join(names).isprintable():
+            return  # valid for certain, by one test of all names, which are millions in a large fabric
         seen: set[str] = set()
-        for name in self.node_names:
+        for name in names:
             if not isinstance(name, str) or not name:
                 raise TopologyError(f"node name {name!r}: expected a non-empty string")
             if not is_one_line(name):
@@ -133,58 +136,39 @@ class Topology(FrozenArrays):
                 raise TopologyError(f"node {name!r} is named twice; names must be unique")
             seen.add(name)
 
-    def _has_plain_names(self) -> bool:
-        """Whether all names are surely valid, checked together."""
-        names = self.node_names
-        if not set(map(type, names)) <= {str} or len(set(names)) < len(names):
-            return False
-        return all(names) and "".join(names).isprintable()
-
     def _check_links(self) -> None:
         n = self.n_nodes
         for key in ("tails", "heads"):
             ends = getattr(self, key)
             if ends.size and (ends.min() < 0 or ends.max() >= n):
                 raise TopologyError(f"{key}: node indices must be 0 to {n - 1}")
-        wrong = np.flatnonzero((self.bandwidths < 1) | (self.bandwidths > MAX_BANDWIDTH))
-        if wrong.size:
-            raise TopologyError(
-                f"link {self.link_name(int(wrong[0]))}: bandwidth {self.bandwidths[wrong[0]]} bytes/s, "
-                f"expected 1 to 2**50"
-            )
+        for link in np.flatnonzero((self.bandwidths < 1) | (self.bandwidths > MAX_BANDWIDTH)).tolist():
+            found = f"bandwidth {self.bandwidths[link]} bytes/s, expected 1 to 2**50"
+            raise TopologyError(f"link {self.link_name(link)}: {found}")
         self._check_total("links", self.bandwidths)
-        wrong = np.flatnonzero(self.latencies_ns < 0)
-        if wrong.size:
-            raise TopologyError(f"link {self.link_name(int(wrong[0]))}: latency must not be negative")
+        for link in np.flatnonzero(self.latencies_ns < 0).tolist():
+            raise TopologyError(f"link {self.link_name(link)}: latency must not be negative")
 
     def _check_nodes(self) -> None:
         linked = mask_of(self.n_nodes, self.tails)
         linked[self.heads] = True
-        for node in np.flatnonzero(~linked & ~self.is_compute):
-            raise TopologyError(f"switch {self.node_names[node]!r} has no link; remove it or connect it")
-        for node in np.flatnonzero((self.multicast | self.aggregation) & self.is_compute):
-            raise TopologyError(f"{self.node_names[node]!r} is a compute node; only switches multicast")
-        for node in np.flatnonzero(self.turns_round & ~(self.multicast | self.aggregation)):
-            raise TopologyError(
-                f"{self.node_names[node]!r}: turns_round needs multicast or aggregation, and it has neither"
-            )
-        caps = self.injection_bytes_per_s
-        for node in np.flatnonzero((caps < 0) | (caps > MAX_BANDWIDTH)):
-            raise TopologyError(
-                f"{self.node_names[node]!r}: injection cap {caps[node]} bytes/s, expected 0 (none) to 2**50"
-            )
+        able, caps = self.multicast | self.aggregation, self.injection_bytes_per_s
+        for wrong, fault in (
+            (~linked & ~self.is_compute, "switch {} has no link; remove it or connect it"),
+            (able & self.is_compute, "{} is a compute node; only switches multicast"),
+            (self.turns_round & ~able, "{}: turns_round needs multicast or aggregation, and it has neither"),
+            ((caps < 0) | (caps > MAX_BANDWIDTH), "{}: injection cap {} bytes/s, expected 0 (none) to 2**50"),
+            ((caps > 0) & ~self.is_compute, "{} is a switch; injection caps are for compute nodes"),
+        ):
+            for node in np.flatnonzero(wrong):
+                raise TopologyError(fault.format(repr(self.node_names[node]), caps[node]))
         self._check_total("injection caps", caps)
-        for node in np.flatnonzero((self.injection_bytes_per_s > 0) & ~self.is_compute):
-            raise TopologyError(
-                f"{self.node_names[node]!r} is a switch; injection caps are for compute nodes"
-            )
 
     def _check_total(self, what: str, amounts: Int64Array) -> None:
         # no sum of less than 2**12 of them comes near
         if len(amounts) >= MAX_TOTAL_BANDWIDTH // MAX_BANDWIDTH and exact_sum(amounts) >= MAX_TOTAL_BANDWIDTH:
-            raise TopologyError(
-                f"{self.name}: {what} add up to {exact_sum(amounts)} bytes/s, expected less than 2**62"
-            )
+            total = f"{exact_sum(amounts)} bytes/s, expected less than 2**62"
+            raise TopologyError(f"{self.name}: {what} add up to {total}")
 
     @property
     def n_nodes(self) -> int:
@@ -211,22 +195,22 @@ class Topology(FrozenArrays):
         return {name: i for i, name in enumerate(self.node_names)}
 
     def node_index(self, name: str) -> int:
-        """Index of the node called `name`; TopologyError if there is none."""
+        """Return the index of the node called `name`; TopologyError if there is none."""
         try:
             return self._index[name]
         except KeyError:
             raise TopologyError(f"{self.name}: no node is called {name!r}") from None
 
     def link_name(self, link: int) -> str:
-        """A link as ``tail->head``, for messages."""
+        """Return a link as ``tail->head``, for messages."""
         return f"{self.node_names[self.tails[link]]}->{self.node_names[self.heads[link]]}"
 
     def egress_bytes_per_s(self) -> Int64Array:
-        """Total bandwidth out of each node, self-loops left out, shape (n,)."""
+        """Return the total bandwidth out of each node, self-loops left out, shape (n,)."""
         return self._sums(self.tails)
 
     def ingress_bytes_per_s(self) -> Int64Array:
-        """Total bandwidth into each node, self-loops left out, shape (n,)."""
+        """Return the total bandwidth into each node, self-loops left out, shape (n,)."""
         return self._sums(self.heads)
 
     def _sums(self, ends: Int32Array) -> Int64Array:
@@ -236,14 +220,14 @@ class Topology(FrozenArrays):
         return total
 
     def renamed(self, name: str) -> Topology:
-        """The same fabric under another name; TopologyError unless that is one line."""
+        """Return the same fabric under another name; TopologyError unless that is one line."""
         found = copy(self)
         object.__setattr__(found, "name", name)
         found._check_name()
         return found
 
     def transpose(self) -> Topology:
-        """The fabric with every link turned round; link numbers stay."""
+        """Return the fabric with every link turned round; link numbers stay."""
         return replace(
             self,
             name=f"transpose({self.name})",
@@ -267,18 +251,14 @@ class Topology(FrozenArrays):
         try:
             import networkx
         except ImportError:
-            raise MissingDependencyError(
-                "networkx is not installed; pip install 'treadle[networkx]'"
-            ) from None
+            hint = "networkx is not installed; pip install 'treadle[networkx]'"
+            raise MissingDependencyError(hint) from None
         graph = networkx.MultiDiGraph(name=self.name)
         names = self.node_names
         graph.add_nodes_from((name, node_attributes(self, node)) for node, name in enumerate(names))
-        columns = (self.tails, self.heads, self.bandwidths, self.latencies_ns)
-        rows = enumerate(zip(*(column.tolist() for column in columns), strict=True))
-        for link, (tail, head, bandwidth, latency) in rows:
-            graph.add_edge(
-                names[tail], names[head], link, bandwidth_bytes_per_s=bandwidth, latency_ns=latency
-            )
+        for number, (tail, head, bandwidth, latency) in enumerate(link_rows(self)):
+            figures = {"bandwidth_bytes_per_s": bandwidth, "latency_ns": latency}
+            graph.add_edge(names[tail], names[head], number, **figures)
         return graph
 
     def __repr__(self) -> str:
@@ -286,14 +266,32 @@ class Topology(FrozenArrays):
         return f"<Topology {name}: {', '.join(counts)}>"
 
 
-_OF_LINKS = ("tails", "heads", "bandwidths", "latencies_ns")
-_OF_NODES = ("is_compute", "multicast", "aggregation", "turns_round", "injection_bytes_per_s")
-_OPTIONAL = ("latencies_ns", "multicast", "aggregation", "turns_round", "injection_bytes_per_s")
+LINK_COLUMNS = ("tails", "heads", "bandwidths", "latencies_ns")
+"""Arrays of a fabric with an entry per link."""
+SWITCH_FLAGS = ("multicast", "aggregation", "turns_round")
+"""Arrays of a fabric that hold the capabilities of its switches."""
+NODE_COLUMNS = ("is_compute", *SWITCH_FLAGS, "injection_bytes_per_s")
+"""Arrays of a fabric with an entry per node."""
+
+
+def node_columns(topology: Topology, nodes: Any) -> dict[str, Any]:
+    """Return the arrays of a fabric's nodes for some nodes: indices, a mask or a slice."""
+    return {key: getattr(topology, key)[nodes] for key in NODE_COLUMNS}
+
+
+def link_rows(topology: Topology) -> Iterator[tuple[int, int, int, int]]:
+    """Yield tail, head, bandwidth and latency of each link."""
+    return zip(*(getattr(topology, key).tolist() for key in LINK_COLUMNS), strict=True)
 
 
 @displayed(own_repr)
 class TopologyBuilder:
-    """Collects nodes and links by name; `build` makes the value.
+    """Collector of nodes and links by name; `build` returns the fabric.
+
+    Parameters
+    ----------
+    name : str
+        Name of the fabric.
 
     Examples
     --------
@@ -310,7 +308,7 @@ class TopologyBuilder:
         self._name = name
         self._index: dict[str, int] = {}
         self._is_compute: list[bool] = []
-        self._able: dict[str, list[int]] = {"multicast": [], "aggregation": [], "turns_round": []}
+        self._able: dict[str, list[int]] = {key: [] for key in SWITCH_FLAGS}
         """Switches that can do each operation."""
         self._injection: dict[int, int] = {}
         self._links: list[int] = []
@@ -322,11 +320,10 @@ class TopologyBuilder:
         return f"<TopologyBuilder {self._name}: {n} compute, {switches} switches, {links} links>"
 
     def fabric_to_draw(self) -> Topology | None:
-        """Fabric so far; None if it is not valid yet."""
-        try:
+        """Return the fabric so far; None if it is not valid yet."""
+        with suppress(TopologyError):
             return self.build()
-        except TopologyError:
-            return None
+        return None
 
     def compute(self, name: str, *, injection_bytes_per_s: int = 0) -> str:
         """Add a compute node; returns its name."""
@@ -354,31 +351,27 @@ class TopologyBuilder:
 
     def link(self, tail: str, head: str, bandwidth: float | str, latency_ns: int = 0) -> None:
         """Add one directed link; bandwidth is an integer in bytes/s, or a string with a unit."""
-        if type(bandwidth) is not int:
-            bandwidth = bandwidth_of(bandwidth, f"link {tail}->{head}: bandwidth")
-        a, b = self._index.get(tail), self._index.get(head)
-        if a is None or b is None or bandwidth < 1 or bandwidth > MAX_BANDWIDTH:
-            raise self._refused(tail, head, bandwidth)
-        self._links += (a, b, bandwidth, latency_ns)
-
-    def _refused(self, tail: str, head: str, bandwidth: int) -> TopologyError:
-        """Return the fault of a link: an unknown node, or a bandwidth out of range."""
-        for name in (tail, head):
-            if name not in self._index:
-                return TopologyError(f"link {tail}->{head}: no node is called {name!r}")
-        return TopologyError(f"link {tail}->{head}: bandwidth {bandwidth} bytes/s, expected 1 to 2**50")
+        self._links += (*self._link(tail, head, bandwidth), latency_ns)
 
     def duplex(self, one: str, other: str, bandwidth: float | str, latency_ns: int = 0) -> None:
         """Add a link each way; `bandwidth` is an integer, bytes/s per direction, or a string with a unit."""
+        tail, head, rate = self._link(one, other, bandwidth)
+        self._links += (tail, head, rate, latency_ns, head, tail, rate, latency_ns)
+
+    def _link(self, one: str, other: str, bandwidth: float | str) -> tuple[int, int, int]:
+        """Return the ends and bytes/s of a link; TopologyError for an unknown node or a wrong bandwidth."""
         if type(bandwidth) is not int:
-            bandwidth = bandwidth_of(bandwidth, f"link {one}--{other}: bandwidth")
-        a, b = self._index.get(one), self._index.get(other)
-        if a is None or b is None or bandwidth < 1 or bandwidth > MAX_BANDWIDTH:
-            raise self._refused(one, other, bandwidth)
-        self._links += (a, b, bandwidth, latency_ns, b, a, bandwidth, latency_ns)
+            bandwidth = bandwidth_of(bandwidth, f"link {one}->{other}: bandwidth")
+        tail, head = self._index.get(one), self._index.get(other)
+        if tail is not None and head is not None and 1 <= bandwidth <= MAX_BANDWIDTH:
+            return tail, head, bandwidth
+        for name in (one, other):
+            if name not in self._index:
+                raise TopologyError(f"link {one}->{other}: no node is called {name!r}")
+        raise TopologyError(f"link {one}->{other}: bandwidth {bandwidth} bytes/s, expected 1 to 2**50")
 
     def build(self) -> Topology:
-        """The finished value; TopologyError if it is malformed."""
+        """Return the finished value; TopologyError if it is malformed."""
         tails, heads, bandwidths, latencies = np.array(self._links, dtype=np.int64).reshape(-1, 4).T
         n = len(self._index)
         injection = np.zeros(n, dtype=np.int64)
@@ -397,11 +390,9 @@ class TopologyBuilder:
 
 
 def node_attributes(topology: Topology, node: int) -> dict[str, Any]:
-    """Attributes of a node besides its name: its kind, and what differs from the default."""
+    """Return the attributes of a node besides its name: its kind, and what differs from the default."""
     found: dict[str, Any] = {"kind": "compute" if topology.is_compute[node] else "switch"}
-    for key in ("multicast", "aggregation", "turns_round"):
-        if getattr(topology, key)[node]:
-            found[key] = True
+    found |= {key: True for key in SWITCH_FLAGS if getattr(topology, key)[node]}
     if topology.injection_bytes_per_s[node]:
         found["injection_bytes_per_s"] = int(topology.injection_bytes_per_s[node])
     return found

@@ -20,7 +20,7 @@ from treadle.units import parse_bandwidth, parse_time_ns
 
 def takes_quantities(function: object) -> bool:
     """Whether a function has a bandwidth or a latency among its keywords."""
-    return inspect.isfunction(function) and any(map(_reader, inspect.signature(function).parameters))
+    return inspect.isfunction(function) and any(map(quantity_parser, inspect.signature(function).parameters))
 
 
 def with_units(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -35,30 +35,31 @@ def with_units(function: Callable[..., Any]) -> Callable[..., Any]:
     True
     """
     signature = inspect.signature(function)
-    named = [name for name in signature.parameters if _reader(name)]
+    named = [name for name in signature.parameters if quantity_parser(name)]
 
     @wraps(function)
     def call(*arguments: Any, **keywords: Any) -> Any:
         bound = signature.bind(*arguments, **keywords)  # TypeError, as of any function, for a wrong call
         for name in named:
-            if name in bound.arguments and bound.arguments[name] is not signature.parameters[name].default:
-                place = f"{function.__name__}: {name}"
-                bound.arguments[name] = _quantity(place, name, bound.arguments[name])
+            default = signature.parameters[name].default
+            value = bound.arguments.get(name, default)
+            if value is not default:
+                bound.arguments[name] = _quantity(f"{function.__name__}: {name}", name, value)
         return function(*bound.args, **bound.kwargs)
 
     call.__module__ = "treadle.topologies"  # where it is found by its name
     return call
 
 
-def _reader(name: str) -> Callable[[str], int] | None:
-    """Return the parser of a parameter; None for those that are not quantities."""
+def quantity_parser(name: str) -> Callable[[str], int] | None:
+    """Return the parser of a parameter's strings; None for parameters that are not quantities."""
     if name == "bandwidth" or name.endswith("_bandwidth"):
         return parse_bandwidth
     return parse_time_ns if name == "latency" else None
 
 
 def bandwidth_of(value: object, place: str) -> int:
-    """Bytes/s of a bandwidth as Python's callers say it; `place` begins the error message.
+    """Return bytes/s of a bandwidth as Python's callers say it; `place` begins the error message.
 
     Examples
     --------
@@ -69,14 +70,13 @@ def bandwidth_of(value: object, place: str) -> int:
 
 
 def _quantity(place: str, name: str, value: object) -> int:
-    is_time = name == "latency"
-    if isinstance(value, str):
-        return parse_time_ns(value) if is_time else parse_bandwidth(value)
+    parse = quantity_parser(name)
+    if isinstance(value, str) and parse is not None:
+        return parse(value)
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return int(value)
     if isinstance(value, float | np.floating) and float(value).is_integer():  # 25e9 is meant as 25 * 10**9
         return int(value)
-    words = (
-        "5us, or an integer number of nanoseconds" if is_time else "25GB/s, or an integer number of bytes/s"
-    )
-    raise TopologyError(str(unexpected(place, f"a text such as {words}", value)))
+    example, unit = ("5us", "nanoseconds") if name == "latency" else ("25GB/s", "bytes/s")
+    expected = f"a text such as {example}, or an integer number of {unit}"
+    raise TopologyError(str(unexpected(place, expected, value)))

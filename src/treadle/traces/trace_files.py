@@ -75,6 +75,5 @@ def _writer(path: Path | str) -> tuple[Callable[[Trace], bytes], bool]:
     for ending, writer in _WRITERS.items():
         if plain.endswith(ending):
             return writer, plain != name
-    raise FormatError(
-        f"trace {str(path)[:200]}: expected a name that ends in {', '.join(_WRITERS)} or one of these and .gz"
-    )
+    expected = f"expected a name that ends in {', '.join(_WRITERS)} or one of these and .gz"
+    raise FormatError(f"trace {str(path)[:200]}: {expected}")

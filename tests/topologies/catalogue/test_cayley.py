@@ -169,7 +169,7 @@ def test_the_graph_of_a_fabric_is_confirmed_not_believed() -> None:
         ),
         ('extension_cayley("4", "3", "1", 2, 1)', "must fix the carry"),
         ('extension_cayley("4", "3,1", "1", 2, 1)', "expected a 1 by 1 action"),
-        ('extension_cayley("4", 3, "1", 2, 1)', "action must be rows"),
+        ('extension_cayley("4", 3, "1", 2, 1)', "action must be numbers"),
         ("plane_cayley(3, 3, 1, 1, 0, 1, 1, -3)", "each generator must be at least 1"),
         ("torus(3, 3)", "expected a Cayley digraph"),
         ("__import__('os')", "expected a Cayley digraph"),

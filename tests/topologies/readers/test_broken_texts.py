@@ -101,7 +101,9 @@ def test_changes_that_mean_nothing(name: str) -> None:
 def test_texts_are_told_by_one_record_only(name: str, tmp_path: Path) -> None:
     text = TEXTS[name][0]
     telling = [
-        record.name for record in topology_formats() if record.tells and record.tells(text[:HEAD_CHARACTERS])
+        record.name
+        for record in topology_formats()
+        if record.detect and record.detect(text[:HEAD_CHARACTERS])
     ]
     assert telling == [name]
     path = tmp_path / "fabric"

@@ -19,7 +19,7 @@ def test_every_record_has_its_reader_and_knows_its_options(record) -> None:
     module, _, name = record.read.partition(":")
     assert callable(getattr(import_module(module), name))
     assert record.options <= set(ImportOptions.__dataclass_fields__)
-    assert record.tells is not None or record.extensions
+    assert record.detect is not None or record.extensions
 
 
 def test_names_are_told_apart() -> None:

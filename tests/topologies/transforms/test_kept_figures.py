@@ -168,7 +168,7 @@ def test_lowered_bandwidths_tell_which_links_are_left() -> None:
         ),
         (
             'with_axes_ordered(ring(6), "2,3", "1,0")',
-            "with_axes_ordered: expected numbers joined by 'x' in quotes, found '2,3'",
+            "with_axes_ordered: sizes must be numbers joined by 'x' in quotes, found '2,3'",
         ),
         (
             'with_nodes_ordered(ring(3), "0,1")',
@@ -176,7 +176,7 @@ def test_lowered_bandwidths_tell_which_links_are_left() -> None:
         ),
         (
             'with_nodes_ordered(ring(3), "0,1,12345678")',
-            "with_nodes_ordered: expected numbers joined by ',' in quotes, found '0,1,12345678'",
+            "with_nodes_ordered: order must be numbers joined by ',' in quotes, found '0,1,12345678'",
         ),
         ("line_graph(path(1))", "line_graph: path(1) has no links; nothing to expand"),
         (

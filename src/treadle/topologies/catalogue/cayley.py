@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -18,9 +19,10 @@ from numpy.typing import ArrayLike
 from treadle.arrays import Int64Array
 from treadle.brief import brief
 from treadle.errors import TopologyError
+from treadle.math.graphs import components
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.catalogue.finite_groups import FiniteGroup, abelian_group, metacyclic_group
-from treadle.topologies.limits import check_count, check_size
+from treadle.topologies.limits import check_count, check_counts, check_size, parse_numbers
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 
 _MAX_NUMBER = 2**62
@@ -54,9 +56,9 @@ class CayleyGraph:
         check_count(name, "number of nodes", n, least=2)
         check_count(name, "number of generators", len(self.generators))
         check_size(name, n, n * len(self.generators))
-        for generator in self.generators:
-            check_count(name, "each generator", generator, most=n - 1)
-        if not self._is_connected():
+        check_count(name, "each generator", *self.generators, most=n - 1)
+        # in a finite group a path back exists wherever there is one onward, so directions do not count
+        if components(n, self.neighbours().ravel(), self._heads()).any():
             raise TopologyError(f"{name}: the generators do not reach every node; add or change one")
 
     @property
@@ -101,28 +103,14 @@ class CayleyGraph:
         return from_arcs(
             f"{name[:-1]}{changed})",
             self.neighbours().ravel(),
-            np.repeat(np.arange(self.n_nodes), self.degree),
+            self._heads(),
             n=self.n_nodes,
             bandwidth=bandwidth,
             latency=latency,
         )
 
-    def _is_connected(self) -> bool:
-        """Whether every node is reached; in a finite group link directions make no difference to that."""
-        n = self.n_nodes
-        parent, nodes = np.arange(n), np.arange(n)
-        tails = [self.group.multiply(nodes, s) for s in sorted(set(self.generators))]
-        while True:
-            before = parent
-            parent = before.copy()
-            for tail in tails:
-                # Hook the roots of both ends, and the ends themselves, onto the smaller root.
-                smaller = np.minimum(before[tail], before)
-                for end in (before[tail], before, tail, nodes):
-                    np.minimum.at(parent, end, smaller)
-            parent = parent[parent]
-            if np.array_equal(parent, before):
-                return not parent.any()
+    def _heads(self) -> Int64Array:
+        return np.repeat(np.arange(self.n_nodes), self.degree)
 
 
 def abelian_cayley(moduli: str, *generators: int, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -240,73 +228,51 @@ def extension_cayley(
     return graph.topology(bandwidth=bandwidth, latency=latency)
 
 
-def _words(function: str, *words: str | int) -> str:
-    shown = (f'"{word}"' if isinstance(word, str) else str(word) for word in words)
-    return f"{function}({', '.join(shown)})"
-
-
-def _numbers(function: str, key: str, text: str, separator: str) -> tuple[int, ...]:
-    """Decimal numbers of at most seven digits between separators."""
-    words = text.split(separator) if isinstance(text, str) else []
-    if not words or not all(word.isascii() and word.isdigit() and len(word) <= 7 for word in words):
-        raise TopologyError(
-            f"{function}: {key} must be numbers joined by {separator!r} in quotes, found {text!r}"
-        )
-    return tuple(int(word) for word in words)
-
-
-def _check_integers(function: str, **values: int) -> None:
-    for key, value in values.items():
-        check_count(function, key, value, least=-_MAX_NUMBER, most=_MAX_NUMBER)
+def _graph(
+    function: str, group: FiniteGroup, *arguments: str | int, generators: tuple[int, ...]
+) -> CayleyGraph:
+    words = (f'"{word}"' if isinstance(word, str) else str(word) for word in (*arguments, *generators))
+    return CayleyGraph(f"{function}({', '.join(words)})", group, generators)
 
 
 def _abelian(moduli: str, *generators: int) -> CayleyGraph:
-    group = abelian_group(*_numbers("abelian_cayley", "moduli", moduli, "x"))
-    return CayleyGraph(_words("abelian_cayley", moduli, *generators), group, generators)
+    group = abelian_group(*parse_numbers("abelian_cayley", "moduli", moduli, "x"))
+    return _graph("abelian_cayley", group, moduli, generators=generators)
 
 
 def _metacyclic(m: int, k: int, r: int, *generators: int) -> CayleyGraph:
-    check_count("metacyclic_cayley", "m", m)
-    check_count("metacyclic_cayley", "k", k)
-    _check_integers("metacyclic_cayley", r=r)
-    expression = _words("metacyclic_cayley", m, k, r, *generators)
-    return CayleyGraph(expression, metacyclic_group(m, k, r), generators)
+    check_counts("metacyclic_cayley", m=m, k=k)
+    check_count("metacyclic_cayley", "r", r, least=-_MAX_NUMBER, most=_MAX_NUMBER)
+    return _graph("metacyclic_cayley", metacyclic_group(m, k, r), m, k, r, generators=generators)
 
 
 def _dihedral(n: int, *generators: int) -> CayleyGraph:
     check_count("dihedral_cayley", "n", n)
-    return CayleyGraph(_words("dihedral_cayley", n, *generators), metacyclic_group(n, 2, n - 1), generators)
+    return _graph("dihedral_cayley", metacyclic_group(n, 2, n - 1), n, generators=generators)
 
 
 def _plane(m: int, k: int, a: int, b: int, c: int, d: int, *generators: int) -> CayleyGraph:
     check_count("plane_cayley", "m", m, least=2)
     check_count("plane_cayley", "k", k)
-    _check_integers("plane_cayley", a=a, b=b, c=c, d=d)
+    check_count("plane_cayley", "a to d", a, b, c, d, least=-_MAX_NUMBER, most=_MAX_NUMBER)
     group = FiniteGroup((m, m), k, ((a, b), (c, d)), (0, 0))
-    return CayleyGraph(_words("plane_cayley", m, k, a, b, c, d, *generators), group, generators)
+    return _graph("plane_cayley", group, m, k, a, b, c, d, generators=generators)
 
 
 def _extension(moduli: str, action: str, carry: str, k: int, *generators: int) -> CayleyGraph:
     name = "extension_cayley"
     check_count(name, "k", k)
-    if not isinstance(action, str):
-        raise TopologyError(f"{name}: action must be rows of numbers in quotes, found {action!r}")
-    group = FiniteGroup(
-        _numbers(name, "moduli", moduli, "x"),
-        k,
-        tuple(_numbers(name, "action", row, ",") for row in action.split("/")),
-        _numbers(name, "carry", carry, ","),
-    )
-    return CayleyGraph(_words(name, moduli, action, carry, k, *generators), group, generators)
+    rows = action.split("/") if isinstance(action, str) else [action]
+    matrix = tuple(parse_numbers(name, "action", row, ",") for row in rows)
+    base, power = parse_numbers(name, "moduli", moduli, "x"), parse_numbers(name, "carry", carry, ",")
+    group = FiniteGroup(base, k, matrix, power)
+    return _graph(name, group, moduli, action, carry, k, generators=generators)
 
 
 _BUILDERS: Mapping[str, Callable[..., CayleyGraph]] = MappingProxyType(
     {
-        "abelian_cayley": _abelian,
-        "metacyclic_cayley": _metacyclic,
-        "dihedral_cayley": _dihedral,
-        "plane_cayley": _plane,
-        "extension_cayley": _extension,
+        f"{build.__name__[1:]}_cayley": build
+        for build in (_abelian, _metacyclic, _dihedral, _plane, _extension)
     }
 )
 
@@ -324,24 +290,16 @@ def cayley_graph(expression: str) -> CayleyGraph:
     >>> cayley_graph("metacyclic_cayley(8, 2, 3, 2, 3)").n_nodes
     16
     """
-    refusal = TopologyError(
-        f"{expression[:80]!r}: expected a Cayley digraph, such as dihedral_cayley(8, 1, 2)"
-    )
-    try:
+    builder, arguments = None, []
+    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         call = ast.parse(expression.strip(), mode="eval").body
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-            raise refusal
-        builder = _BUILDERS.get(call.func.id)
-        arguments = [ast.literal_eval(argument) for argument in call.args]
-        if builder is None or any(type(argument) not in (int, str) for argument in arguments):
-            raise refusal
-        return builder(*arguments)
-    except (SyntaxError, TypeError, RecursionError, MemoryError) as error:
-        raise refusal from error
-    except TopologyError:
-        raise
-    except ValueError as error:
-        raise refusal from error
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+            builder = _BUILDERS.get(call.func.id)
+            arguments = [ast.literal_eval(argument) for argument in call.args]
+    if builder is not None and all(type(argument) in (int, str) for argument in arguments):
+        with suppress(TypeError):  # another number of arguments
+            return builder(*arguments)
+    raise TopologyError(f"{expression[:80]!r}: expected a Cayley digraph, such as dihedral_cayley(8, 1, 2)")
 
 
 def cayley_graph_of(topology: Topology) -> CayleyGraph | None:
@@ -350,9 +308,6 @@ def cayley_graph_of(topology: Topology) -> CayleyGraph | None:
         graph = cayley_graph(topology.name)
     except TopologyError:
         return None
-    same = graph.n_nodes == topology.n_nodes and graph.n_nodes * graph.degree == topology.n_links
-    if not same or not bool(topology.is_compute.all()):
-        return None
-    heads = np.repeat(np.arange(graph.n_nodes), graph.degree)
-    same = np.array_equal(topology.heads, heads)
-    return graph if same and np.array_equal(topology.tails, graph.neighbours().ravel()) else None
+    is_same = graph.n_nodes == topology.n_nodes and graph.n_nodes * graph.degree == topology.n_links
+    is_same = is_same and bool(topology.is_compute.all()) and np.array_equal(topology.heads, graph._heads())
+    return graph if is_same and np.array_equal(topology.tails, graph.neighbours().ravel()) else None

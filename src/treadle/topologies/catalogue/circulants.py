@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import gcd
 
 from treadle.errors import TopologyError
-from treadle.topologies.catalogue.direct import with_steps
+from treadle.topologies.catalogue.direct import graph_of_steps
 from treadle.topologies.limits import check_count, check_size
 from treadle.topologies.topology import Topology
 
@@ -45,7 +45,7 @@ def circulant(n: int, *offsets: int, bandwidth: int = 1, latency: int = 0) -> To
     """
     _check_offsets("circulant", n, offsets, links_per_offset=2)
     steps = [step for offset in offsets for step in (offset, -offset)]
-    return with_steps(("circulant", n, *offsets), n, steps, bandwidth, latency)
+    return graph_of_steps(("circulant", n, *offsets), n, steps, bandwidth, latency)
 
 
 def directed_circulant(n: int, *offsets: int, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -78,18 +78,14 @@ def directed_circulant(n: int, *offsets: int, bandwidth: int = 1, latency: int =
     <Topology directed_circulant(6, 1, 2, 3, 4): 6 compute, 0 switches, 24 links>
     """
     _check_offsets("directed_circulant", n, offsets, links_per_offset=1)
-    return with_steps(("directed_circulant", n, *offsets), n, offsets, bandwidth, latency)
+    return graph_of_steps(("directed_circulant", n, *offsets), n, offsets, bandwidth, latency)
 
 
 def _check_offsets(function: str, n: int, offsets: tuple[int, ...], *, links_per_offset: int) -> None:
     check_count(function, "n", n, least=2)
     check_count(function, "number of offsets", len(offsets))
-    for offset in offsets:
-        check_count(function, "each offset", offset, most=n - 1)
+    check_count(function, "each offset", *offsets, most=n - 1)
     check_size(function, n, n * len(offsets) * links_per_offset)
-    common = gcd(n, *offsets)
-    if common > 1:
-        raise TopologyError(
-            f"{function}: node 1 cannot be reached from node 0, as n and every offset are multiples of "
-            f"{common}; expected no common factor"
-        )
+    if (common := gcd(n, *offsets)) > 1:
+        reason = f"node 1 cannot be reached from node 0, as n and every offset are multiples of {common}"
+        raise TopologyError(f"{function}: {reason}; expected no common factor")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from treadle.errors import TopologyError
 from treadle.topologies.catalogue.platforms import GB_PER_S
 from treadle.topologies.families import Each, Families, LinkFamily, NodeFamily, Part
-from treadle.topologies.limits import check_count, check_size
+from treadle.topologies.limits import check_count, check_counts, check_size
 from treadle.topologies.naming import call_expression
 from treadle.topologies.topology import Topology
 
@@ -15,10 +15,8 @@ def _uplink(function: str, downlinks: int, nic: int, uplinks: int, oversubscript
     check_count(function, "oversubscription", oversubscription)
     bandwidth = downlinks * nic // (uplinks * oversubscription)
     if bandwidth < 1:
-        raise TopologyError(
-            f"{function}: {uplinks} uplinks at {oversubscription}:1 leave less than 1 byte/s each; "
-            f"use fewer spines or a smaller oversubscription"
-        )
+        reason = f"{uplinks} uplinks at {oversubscription}:1 leave less than 1 byte/s each"
+        raise TopologyError(f"{function}: {reason}; use fewer spines or a smaller oversubscription")
     return bandwidth
 
 
@@ -58,9 +56,7 @@ def leaf_spine(
     >>> leaf_spine(4, 2)
     <Topology leaf_spine(4, 2): 32 compute, 6 switches, 80 links>
     """
-    check_count("leaf_spine", "leaves", leaves)
-    check_count("leaf_spine", "spines", spines)
-    check_count("leaf_spine", "gpus_per_leaf", gpus_per_leaf)
+    check_counts("leaf_spine", leaves=leaves, spines=spines, gpus_per_leaf=gpus_per_leaf)
     check_size("leaf_spine", leaves * (gpus_per_leaf + 1) + spines, 2 * leaves * (gpus_per_leaf + spines))
     uplink = _uplink("leaf_spine", gpus_per_leaf, nic_bandwidth, spines, oversubscription)
     spine, leaf = NodeFamily("spine{spine}"), NodeFamily("leaf{leaf}")
@@ -153,8 +149,7 @@ def rail_optimized(
     Rail-only: W. Wang et al., "Rail-only: a low-cost high-performance network for training LLMs with trillion
     parameters", HOTI 2024. Bandwidths as in `dgx_h100`.
     """
-    check_count("rail_optimized", "boxes", boxes)
-    check_count("rail_optimized", "gpus_per_box", gpus_per_box)
+    check_counts("rail_optimized", boxes=boxes, gpus_per_box=gpus_per_box)
     check_count("rail_optimized", "spines", spines, least=0)
     if oversubscription != 1 and not spines:
         raise TopologyError("rail_optimized: oversubscription needs spines; give spines=1 or more")
@@ -213,9 +208,7 @@ def pods(
     Bandwidths as in `dgx_h100`. Parallel leaf-spine cables, and spines that share them, are one link and one
     switch here: with even load-balancing over them every cut is the same.
     """
-    check_count("pods", "n_pods", n_pods)
-    check_count("pods", "boxes_per_pod", boxes_per_pod)
-    check_count("pods", "gpus_per_box", gpus_per_box)
+    check_counts("pods", n_pods=n_pods, boxes_per_pod=boxes_per_pod, gpus_per_box=gpus_per_box)
     boxes = n_pods * boxes_per_pod
     check_size("pods", boxes * (gpus_per_box + 1) + n_pods + 1, 4 * boxes * gpus_per_box + 2 * n_pods)
     uplink = _uplink("pods", boxes_per_pod * gpus_per_box, nic_bandwidth, 1, oversubscription)

@@ -82,26 +82,41 @@ def from_arcs(
     )
 
 
-def from_heads(
-    call: tuple[Any, ...],
-    heads: Int64Array,
+Call = tuple[Any, ...]
+"""A catalogue function and its positional arguments, which are the name of the graph."""
+
+
+def graph(
+    call: Call,
+    ends: tuple[ArrayLike, ArrayLike],
+    n: int,
     bandwidth: int,
     latency: int,
     node_names: Sequence[str] | None = None,
 ) -> Topology:
-    """Graph of the catalogue with a link from node x to each of heads[x]; `call`: function and arguments."""
+    """Return a graph of the catalogue by the tails and heads of its equal links."""
     name = graph_name(*call, bandwidth=bandwidth, latency=latency)
+    return from_arcs(name, *ends, n=n, node_names=node_names, bandwidth=bandwidth, latency=latency)
+
+
+def graph_of_heads(
+    call: Call, heads: Int64Array, bandwidth: int, latency: int, node_names: Sequence[str] | None = None
+) -> Topology:
+    """Return a graph of the catalogue with a link from node x to each of heads[x]."""
     n, degree = heads.shape
-    tails = np.repeat(np.arange(n), degree)
-    return from_arcs(
-        name, tails, heads.ravel(), n=n, node_names=node_names, bandwidth=bandwidth, latency=latency
-    )
+    return graph(call, (np.repeat(np.arange(n), degree), heads.ravel()), n, bandwidth, latency, node_names)
 
 
-def with_steps(call: tuple[Any, ...], n: int, steps: Sequence[int], bandwidth: int, latency: int) -> Topology:
-    """Graph of the catalogue with links from each of `n` nodes along each of the steps."""
+def graph_of_steps(call: Call, n: int, steps: Sequence[int], bandwidth: int, latency: int) -> Topology:
+    """Return a graph of the catalogue with links from each of `n` nodes along each of the steps."""
     heads = (np.arange(n, dtype=np.int64)[:, None] + np.array(steps)) % n
-    return from_heads(call, heads, bandwidth, latency)
+    return graph_of_heads(call, heads, bandwidth, latency)
+
+
+def graph_of_edges(call: Call, edges: ArrayLike, n: int, bandwidth: int, latency: int) -> Topology:
+    """Return a graph of the catalogue with a link each way per edge, sorted as by `from_edges`."""
+    name = graph_name(*call, bandwidth=bandwidth, latency=latency)
+    return from_edges(name, edges, n=n, bandwidth=bandwidth, latency=latency)
 
 
 def from_edges(name: str, ends: ArrayLike, *, n: int, bandwidth: int = 1, latency: int = 0) -> Topology:

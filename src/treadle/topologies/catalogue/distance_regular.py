@@ -7,7 +7,6 @@ dissertation). Every graph is constructed from its definition; links are sorted 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import combinations
 from math import comb
 from types import MappingProxyType
@@ -16,7 +15,7 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array, mask_of
 from treadle.errors import TopologyError
-from treadle.topologies.catalogue.direct import from_edges, graph_name
+from treadle.topologies.catalogue.direct import Call, graph_name, graph_of_edges
 from treadle.topologies.catalogue.finite_field import finite_field, prime_power
 from treadle.topologies.catalogue.graphs import hypercube
 from treadle.topologies.catalogue.incidence import (
@@ -25,30 +24,22 @@ from treadle.topologies.catalogue.incidence import (
     split_cayley_hexagon_incidence,
     symplectic_quadrangle_incidence,
 )
-from treadle.topologies.limits import check_count, check_size
+from treadle.topologies.limits import check_count, check_counts, check_size
 from treadle.topologies.topology import Topology
 
 
-def _undirected(
-    function: str, arguments: tuple[int, ...], adjacent: BoolArray, bandwidth: int, latency: int
-) -> Topology:
-    name = graph_name(function, *arguments, bandwidth=bandwidth, latency=latency)
-    edges = np.argwhere(np.triu(adjacent, k=1))
-    return from_edges(name, edges, n=len(adjacent), bandwidth=bandwidth, latency=latency)
+def _undirected(call: Call, adjacent: BoolArray, bandwidth: int, latency: int) -> Topology:
+    return graph_of_edges(call, np.argwhere(np.triu(adjacent, k=1)), len(adjacent), bandwidth, latency)
 
 
-def _incidence_graph(
-    function: str, arguments: tuple[int, ...], incidence: BoolArray, bandwidth: int, latency: int
-) -> Topology:
-    """Points first, then lines; incident ones are linked."""
-    name = graph_name(function, *arguments, bandwidth=bandwidth, latency=latency)
-    points, lines = incidence.shape
-    edges = np.argwhere(incidence) + np.array([0, points])
-    return from_edges(name, edges, n=points + lines, bandwidth=bandwidth, latency=latency)
+def _incidence_graph(call: Call, incidence: BoolArray, bandwidth: int, latency: int) -> Topology:
+    """Return the graph of points, then lines; incident ones are linked."""
+    edges = np.argwhere(incidence) + np.array([0, len(incidence)])
+    return graph_of_edges(call, edges, sum(incidence.shape), bandwidth, latency)
 
 
 def _flags(incidence: BoolArray) -> BoolArray:
-    """Adjacency of the incident (point, line) pairs that share the point or the line."""
+    """Return the adjacency of the incident (point, line) pairs that share the point or the line."""
     points, lines = np.nonzero(incidence)
     return np.asarray((points[:, None] == points) ^ (lines[:, None] == lines))
 
@@ -67,7 +58,7 @@ def octahedron(*, bandwidth: int = 1, latency: int = 0) -> Topology:
     6 nodes, degree 4, diameter 2; both Moore- and bandwidth-optimal.
     """
     sets = _subsets(4, 2)
-    return _undirected("octahedron", (), sets @ sets.T == 1, bandwidth, latency)
+    return _undirected(("octahedron",), sets @ sets.T == 1, bandwidth, latency)
 
 
 def paley(q: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -99,7 +90,7 @@ def paley(q: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
         raise TopologyError(f"paley: q must be 1 modulo 4, found {q}; else x - y and y - x differ")
     field = finite_field(q)
     is_square = mask_of(q, field.powers[::2])
-    return _undirected("paley", (q,), is_square[field.sums[:, field.negatives]], bandwidth, latency)
+    return _undirected(("paley", q), is_square[field.sums[:, field.negatives]], bandwidth, latency)
 
 
 def crown(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -118,7 +109,7 @@ def crown(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
     """
     check_count("crown", "n", n, least=3)
     check_size("crown", 2 * n, 2 * n * (n - 1))
-    return _incidence_graph("crown", (n,), ~np.eye(n, dtype=np.bool_), bandwidth, latency)
+    return _incidence_graph(("crown", n), ~np.eye(n, dtype=np.bool_), bandwidth, latency)
 
 
 def heawood_distance_3(*, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -128,7 +119,7 @@ def heawood_distance_3(*, bandwidth: int = 1, latency: int = 0) -> Topology:
     -----
     14 nodes, degree 4, diameter 3.
     """
-    return _incidence_graph("heawood_distance_3", (), ~projective_plane_incidence(2), bandwidth, latency)
+    return _incidence_graph(("heawood_distance_3",), ~projective_plane_incidence(2), bandwidth, latency)
 
 
 def petersen_line(*, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -141,7 +132,7 @@ def petersen_line(*, bandwidth: int = 1, latency: int = 0) -> Topology:
     pairs = _subsets(5, 2)
     ends = np.argwhere(np.triu(pairs @ pairs.T == 0))
     shared = (ends[:, None, :, None] == ends[None, :, None, :]).sum(axis=(2, 3))
-    return _undirected("petersen_line", (), shared == 1, bandwidth, latency)
+    return _undirected(("petersen_line",), shared == 1, bandwidth, latency)
 
 
 def projective_plane(q: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -161,7 +152,7 @@ def projective_plane(q: int, *, bandwidth: int = 1, latency: int = 0) -> Topolog
     """
     _check_order("projective_plane", q, 32)
     incidence = projective_plane_incidence(q)
-    return _incidence_graph("projective_plane", (q,), incidence, bandwidth, latency)
+    return _incidence_graph(("projective_plane", q), incidence, bandwidth, latency)
 
 
 def affine_plane(q: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -179,7 +170,7 @@ def affine_plane(q: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
     2 q^2 nodes, degree q, diameter 4. Point (x, y) is node x q + y, line y = m x + c is q^2 + m q + c.
     """
     _check_order("affine_plane", q, 32)
-    return _incidence_graph("affine_plane", (q,), affine_plane_incidence(q), bandwidth, latency)
+    return _incidence_graph(("affine_plane", q), affine_plane_incidence(q), bandwidth, latency)
 
 
 def generalized_quadrangle(q: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -198,7 +189,7 @@ def generalized_quadrangle(q: int, *, bandwidth: int = 1, latency: int = 0) -> T
     """
     _check_order("generalized_quadrangle", q, 9)
     incidence = symplectic_quadrangle_incidence(q)
-    return _incidence_graph("generalized_quadrangle", (q,), incidence, bandwidth, latency)
+    return _incidence_graph(("generalized_quadrangle", q), incidence, bandwidth, latency)
 
 
 def generalized_hexagon(q: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -217,7 +208,7 @@ def generalized_hexagon(q: int, *, bandwidth: int = 1, latency: int = 0) -> Topo
     """
     _check_order("generalized_hexagon", q, 4)
     incidence = split_cayley_hexagon_incidence(q)
-    return _incidence_graph("generalized_hexagon", (q,), incidence, bandwidth, latency)
+    return _incidence_graph(("generalized_hexagon", q), incidence, bandwidth, latency)
 
 
 def heawood_line(*, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -227,7 +218,7 @@ def heawood_line(*, bandwidth: int = 1, latency: int = 0) -> Topology:
     -----
     21 nodes, degree 4, diameter 3.
     """
-    return _undirected("heawood_line", (), _flags(projective_plane_incidence(2)), bandwidth, latency)
+    return _undirected(("heawood_line",), _flags(projective_plane_incidence(2)), bandwidth, latency)
 
 
 def tutte_8_cage_line(*, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -238,7 +229,7 @@ def tutte_8_cage_line(*, bandwidth: int = 1, latency: int = 0) -> Topology:
     45 nodes, degree 4, diameter 4.
     """
     flags = _flags(symplectic_quadrangle_incidence(2))
-    return _undirected("tutte_8_cage_line", (), flags, bandwidth, latency)
+    return _undirected(("tutte_8_cage_line",), flags, bandwidth, latency)
 
 
 def tutte_12_cage_line(*, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -249,7 +240,7 @@ def tutte_12_cage_line(*, bandwidth: int = 1, latency: int = 0) -> Topology:
     189 nodes, degree 4, diameter 6.
     """
     flags = _flags(split_cayley_hexagon_incidence(2))
-    return _undirected("tutte_12_cage_line", (), flags, bandwidth, latency)
+    return _undirected(("tutte_12_cage_line",), flags, bandwidth, latency)
 
 
 def odd_graph(k: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -268,7 +259,7 @@ def odd_graph(k: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
     """
     check_count("odd_graph", "k", k, least=2, most=8)
     sets = _subsets(2 * k - 1, k - 1)
-    return _undirected("odd_graph", (k,), sets @ sets.T == 0, bandwidth, latency)
+    return _undirected(("odd_graph", k), sets @ sets.T == 0, bandwidth, latency)
 
 
 def doubled_odd_graph(k: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -289,11 +280,11 @@ def doubled_odd_graph(k: int, *, bandwidth: int = 1, latency: int = 0) -> Topolo
     check_size("doubled_odd_graph", 2 * comb(2 * k - 1, k), 2 * k * comb(2 * k - 1, k))
     small, large = _subsets(2 * k - 1, k - 1), _subsets(2 * k - 1, k)
     included = small @ large.T == k - 1
-    return _incidence_graph("doubled_odd_graph", (k,), included, bandwidth, latency)
+    return _incidence_graph(("doubled_odd_graph", k), included, bandwidth, latency)
 
 
 def _subsets(n: int, k: int) -> Int64Array:
-    """Indicator rows of the k-subsets of n elements, in lexicographic order."""
+    """Return indicator rows of the k-subsets of n elements, in lexicographic order."""
     members = np.array(list(combinations(range(n), k)), dtype=np.int64)
     rows = np.zeros((len(members), n), dtype=np.int64)
     np.put_along_axis(rows, members, 1, axis=1)
@@ -354,13 +345,11 @@ def distance_regular(d: int, n: int, *, bandwidth: int = 1, latency: int = 0) ->
     >>> distance_regular(4, 32)
     <Topology distance_regular(4, 32): 32 compute, 0 switches, 128 links>
     """
-    check_count("distance_regular", "d", d)
-    check_count("distance_regular", "n", n)
+    check_counts("distance_regular", d=d, n=n)
     if d != 4 or n not in _DEGREE_4:
-        raise TopologyError(
-            f"distance_regular: table A.2 has no graph of degree {d} with {n} nodes; degree 4 has "
-            f"{', '.join(map(str, _DEGREE_4))}"
-        )
+        known = ", ".join(map(str, _DEGREE_4))
+        reason = f"table A.2 has no graph of degree {d} with {n} nodes"
+        raise TopologyError(f"distance_regular: {reason}; degree 4 has {known}")
     make, arguments = _DEGREE_4[n]
     name = graph_name("distance_regular", d, n, bandwidth=bandwidth, latency=latency)
-    return replace(make(*arguments, bandwidth=bandwidth, latency=latency), name=name)
+    return make(*arguments, bandwidth=bandwidth, latency=latency).renamed(name)

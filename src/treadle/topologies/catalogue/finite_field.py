@@ -94,7 +94,7 @@ def finite_field(q: int) -> FiniteField:
 
 
 def _powers(q: int, p: int, k: int, tail: int) -> list[int] | None:
-    """Powers of x modulo x**k - (the polynomial whose digits are `tail`), if they are all q - 1 units.
+    """Return powers of x modulo x**k - (the polynomial whose digits are `tail`), if they are all q - 1 units.
 
     If so every non-zero residue is a unit: the residues form a field and x is primitive.
     """
@@ -110,7 +110,7 @@ def _powers(q: int, p: int, k: int, tail: int) -> list[int] | None:
 
 
 def _times_x(element: int, top: int, p: int, tail_digits: list[int]) -> int:
-    """x times an element: shift the digits, and put the tail in for what overflows."""
+    """Return x times an element: shift the digits, and put the tail in for what overflows."""
     carry, rest = divmod(element, top)
     shifted = rest * p
     return sum(((shifted // p**i + carry * digit) % p) * p**i for i, digit in enumerate(tail_digits))

@@ -57,10 +57,8 @@ class FiniteGroup:
     def __post_init__(self) -> None:
         r = len(self.moduli)
         if not 1 <= r <= MAX_FACTORS or self.k < 1 or min(self.moduli) < (1 if r == 1 else 2):
-            raise TopologyError(
-                f"group: expected 1 to {MAX_FACTORS} moduli of at least 2 and a positive quotient, "
-                f"found {self.moduli} and {self.k}"
-            )
+            expected = f"expected 1 to {MAX_FACTORS} moduli of at least 2 and a positive quotient"
+            raise TopologyError(f"group: {expected}, found {self.moduli} and {self.k}")
         # Bit lengths first: the product of absurd numbers is not worth computing.
         if sum(m.bit_length() - 1 for m in (*self.moduli, self.k)) > 20 or self.order > MAX_NODES:
             raise TopologyError(f"group: its order is above {MAX_NODES}, the largest that is built")
@@ -77,10 +75,8 @@ class FiniteGroup:
             raise TopologyError(f"group: the action {self.action} is not a map of the moduli {self.moduli}")
         last = matrix @ self._powers[-1] % modulus[:, None]
         if np.any(last != np.eye(len(modulus), dtype=np.int64) % modulus[:, None]):
-            raise TopologyError(
-                f"group: the action {self.action} must be the identity modulo {self.moduli} "
-                f"after {self.k} applications"
-            )
+            identity = f"the identity modulo {self.moduli} after {self.k} applications"
+            raise TopologyError(f"group: the action {self.action} must be {identity}")
         if np.any(matrix @ np.array(self.carry, dtype=np.int64) % modulus != self.carry):
             raise TopologyError(f"group: the action must fix the carry {self.carry}")
 

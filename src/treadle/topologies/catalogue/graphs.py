@@ -3,42 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise, product
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from treadle.topologies.catalogue.direct import from_arcs, from_heads, graph_name, with_steps
-from treadle.topologies.limits import MAX_NODES, check_count, check_size
+from treadle.topologies.catalogue.direct import Call, graph, graph_name, graph_of_heads, graph_of_steps
+from treadle.topologies.limits import MAX_NODES, check_count, check_counts, check_size
 from treadle.topologies.topology import Topology
-from treadle.topologies.typed_quantities import bandwidth_of
 
 _MAX_DIMENSIONS = 20
 
 
 def _duplex_graph(
-    call: tuple[Any, ...],
-    nodes: Sequence[str],
-    pairs: ArrayLike,
-    bandwidth: int,
-    latency: int,
+    call: Call, n: int, pairs: ArrayLike, bandwidth: int, latency: int, names: Sequence[str] | None = None
 ) -> Topology:
-    """Compute nodes joined by a link each way per pair (p, 2) of numbers; `call`: function and arguments."""
+    """Return `n` compute nodes that are joined by a link each way per pair (p, 2) of numbers."""
     ends = np.array(pairs, dtype=np.int32).reshape(-1, 2)
-    m = ends.size
-    speed = bandwidth_of(bandwidth, "bandwidth")
-    return Topology(
-        name=graph_name(*call, bandwidth=bandwidth, latency=latency),
-        node_names=tuple(nodes),
-        is_compute=np.ones(len(nodes), dtype=bool),
-        tails=ends.ravel(),
-        heads=ends[:, ::-1].ravel(),
-        bandwidths=np.full(m, speed),
-        latencies_ns=np.full(m, latency),
-    )
+    return graph(call, (ends.ravel(), ends[:, ::-1].ravel()), n, bandwidth, latency, names)
 
 
 def ring(n: int, *, bidirectional: bool = True, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -67,11 +50,10 @@ def ring(n: int, *, bidirectional: bool = True, bandwidth: int = 1, latency: int
     """
     check_count("ring", "n", n, least=2)
     check_size("ring", n, 2 * n)
-    nodes = [f"n{i}" for i in range(n)]
     if not bidirectional:
-        return with_steps(("ring", n, "bidirectional=False"), n, [1], bandwidth, latency)
-    places = np.arange(1 if n == 2 else n)
-    return _duplex_graph(("ring", n), nodes, np.stack([places, (places + 1) % n], axis=1), bandwidth, latency)
+        return graph_of_steps(("ring", n, "bidirectional=False"), n, [1], bandwidth, latency)
+    nodes = np.arange(1 if n == 2 else n)
+    return _duplex_graph(("ring", n), n, np.stack([nodes, (nodes + 1) % n], axis=1), bandwidth, latency)
 
 
 def path(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -86,8 +68,7 @@ def path(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
     """
     check_count("path", "n", n)
     check_size("path", n, 2 * n)
-    nodes = [f"n{i}" for i in range(n)]
-    return _duplex_graph(("path", n), nodes, list(pairwise(range(n))), bandwidth, latency)
+    return _duplex_graph(("path", n), n, list(pairwise(range(n))), bandwidth, latency)
 
 
 def star(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -102,8 +83,7 @@ def star(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
     """
     check_count("star", "n", n, least=2)
     check_size("star", n, 2 * n)
-    nodes = [f"n{i}" for i in range(n)]
-    return _duplex_graph(("star", n), nodes, [(0, leaf) for leaf in range(1, n)], bandwidth, latency)
+    return _duplex_graph(("star", n), n, [(0, leaf) for leaf in range(1, n)], bandwidth, latency)
 
 
 def complete(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -118,8 +98,7 @@ def complete(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
     """
     check_count("complete", "n", n, least=2)
     check_size("complete", n, n * (n - 1))
-    nodes = [f"n{i}" for i in range(n)]
-    return _duplex_graph(("complete", n), nodes, np.stack(np.triu_indices(n, 1), axis=1), bandwidth, latency)
+    return _duplex_graph(("complete", n), n, np.stack(np.triu_indices(n, 1), axis=1), bandwidth, latency)
 
 
 def complete_bipartite(a: int, b: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -144,18 +123,12 @@ def complete_bipartite(a: int, b: int, *, bandwidth: int = 1, latency: int = 0) 
     >>> complete_bipartite(2, 2)
     <Topology complete_bipartite(2, 2): 4 compute, 0 switches, 8 links>
     """
-    check_count("complete_bipartite", "a", a)
-    check_count("complete_bipartite", "b", b)
+    check_counts("complete_bipartite", a=a, b=b)
     check_size("complete_bipartite", a + b, 2 * a * b)
     left, right = np.arange(a), np.arange(a, a + b)
-    return from_arcs(
-        graph_name("complete_bipartite", a, b, bandwidth=bandwidth, latency=latency),
-        np.concatenate([np.repeat(left, b), np.repeat(right, a)]),
-        np.concatenate([np.tile(right, a), np.tile(left, b)]),
-        n=a + b,
-        bandwidth=bandwidth,
-        latency=latency,
-    )
+    tails = np.append(np.repeat(left, b), np.repeat(right, a))
+    heads = np.append(np.tile(right, a), np.tile(left, b))
+    return graph(("complete_bipartite", a, b), (tails, heads), a + b, bandwidth, latency)
 
 
 def hamming(n: int, q: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -192,7 +165,7 @@ def hamming(n: int, q: int, *, bandwidth: int = 1, latency: int = 0) -> Topology
     nodes = np.arange(size)[:, None]
     digits = nodes // place % q
     heads = nodes + ((digits + step) % q - digits) * place
-    return from_heads(("hamming", n, q), heads, bandwidth, latency)
+    return graph_of_heads(("hamming", n, q), heads, bandwidth, latency)
 
 
 def torus(*dims: int, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -233,12 +206,11 @@ def mesh(*dims: int, bandwidth: int = 1, latency: int = 0) -> Topology:
 
 def _grid(function: str, dims: tuple[int, ...], *, wraps: bool, bandwidth: int, latency: int) -> Topology:
     check_count(function, "number of dimensions", len(dims), most=_MAX_DIMENSIONS)
-    for dim in dims:
-        check_count(function, "each dimension", dim)
+    check_count(function, "each dimension", *dims)
     nodes = prod(dims)
     check_count(function, "number of nodes", nodes, most=MAX_NODES)
     check_size(function, nodes, sum(nodes * min(dim - 1, 2) for dim in dims))
-    names = _grid_names(dims)
+    names = ["n" + "_".join(map(str, position)) for position in product(*map(range, dims))]
     place, stride = np.arange(nodes), nodes
     pairs = [np.zeros((0, 2), dtype=np.int64)]
     for dim in dims:
@@ -247,12 +219,7 @@ def _grid(function: str, dims: tuple[int, ...], *, wraps: bool, bandwidth: int, 
         last = (place % block) // stride == dim - 1
         near = np.where(last, place - (dim - 1) * stride, place + stride)
         pairs.append(np.stack([place, near], axis=1)[~last | (wraps and dim > 2)])
-    return _duplex_graph((function, *dims), names, np.concatenate(pairs), bandwidth, latency)
-
-
-def _grid_names(dims: tuple[int, ...]) -> list[str]:
-    """Names of all positions in a grid, such as ``n2_0_1``, the last dimension fastest."""
-    return ["n" + "_".join(map(str, place)) for place in product(*map(range, dims))]
+    return _duplex_graph((function, *dims), nodes, np.concatenate(pairs), bandwidth, latency, names)
 
 
 def hypercube(d: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -273,4 +240,4 @@ def hypercube(d: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
     check_count("hypercube", "d", d, most=_MAX_DIMENSIONS)
     check_size("hypercube", 2**d, d * 2**d)
     cube = _grid("torus", (2,) * d, wraps=True, bandwidth=bandwidth, latency=latency)
-    return replace(cube, name=graph_name("hypercube", d, bandwidth=bandwidth, latency=latency))
+    return cube.renamed(graph_name("hypercube", d, bandwidth=bandwidth, latency=latency))

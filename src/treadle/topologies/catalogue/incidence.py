@@ -71,14 +71,14 @@ def split_cayley_hexagon_incidence(q: int) -> BoolArray:
 
 
 def _projective_points(field: FiniteField, k: int) -> _Vectors:
-    """Normalised vectors of GF(q)^k, sorted."""
+    """Return normalised vectors of GF(q)^k, sorted."""
     vectors = np.array(list(product(range(field.order), repeat=k)), dtype=np.int64)
     leading = vectors[np.arange(len(vectors)), (vectors != 0).argmax(axis=1)]
     return np.asarray(vectors[leading == 1])
 
 
 def _dot(field: FiniteField, one: _Vectors, other: _Vectors) -> Int64Array:
-    """Sums of the products of coordinates, along the last axis."""
+    """Return the sums of the products of coordinates, along the last axis."""
     total = field.products[one[..., 0], other[..., 0]]
     for i in range(1, one.shape[-1]):
         total = field.sums[total, field.products[one[..., i], other[..., i]]]
@@ -88,7 +88,7 @@ def _dot(field: FiniteField, one: _Vectors, other: _Vectors) -> Int64Array:
 def _grassmann(
     field: FiniteField, one: _Vectors, other: _Vectors, places: list[tuple[int, int]]
 ) -> Int64Array:
-    """Grassmann coordinates p_ij = x_i y_j - x_j y_i of the lines xy, along a new last axis."""
+    """Return Grassmann coordinates p_ij = x_i y_j - x_j y_i of the lines xy, along a new last axis."""
     columns = [
         field.sums[
             field.products[one[..., i], other[..., j]],
@@ -100,7 +100,7 @@ def _grassmann(
 
 
 def _lines_through(field: FiniteField, points: _Vectors, joined: BoolArray) -> BoolArray:
-    """Incidences of the points with the lines of space through the pairs of points that are joined."""
+    """Return incidences of the points with the lines of space through the pairs of points that are joined."""
     q = field.order
     first, second = np.nonzero(np.triu(joined, k=1))
     # Points of the line xy: y, and x + t y for every t.
@@ -108,14 +108,10 @@ def _lines_through(field: FiniteField, points: _Vectors, joined: BoolArray) -> B
     spanned = np.concatenate([points[second][None], field.sums[points[first], scaled]])
     weights = q ** np.arange(points.shape[1])[::-1]
     index = positions_of(q ** points.shape[1], points @ weights)
-    lines = np.unique(np.sort(index[_normalised(field, spanned) @ weights].T, axis=1), axis=0)
+    # normalised: over the first coordinate that is not 0
+    inverses = np.argmax(field.products == 1, axis=1)
+    leading = np.take_along_axis(spanned, (spanned != 0).argmax(axis=-1)[..., None], axis=-1)
+    normalised = field.products[inverses[leading], spanned]
+    lines = np.unique(np.sort(index[normalised @ weights].T, axis=1), axis=0)
     assert lines.min() >= 0
     return mask_of((len(points), len(lines)), (lines, np.arange(len(lines))[:, None]))
-
-
-def _normalised(field: FiniteField, vectors: _Vectors) -> _Vectors:
-    """Vectors over their first non-zero coordinate, along the last axis."""
-    inverses = np.argmax(field.products == 1, axis=1)
-    place = (vectors != 0).argmax(axis=-1)[..., None]
-    leading = np.take_along_axis(vectors, place, axis=-1)
-    return np.asarray(field.products[inverses[leading], vectors], dtype=np.int64)

@@ -8,8 +8,8 @@ from types import MappingProxyType
 import numpy as np
 
 from treadle.errors import TopologyError
-from treadle.topologies.catalogue.direct import from_arcs, from_heads, graph_name
-from treadle.topologies.limits import check_count, check_size
+from treadle.topologies.catalogue.direct import graph, graph_of_heads
+from treadle.topologies.limits import check_count, check_counts, check_size
 from treadle.topologies.topology import Topology
 
 _MAX_LETTERS = 20
@@ -56,7 +56,7 @@ def kautz(d: int, n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
         # Every letter but the first is written as its rank among those that differ from its predecessor.
         stems = (second + (second >= first)) * top + tail * d
         heads = stems[:, None] + np.arange(d)
-    return from_heads(("kautz", d, n), heads, bandwidth, latency)
+    return graph_of_heads(("kautz", d, n), heads, bandwidth, latency)
 
 
 def generalized_kautz(d: int, m: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -84,11 +84,10 @@ def generalized_kautz(d: int, m: int, *, bandwidth: int = 1, latency: int = 0) -
     >>> generalized_kautz(2, 5)
     <Topology generalized_kautz(2, 5): 5 compute, 0 switches, 10 links>
     """
-    check_count("generalized_kautz", "d", d, least=2)
-    check_count("generalized_kautz", "m", m, least=2)
+    check_counts("generalized_kautz", least=2, d=d, m=m)
     check_size("generalized_kautz", m, d * m)
     heads = (-d * np.arange(m, dtype=np.int64)[:, None] - np.arange(1, d + 1)) % m
-    return from_heads(("generalized_kautz", d, m), heads, bandwidth, latency)
+    return graph_of_heads(("generalized_kautz", d, m), heads, bandwidth, latency)
 
 
 def de_bruijn(d: int, n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -121,7 +120,7 @@ def de_bruijn(d: int, n: int, *, bandwidth: int = 1, latency: int = 0) -> Topolo
     size = d**n
     check_size("de_bruijn", size, d * size)
     heads = (d * np.arange(size, dtype=np.int64)[:, None] + np.arange(d)) % size
-    return from_heads(("de_bruijn", d, n), heads, bandwidth, latency)
+    return graph_of_heads(("de_bruijn", d, n), heads, bandwidth, latency)
 
 
 _ADDED_CYCLES: Mapping[tuple[int, int], tuple[int, ...]] = MappingProxyType(
@@ -167,8 +166,7 @@ def modified_de_bruijn(d: int, n: int, *, bandwidth: int = 1, latency: int = 0) 
     TopologyError
         For other parameters.
     """
-    check_count("modified_de_bruijn", "d", d)
-    check_count("modified_de_bruijn", "n", n)
+    check_counts("modified_de_bruijn", d=d, n=n)
     cycle = _ADDED_CYCLES.get((d, n))
     if cycle is None:
         known = ", ".join(f"({a}, {b})" for a, b in _ADDED_CYCLES)
@@ -178,14 +176,8 @@ def modified_de_bruijn(d: int, n: int, *, bandwidth: int = 1, latency: int = 0) 
     heads = (d * np.arange(size)[:, None] + np.arange(d)).ravel() % size
     # A 2-cycle is an arc whose reverse is there too; a self-loop is its own reverse.
     keep = ~np.isin(tails * size + heads, heads * size + tails)
-    return from_arcs(
-        graph_name("modified_de_bruijn", d, n, bandwidth=bandwidth, latency=latency),
-        np.concatenate([tails[keep], cycle]),
-        np.concatenate([heads[keep], np.roll(cycle, -1)]),
-        n=size,
-        bandwidth=bandwidth,
-        latency=latency,
-    )
+    ends = np.append(tails[keep], cycle), np.append(heads[keep], np.roll(cycle, -1))
+    return graph(("modified_de_bruijn", d, n), ends, size, bandwidth, latency)
 
 
 _DIAMOND = "01 02 12 14 23 27 34 36 40 45 53 56 61 67 70 75"
@@ -207,4 +199,4 @@ def diamond(*, bandwidth: int = 1, latency: int = 0) -> Topology:
     and reach its values. Links are ordered by tail, then by head. Not reverse-symmetric.
     """
     heads = np.array([int(arc[1]) for arc in _DIAMOND.split()]).reshape(8, 2)
-    return from_heads(("diamond",), heads, bandwidth, latency)
+    return graph_of_heads(("diamond",), heads, bandwidth, latency)

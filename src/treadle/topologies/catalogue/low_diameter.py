@@ -6,9 +6,9 @@ import numpy as np
 
 from treadle.arrays import BoolArray, mask_of
 from treadle.errors import TopologyError
-from treadle.topologies.catalogue.direct import from_edges, graph_name
+from treadle.topologies.catalogue.direct import graph_of_edges
 from treadle.topologies.catalogue.finite_field import FiniteField, finite_field, prime_power
-from treadle.topologies.limits import check_count, check_size
+from treadle.topologies.limits import check_count, check_counts, check_size
 from treadle.topologies.topology import Topology
 
 
@@ -48,20 +48,20 @@ def slimfly(q: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
     if prime_power(q) is None or delta is None:
         raise TopologyError(f"slimfly: q must be a prime power that is 0, 1 or 3 modulo 4, found {q}")
     check_size("slimfly", 2 * q * q, q * q * (3 * q - delta))
-    name = graph_name("slimfly", q, bandwidth=bandwidth, latency=latency)
     field = finite_field(q)
-    edges = [
-        _within_columns(field, steps) + side * q * q
-        for side, steps in enumerate(_generator_sets(field, delta))
-    ]
-    x, m, c = (axis.ravel() for axis in np.meshgrid(*[np.arange(q)] * 3, indexing="ij"))
+    edges = []
+    for side, steps in enumerate(_generator_sets(field, delta)):
+        # pairs of each of the q columns of a side whose difference is a step
+        pairs = np.argwhere(np.triu(steps[field.sums[:, field.negatives]], k=1))
+        edges.append((pairs[None] + q * np.arange(q)[:, None, None]).reshape(-1, 2) + side * q * q)
+    x, m, c = (axis.ravel() for axis in np.indices((q, q, q)))
     y = field.sums[field.products[m, x], c]
     edges.append(np.stack([x * q + y, q * q + m * q + c], axis=1))
-    return from_edges(name, np.concatenate(edges), n=2 * q * q, bandwidth=bandwidth, latency=latency)
+    return graph_of_edges(("slimfly", q), np.concatenate(edges), 2 * q * q, bandwidth, latency)
 
 
 def _generator_sets(field: FiniteField, delta: int) -> tuple[BoolArray, BoolArray]:
-    """The sets X and X' as masks of the field's elements."""
+    """Return the sets X and X' as masks of the field's elements."""
     q = field.order
     exponents = np.arange(q - 1)
     if delta == 0:
@@ -77,14 +77,6 @@ def _generator_sets(field: FiniteField, delta: int) -> tuple[BoolArray, BoolArra
     masks[1, field.powers[second]] = True
     assert np.array_equal(masks, masks[:, field.negatives])
     return masks[0], masks[1]
-
-
-def _within_columns(field: FiniteField, steps: BoolArray) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """Edges between the q nodes of each of q columns whose difference is a step."""
-    q = field.order
-    pairs = np.argwhere(np.triu(steps[field.sums[:, field.negatives]], k=1))
-    shifted = pairs[None] + q * np.arange(q)[:, None, None]
-    return shifted.reshape(-1, 2)
 
 
 def dragonfly(a: int, h: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -117,15 +109,13 @@ def dragonfly(a: int, h: int, *, bandwidth: int = 1, latency: int = 0) -> Topolo
     >>> dragonfly(4, 2)
     <Topology dragonfly(4, 2): 36 compute, 0 switches, 180 links>
     """
-    check_count("dragonfly", "a", a)
-    check_count("dragonfly", "h", h)
+    check_counts("dragonfly", a=a, h=h)
     groups = a * h + 1
     check_size("dragonfly", a * groups, a * groups * (a - 1 + h))
-    name = graph_name("dragonfly", a, h, bandwidth=bandwidth, latency=latency)
     starts = a * np.arange(groups)[:, None, None]
     local = np.argwhere(np.triu(np.ones((a, a), dtype=np.bool_), k=1))
     group, port = (axis.ravel() for axis in np.indices((groups, a * h)))
     peer = (group + port + 1) % groups
     ends = np.stack([group * a + port // h, peer * a + (a * h - 1 - port) // h], axis=1)
     edges = np.concatenate([(local + starts).reshape(-1, 2), ends[group < peer]])
-    return from_edges(name, edges, n=a * groups, bandwidth=bandwidth, latency=latency)
+    return graph_of_edges(("dragonfly", a, h), edges, a * groups, bandwidth, latency)

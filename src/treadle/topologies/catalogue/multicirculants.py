@@ -14,7 +14,7 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import TopologyError
-from treadle.topologies.catalogue.direct import from_arcs, graph_name
+from treadle.topologies.catalogue.direct import graph
 from treadle.topologies.limits import MAX_LINKS, MAX_NODES, check_count, check_size
 from treadle.topologies.topology import Topology
 
@@ -117,14 +117,8 @@ def _turned(name: str, orbits: str, d: int, heads: Sequence[int], bandwidth: int
     if (np.bincount(all_heads, minlength=n) != d).any():
         raise TopologyError(f"{name}: some node has not {d} links into it; change the heads")
     order = np.lexsort((all_heads, all_tails))
-    return from_arcs(
-        graph_name(name, f'"{orbits}"', d, *heads, bandwidth=bandwidth, latency=latency),
-        all_tails[order],
-        all_heads[order],
-        n=n,
-        bandwidth=bandwidth,
-        latency=latency,
-    )
+    ends = all_tails[order], all_heads[order]
+    return graph((name, f'"{orbits}"', d, *heads), ends, n, bandwidth, latency)
 
 
 def _sizes(name: str, orbits: str) -> list[int]:
@@ -134,10 +128,8 @@ def _sizes(name: str, orbits: str) -> list[int]:
         found = _ORBITS.fullmatch(part)
         times, size = (int(found[1] or 1), int(found[2])) if found else (0, 0)
         if not 0 < size * times <= MAX_NODES - sum(sizes):
-            raise TopologyError(
-                f"{name}: orbits {orbits[:40]!r}: expected sizes such as '1+4+12*12', "
-                f"at most {MAX_NODES} nodes"
-            )
+            expected = f"expected sizes such as '1+4+12*12', at most {MAX_NODES} nodes"
+            raise TopologyError(f"{name}: orbits {orbits[:40]!r}: {expected}")
         sizes += [size] * times
     if not sizes or any(large % small for small, large in pairwise(sizes)):
         raise TopologyError(f"{name}: orbits {str(orbits)[:40]!r}: expected divisors of the next size")

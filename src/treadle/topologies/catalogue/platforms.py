@@ -8,7 +8,7 @@ from itertools import chain, combinations
 from treadle.errors import TopologyError
 from treadle.topologies.catalogue.platform_table import platform
 from treadle.topologies.families import Each, Families, LinkFamily, NodeFamily, Part
-from treadle.topologies.limits import check_count, check_size
+from treadle.topologies.limits import check_count, check_counts, check_size
 from treadle.topologies.naming import call_expression
 from treadle.topologies.topology import Topology, TopologyBuilder
 
@@ -51,17 +51,13 @@ def _boxes_on_one_switch(
     nvls: bool = False,
     sharp: bool = False,
 ) -> Topology:
-    """`shape` = (boxes, GPUs per box): NVSwitch boxes whose GPUs hang off one InfiniBand switch."""
+    """Return NVSwitch boxes on one InfiniBand switch; `shape` is (boxes, GPUs per box)."""
     boxes, gpus = shape
-    function = name.partition("(")[0]
-    check_count(function, "boxes" if prefix == "box" else "racks", boxes)
-    check_count(function, f"gpus_per_{prefix}", gpus)
+    function, plural = name.partition("(")[0], "boxes" if prefix == "box" else "racks"
+    check_counts(function, **{plural: boxes, f"gpus_per_{prefix}": gpus})
     check_size(function, boxes * (gpus + 1) + 1, 4 * boxes * gpus)
     if sharp and boxes == 1:
-        raise TopologyError(
-            f"{function}: sharp needs at least 2 {'boxes' if prefix == 'box' else 'racks'}, one has no "
-            f"InfiniBand switch"
-        )
+        raise TopologyError(f"{function}: sharp needs at least 2 {plural}, one has no InfiniBand switch")
     caps = ("multicast", "aggregation")
     gpu = NodeFamily(f"{prefix}{{box}}.gpu{{gpu}}", is_compute=True)
     nvswitch = NodeFamily(f"{prefix}{{box}}.nvswitch", able=caps if nvls else ())
@@ -118,8 +114,7 @@ def dgx_a100(
     >>> dgx_a100(2)
     <Topology dgx_a100(2): 16 compute, 20 switches, 96 links>
     """
-    check_count("dgx_a100", "boxes", boxes)
-    check_count("dgx_a100", "gpus_per_box", gpus_per_box)
+    check_counts("dgx_a100", boxes=boxes, gpus_per_box=gpus_per_box)
     # two ways each: GPU to NVSwitch, GPU to NIC, NIC to rail, and one more over the PCIe switch
     check_size("dgx_a100", boxes * (3 * gpus_per_box + 1) + 2, (8 if pcie else 6) * boxes * gpus_per_box)
     builder = TopologyBuilder(call_expression(dgx_a100, locals()))
@@ -127,25 +122,17 @@ def dgx_a100(
     all_gpus = [add_box(builder, f"box{box}", gpus_per_box, nvlink_bandwidth) for box in range(boxes)]
     if boxes > 1:
         rails = [builder.switch(f"ib{rail}") for rail in range(min(2, gpus_per_box))]
-        for box, gpus in enumerate(all_gpus):
-            _add_nics(builder, f"box{box}", gpus, rails, nic_bandwidth, pcie_bandwidth if pcie else 0)
+        for box, (i, gpu) in ((box, pair) for box, gpus in enumerate(all_gpus) for pair in enumerate(gpus)):
+            # a NIC for each GPU, on the rail of its parity
+            nic, upper = builder.switch(f"box{box}.nic{i}"), gpu
+            if pcie:
+                upper = f"box{box}.pcie{i // 2}"
+                if i % 2 == 0:
+                    builder.switch(upper)
+                builder.duplex(gpu, upper, pcie_bandwidth)
+            builder.duplex(upper, nic, nic_bandwidth)
+            builder.duplex(nic, rails[i % 2], nic_bandwidth)
     return builder.build()
-
-
-def _add_nics(
-    builder: TopologyBuilder, box: str, gpus: list[str], rails: list[str], nic: int, pcie: int
-) -> None:
-    """One NIC per GPU to the rail of its parity; `pcie` > 0 puts a switch between each two GPUs and NICs."""
-    for i, gpu in enumerate(gpus):
-        port = builder.switch(f"{box}.nic{i}")
-        upper = gpu
-        if pcie:
-            upper = f"{box}.pcie{i // 2}"
-            if i % 2 == 0:
-                builder.switch(upper)
-            builder.duplex(gpu, upper, pcie)
-        builder.duplex(upper, port, nic)
-        builder.duplex(port, rails[i % 2], nic)
 
 
 @platform(source="ForestColl dissertation, figure 4.1 and 4.6.2", samples=("dgx_a100_flat(1)",))
@@ -319,11 +306,7 @@ def dgx1_v100(*, nvlink_bandwidth: int = 25 * GB_PER_S) -> Topology:
     Adjacency and 25 GB/s per link and direction: NVIDIA DGX-1 with Tesla V100 System Architecture white paper
     (hybrid cube mesh). PCIe and the CPUs are left out.
     """
-    builder = TopologyBuilder(call_expression(dgx1_v100, locals()))
-    gpus = [builder.compute(f"box0.gpu{i}") for i in range(8)]
-    for one, other, links in _DGX1_V100_LINKS:
-        builder.duplex(gpus[one], gpus[other], links * nvlink_bandwidth)
-    return builder.build()
+    return _direct_boxes(call_expression(dgx1_v100, locals()), (1, 8), _DGX1_V100_LINKS, nvlink_bandwidth, 0)
 
 
 @platform(source="ForestColl dissertation, figure 4.9(a) and 4.6.2", samples=("mi250(2, 8)",))
@@ -369,7 +352,7 @@ def mi250(
 def _direct_boxes(
     name: str, shape: tuple[int, int], links: Iterable[tuple[int, int, int]], fabric: int, nic: int
 ) -> Topology:
-    """Boxes whose GPUs are joined by numbers of links; several boxes by one InfiniBand switch."""
+    """Return boxes whose GPUs are joined by numbers of links; several boxes by one InfiniBand switch."""
     boxes, gpus = shape
     builder = TopologyBuilder(name)
     rows = [[builder.compute(f"box{box}.gpu{i}") for i in range(gpus)] for box in range(boxes)]

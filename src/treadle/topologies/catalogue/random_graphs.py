@@ -6,7 +6,6 @@ The same arguments give the same fabric everywhere: draws come from numpy's PCG6
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
@@ -14,8 +13,9 @@ from treadle.arrays import BoolArray, Int64Array, mask_of
 from treadle.errors import TopologyError
 from treadle.math.graphs import reached
 from treadle.topologies.cables import NamedCable, named_cables
-from treadle.topologies.catalogue.direct import from_arcs, from_edges, graph_name
+from treadle.topologies.catalogue.direct import Call, graph, graph_of_edges
 from treadle.topologies.limits import check_count, check_size
+from treadle.topologies.naming import call_expression
 from treadle.topologies.properties import are_ranks_connected
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.changes import with_bandwidths, with_failed_nodes
@@ -59,12 +59,10 @@ def jellyfish(n: int, d: int, *, seed: int = 0, bandwidth: int = 1, latency: int
     _check_degree("jellyfish", n, d)
     if n * d % 2:
         raise TopologyError(f"jellyfish: n * d must be even, found {n} * {d}; a link has two ends")
-    name = _seeded_name("jellyfish", n, d, seed=seed, bandwidth=bandwidth, latency=latency)
-    rng = np.random.default_rng(seed)
+    call, rng = _seeded("jellyfish", n, d, seed=seed)
 
     def draw() -> Topology:
-        pairs = _regular_pairs(n, d, rng, directed=False)
-        return from_edges(name, pairs, n=n, bandwidth=bandwidth, latency=latency)
+        return graph_of_edges(call, _regular_pairs(n, d, rng, directed=False), n, bandwidth, latency)
 
     return _connected("jellyfish", draw)
 
@@ -100,13 +98,12 @@ def random_regular_digraph(
     <Topology random_regular_digraph(20, 3): 20 compute, 0 switches, 60 links>
     """
     _check_degree("random_regular_digraph", n, d)
-    name = _seeded_name("random_regular_digraph", n, d, seed=seed, bandwidth=bandwidth, latency=latency)
-    rng = np.random.default_rng(seed)
+    call, rng = _seeded("random_regular_digraph", n, d, seed=seed)
 
     def draw() -> Topology:
-        pairs = _regular_pairs(n, d, rng, directed=True)
-        pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
-        return from_arcs(name, pairs[:, 0], pairs[:, 1], n=n, bandwidth=bandwidth, latency=latency)
+        tails, heads = _regular_pairs(n, d, rng, directed=True).T
+        order = np.lexsort((heads, tails))
+        return graph(call, (tails[order], heads[order]), n, bandwidth, latency)
 
     return _connected("random_regular_digraph", draw)
 
@@ -145,15 +142,14 @@ def xpander(d: int, lift: int, *, seed: int = 0, bandwidth: int = 1, latency: in
     check_count("xpander", "lift", lift)
     n = (d + 1) * lift
     check_size("xpander", n, n * d)
-    name = _seeded_name("xpander", d, lift, seed=seed, bandwidth=bandwidth, latency=latency)
-    rng = np.random.default_rng(seed)
+    call, rng = _seeded("xpander", d, lift, seed=seed)
     one, other = np.triu_indices(d + 1, k=1)
 
     def draw() -> Topology:
         matchings = rng.permuted(np.tile(np.arange(lift), (len(one), 1)), axis=1)
         tails = one[:, None] * lift + np.arange(lift)
         edges = np.stack([tails.ravel(), (other[:, None] * lift + matchings).ravel()], axis=1)
-        return from_edges(name, edges, n=n, bandwidth=bandwidth, latency=latency)
+        return graph_of_edges(call, edges, n, bandwidth, latency)
 
     return _connected("xpander", draw)
 
@@ -206,9 +202,7 @@ def punctured(topology: Topology, *, links: int = 0, nodes: int = 0, seed: int =
     bandwidths = left.bandwidths.copy()
     bandwidths[failed] = 0
     left = with_bandwidths(left, bandwidths, left.name)[0] if failed else left
-    counts = (("links", links), ("nodes", nodes), ("seed", seed))
-    words = [topology.name, *(f"{key}={value}" for key, value in counts if value)]
-    return replace(left, name=f"punctured({', '.join(words)})")
+    return left.renamed(call_expression(punctured, {**locals(), "topology": topology.name}))
 
 
 def failed_cables(topology: Topology, *, links: int, seed: int) -> tuple[NamedCable, ...]:
@@ -231,15 +225,14 @@ def _check_degree(function: str, n: int, d: int) -> None:
         raise TopologyError(f"{function}: {n} nodes of degree 1 cannot be connected; d must be at least 2")
 
 
-def _seeded_name(function: str, *arguments: int, seed: int, bandwidth: int, latency: int) -> str:
-    """The graph's name, with the seed where it is not 0."""
+def _seeded(function: str, *arguments: int, seed: int) -> tuple[Call, np.random.Generator]:
+    """Return the call that names a graph, with the seed where it is not 0, and the generator of its draws."""
     check_count(function, "seed", seed, least=0, most=_MAX_SEED)
-    words: list[int | str] = [*arguments, *([f"seed={seed}"] if seed else [])]
-    return graph_name(function, *words, bandwidth=bandwidth, latency=latency)
+    return (function, *arguments, *([f"seed={seed}"] if seed else [])), np.random.default_rng(seed)
 
 
 def _connected(function: str, draw: Callable[[], Topology]) -> Topology:
-    """The first connected draw."""
+    """Return the first connected draw."""
     for _ in range(_ATTEMPTS):
         graph = draw()
         if are_ranks_connected(graph):
@@ -248,7 +241,7 @@ def _connected(function: str, draw: Callable[[], Topology]) -> Topology:
 
 
 def _regular_pairs(n: int, d: int, rng: np.random.Generator, *, directed: bool) -> Int64Array:
-    """Distinct pairs of distinct nodes, each node `d` times in both columns or (undirected) in all."""
+    """Return distinct pairs of distinct nodes, each node `d` times in both columns or (undirected) in all."""
     if 2 * d >= n:
         pairs = _sparse_pairs(n, n - 1 - d, rng, directed=directed)
         absent = ~mask_of((n, n), (pairs[:, 0], pairs[:, 1]))
@@ -310,7 +303,7 @@ def _repaired(n: int, pairs: Int64Array, rng: np.random.Generator, *, directed: 
 
 
 def _survivable_nodes(topology: Topology, count: int, rng: np.random.Generator) -> list[str]:
-    """Names of random compute nodes without which the others stay connected."""
+    """Return the names of random compute nodes without which the others stay connected."""
     keep = np.ones(topology.n_nodes, dtype=np.bool_)
     failed: list[str] = []
     for node in rng.permutation(topology.compute_nodes).tolist() if count else []:
@@ -325,7 +318,7 @@ def _survivable_nodes(topology: Topology, count: int, rng: np.random.Generator) 
 
 
 def _survivable_cables(topology: Topology, count: int, rng: np.random.Generator) -> list[NamedCable]:
-    """Random cables without which the ranks stay connected."""
+    """Return the random cables without which the ranks stay connected."""
     cables = named_cables(topology) if count else ()
     first = np.array([cable.links[0] for cable in cables], dtype=np.int64)
     of_link = np.full(topology.n_links, -1)
@@ -359,10 +352,8 @@ def _check_failed(topology: Topology, what: str, found: int, count: int) -> None
     if found < count and not found:  # each was tried by itself, so no seed helps
         raise TopologyError(f"punctured: no {what} of {topology.name} can fail without parting the ranks")
     if found < count:
-        raise TopologyError(
-            f"punctured: only {found} {what}s of {topology.name} can fail, in the order drawn, before it "
-            f"falls apart, expected {count}; use fewer or another seed"
-        )
+        most = f"only {found} {what}s of {topology.name} can fail, in the order drawn, before it falls apart"
+        raise TopologyError(f"punctured: {most}, expected {count}; use fewer or another seed")
 
 
 def _stays_connected(topology: Topology, nodes: BoolArray, links: BoolArray) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from treadle.arrays import Int32Array
 from treadle.errors import TopologyError
-from treadle.topologies.catalogue.direct import from_arcs, graph_name, with_steps
+from treadle.topologies.catalogue.direct import graph, graph_of_steps
 from treadle.topologies.limits import check_count, check_size
 from treadle.topologies.topology import Topology
 
@@ -33,7 +33,7 @@ def uni_ring(d: int, m: int, *, bandwidth: int = 1, latency: int = 0) -> Topolog
     check_count("uni_ring", "d", d)
     check_count("uni_ring", "m", m, least=2)
     check_size("uni_ring", m, d * m)
-    return with_steps(("uni_ring", d, m), m, [1] * d, bandwidth, latency)
+    return graph_of_steps(("uni_ring", d, m), m, [1] * d, bandwidth, latency)
 
 
 def bi_ring(d: int, m: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -64,7 +64,7 @@ def bi_ring(d: int, m: int, *, bandwidth: int = 1, latency: int = 0) -> Topology
     if d % 2:
         raise TopologyError(f"bi_ring: d must be even (half of the links go each way), found {d}")
     check_size("bi_ring", m, d * m)
-    return with_steps(("bi_ring", d, m), m, [1, -1] * (d // 2), bandwidth, latency)
+    return graph_of_steps(("bi_ring", d, m), m, [1, -1] * (d // 2), bandwidth, latency)
 
 
 def shifted_ring(n: int, stride: int = 0, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -102,12 +102,10 @@ def shifted_ring(n: int, stride: int = 0, *, bandwidth: int = 1, latency: int = 
     check_size("shifted_ring", n, 4 * n)
     call = ("shifted_ring", n, stride) if stride else ("shifted_ring", n)
     stride = stride or default_stride(n)
-    if gcd(stride, n) > 1:
-        raise TopologyError(
-            f"shifted_ring: stride {stride} and n = {n} have the common factor {gcd(stride, n)}, so the "
-            f"second ring misses nodes; expected coprime numbers"
-        )
-    return with_steps(call, n, [1, -1, stride, -stride], bandwidth, latency)
+    if (common := gcd(stride, n)) > 1:
+        reason = f"stride {stride} and n = {n} have the common factor {common}"
+        raise TopologyError(f"shifted_ring: {reason}, so the second ring misses nodes; expected coprime ones")
+    return graph_of_steps(call, n, [1, -1, stride, -stride], bandwidth, latency)
 
 
 def default_stride(n: int) -> int:
@@ -151,14 +149,9 @@ def double_binary_tree(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topol
     parents = two_trees(n)
     trees, children = np.nonzero(parents >= 0)
     parent = parents[trees, children]
-    return from_arcs(
-        graph_name("double_binary_tree", n, bandwidth=bandwidth, latency=latency),
-        np.stack([parent, children], axis=1).ravel(),
-        np.stack([children, parent], axis=1).ravel(),
-        n=n,
-        bandwidth=bandwidth,
-        latency=latency,
-    )
+    ends = np.stack([parent, children], axis=1)
+    pair = ends.ravel(), ends[:, ::-1].ravel()
+    return graph(("double_binary_tree", n), pair, n, bandwidth, latency)
 
 
 def two_trees(n: int) -> Int32Array:

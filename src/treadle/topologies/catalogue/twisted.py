@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 
 from treadle.errors import TopologyError
-from treadle.topologies.catalogue.direct import from_heads
+from treadle.topologies.catalogue.direct import graph_of_heads
 from treadle.topologies.limits import check_count, check_size
 from treadle.topologies.topology import Topology
 
@@ -45,8 +45,7 @@ def twisted_torus(*dims: int, bandwidth: int = 1, latency: int = 0) -> Topology:
     <Topology twisted_torus(2, 4): 8 compute, 0 switches, 32 links>
     """
     check_count("twisted_torus", "number of dimensions", len(dims), least=2, most=3)
-    for dim in dims:
-        check_count("twisted_torus", "each dimension", dim, least=2)
+    check_count("twisted_torus", "each dimension", *dims, least=2)
     k = min(dims)
     if set(dims) != {k, 2 * k}:
         found = " x ".join(map(str, dims))
@@ -66,7 +65,7 @@ def twisted_torus(*dims: int, bandwidth: int = 1, latency: int = 0) -> Topology:
                 moved[wrapped] += twist
             heads[:, 2 * axis + (direction < 0)] = np.ravel_multi_index(tuple(moved.T), dims, mode="wrap")
     names = ["n" + "_".join(map(str, place)) for place in position.tolist()]
-    return from_heads(("twisted_torus", *dims), heads, bandwidth, latency, names)
+    return graph_of_heads(("twisted_torus", *dims), heads, bandwidth, latency, names)
 
 
 def twisted_hypercube(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -97,4 +96,4 @@ def twisted_hypercube(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topolo
     nodes = np.arange(2**n, dtype=np.int64)
     heads = nodes[:, None] ^ (1 << np.arange(n))
     heads[:4, 0] = nodes[:4] ^ 3
-    return from_heads(("twisted_hypercube", n), heads, bandwidth, latency)
+    return graph_of_heads(("twisted_hypercube", n), heads, bandwidth, latency)

@@ -31,6 +31,13 @@ def format_value(value: object) -> str:
     return text if len(text) <= 50 else f"{text[:50]}..."
 
 
+def unexpected(
+    source: SourceFile, place: str, expected: str, value: object, line: int | None = None
+) -> FormatError:
+    """Return the error for a value at a place of a file that is not as expected."""
+    return source.error(f"{place}: expected {expected}, found {format_value(value)}", line)
+
+
 def check_import_size(source: SourceFile, *, nodes: int = 0, links: int = 0) -> None:
     """Reject a fabric that is larger than the limit for files, before it is made."""
     for count, most, what in ((nodes, MAX_IMPORTED_NODES, "nodes"), (links, MAX_IMPORTED_LINKS, "links")):
@@ -40,21 +47,20 @@ def check_import_size(source: SourceFile, *, nodes: int = 0, links: int = 0) -> 
 
 
 def number(source: SourceFile, place: str, value: object, line: int | None = None) -> Fraction:
-    """A decimal number, exactly as written; FormatError that names `place` for anything else."""
+    """Return a decimal number, exactly as written; FormatError that names `place` for anything else."""
     text = value if isinstance(value, str) else repr(value) if type(value) in (int, float) else ""
     if not _DECIMAL.fullmatch(text.strip()):
-        raise source.error(f"{place}: expected a number, found {format_value(value)}", line)
+        raise unexpected(source, place, "a number", value, line)
     return Fraction(text.strip())
 
 
 def integer(
     source: SourceFile, place: str, value: object, least: int, most: int, line: int | None = None
 ) -> int:
-    """An integer from `least` to `most`; FormatError that names `place` for anything else."""
+    """Return an integer from `least` to `most`; FormatError that names `place` for anything else."""
     found = number(source, place, value, line)
     if found.denominator != 1 or not least <= found <= most:
-        expected = f"expected an integer from {least} to {most}"
-        raise source.error(f"{place}: {expected}, found {format_value(value)}", line)
+        raise unexpected(source, place, f"an integer from {least} to {most}", value, line)
     return int(found)
 
 
@@ -80,14 +86,14 @@ def integers_together(values: list[Fraction]) -> list[int]:
 
 
 def integer_latency(source: SourceFile, place: str, value: Fraction, line: int | None = None) -> int:
-    """Nanoseconds, rounded to whole ones; FormatError for less than none or for months."""
+    """Return nanoseconds, rounded to whole ones; FormatError for less than none or for months."""
     if not 0 <= value <= _MAX_LATENCY_NS:
         raise source.error(f"{place}: expected 0 to 2**53 ns, found {float(value):g}", line)
     return round(value)
 
 
 def expanded_hosts(source: SourceFile, place: str, text: str, line: int | None = None) -> list[str]:
-    """Names of a hostlist: ``tux[0-3,12],rack[00-01]n[1-2]`` are eight of them.
+    """Return the names of a hostlist: ``tux[0-3,12],rack[00-01]n[1-2]`` are eight of them.
 
     Slurm's and ClusterShell's notation. Zeros in front keep a number's width. All names together are counted
     before any is made.
@@ -96,7 +102,7 @@ def expanded_hosts(source: SourceFile, place: str, text: str, line: int | None =
     check_import_size(source, nodes=text.count(",") - in_brackets)
     parts = [part.strip() for part in _PARTS.findall(text + ",")]
     if not all(parts):
-        raise source.error(f"{place}: expected names with commas between, found {format_value(text)}", line)
+        raise unexpected(source, place, "names with commas between", text, line)
     names: list[str] = []
     for part in parts:
         pieces = re.split(r"\[([^\[\]]*)\]", part)
@@ -117,7 +123,7 @@ def expanded_hosts(source: SourceFile, place: str, text: str, line: int | None =
 def number_spans(
     source: SourceFile, text: str, message: str, line: int | None = None
 ) -> list[tuple[int, int, int]]:
-    """First, last and width of digits of each range of ``0-3,12``; FormatError with `message`."""
+    """Return the first, last and width of digits of each range of ``0-3,12``; FormatError with `message`."""
     spans = []
     for part in text.split(","):
         match = re.fullmatch(r"\s*([0-9]{1,9})(?:-([0-9]{1,9}))?\s*", part)
@@ -129,7 +135,7 @@ def number_spans(
 
 
 def missing_option(source: SourceFile, option: str, what: str) -> FormatError:
-    """The error for what a file does not say: which option does."""
+    """Return the error for a value that a file lacks, with the option that gives it."""
     return source.error(f"{what}; say it by --{option}")
 
 

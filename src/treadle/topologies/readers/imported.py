@@ -82,12 +82,12 @@ class ImportOptions:
     chunk_size: int | None = None
 
     def given(self) -> tuple[str, ...]:
-        """Fields that say something."""
+        """Return the fields that are given."""
         return tuple(one.name for one in fields(self) if getattr(self, one.name) is not None)
 
 
 def spelt(option: str) -> str:
-    """An option as the command line writes it."""
+    """Return an option as the command line writes it."""
     return f"--{option.replace('_', '-')}"
 
 
@@ -155,6 +155,6 @@ class SourceFile:
         return Path(self.name).stem
 
     def error(self, message: str, line: int | None = None, column: int | None = None) -> FormatError:
-        """A FormatError that names the file and, if known, the place in it."""
+        """Return a FormatError that names the file and, if known, the place in it."""
         one_line = " ".join(message.split())  # words of the file may hold line breaks of any kind
         return FormatError(one_line, source=self.name, line=line, column=column)

@@ -1,12 +1,13 @@
 """Formats that fabrics are read from: one record each, and the table of them.
 
 Treadle's are declared in `FORMATS` of the folders next to this module. A file is recognised by its beginning;
-a record whose files cannot be recognised (`tells` is None) is used when it is named, or by its extension. All
-functions are loaded when they are first used.
+a record whose files cannot be recognised (`detect` is None) is used when it is named, or by its extension.
+All functions are loaded when they are first used.
 """
 
 from __future__ import annotations
 
+import os
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,16 +18,14 @@ from types import MappingProxyType
 
 import treadle.topologies.readers
 from treadle.errors import FormatError, TopologyError
-from treadle.input_files import is_file, read_head, read_input_string
+from treadle.input_files import is_file, is_plan_file, read_head, read_input_string
 from treadle.spelling import known_name
 from treadle.topologies.readers.imported import Imported, ImportOptions, SourceFile, spelt
 
 MAX_IMPORT_BYTES = 8 * 2**20
 """Largest third-party file that is read."""
 HEAD_CHARACTERS = 16384
-"""Number of characters that `tells` gets."""
-_ZIP = b"PK\x03\x04"
-"""First bytes of plans."""
+"""Number of characters that `detect` gets."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,35 +40,35 @@ class TopologyFormat:
         As people call it.
     read : str
         ``module:function`` of ``function(source: SourceFile, options: ImportOptions) -> Imported``, which
-        raises FormatError, naming the option that says what the file does not.
+        raises FormatError, with the option that gives a value that the file lacks.
     options : frozenset of str
-        Fields of ImportOptions that make a difference.
-    tells : callable, optional
-        Whether a file, by its first `HEAD_CHARACTERS`, is of this format. No two may claim the same file.
+        Supported fields of ImportOptions.
+    detect : callable, optional
+        Whether a file, by its first `HEAD_CHARACTERS`, is of this format. No two may accept the same file.
     extensions : tuple of str
         With their dots; for files that are not recognised.
     max_bytes : int
         Largest file.
-    says, asks : str
-        For people: what such files say, and what has to be asked.
+    contents, missing : str
+        For the documentation: values in such files, and options for values that they lack.
     """
 
     name: str
     title: str
     read: str
     options: frozenset[str]
-    tells: Callable[[str], object] | None = None
+    detect: Callable[[str], object] | None = None
     extensions: tuple[str, ...] = ()
     max_bytes: int = MAX_IMPORT_BYTES
-    says: str = ""
-    asks: str = ""
+    contents: str = ""
+    missing: str = ""
 
     def imported(self, source: SourceFile, options: ImportOptions) -> Imported:
         """Read a file by the format's reader; FormatError for an unsupported option."""
         for option in options.given():
             if option not in self.options:
-                heeding = ", ".join(one.name for one in topology_formats() if option in one.options)
-                raise source.error(f"{spelt(option)} means nothing to {self.name}; it is for {heeding}")
+                others = ", ".join(one.name for one in topology_formats() if option in one.options)
+                raise source.error(f"{spelt(option)} means nothing to {self.name}; it is for {others}")
         module, _, name = self.read.partition(":")
         read: Callable[[SourceFile, ImportOptions], Imported] = getattr(import_module(module), name)
         try:
@@ -80,7 +79,7 @@ class TopologyFormat:
 
 @cache
 def _table() -> Mapping[str, TopologyFormat]:
-    """All records by name, in the order of their rooms."""
+    """Return all records by name, in the order of their folders."""
     found: dict[str, TopologyFormat] = {}
     place = treadle.topologies.readers
     for module in pkgutil.iter_modules(place.__path__, f"{place.__name__}."):
@@ -94,7 +93,7 @@ def _table() -> Mapping[str, TopologyFormat]:
 
 
 def topology_formats() -> tuple[TopologyFormat, ...]:
-    """All formats that fabrics are read from."""
+    """Return all formats that fabrics are read from."""
     return tuple(_table().values())
 
 
@@ -110,66 +109,48 @@ def read_topology(
     format : str, optional
         Name of the format; default: recognised by content, then by extension.
     options : ImportOptions, optional
-        What the file does not say.
+        Values that the file lacks.
 
     Raises
     ------
     FormatError
-        If the file cannot be read, is of no known format or malformed, or does not say all; then the
-        message names the option that does.
+        If the file cannot be read, is of no known format or malformed, or lacks a value; then the message
+        names the option that gives it.
     """
     name, table = str(path), _table()
     if format is not None:
         format = known_name("format", format, table)
-    _refuse_what_is_no_text(name)
-    most = max(record.max_bytes for record in table.values())
-    text = read_input_string(name, most)
-    record = table[format] if format is not None else _told(name, text)
-    if len(text) > record.max_bytes:  # characters: never more than bytes
-        raise FormatError(
-            f"is larger than {record.max_bytes} bytes, the most that is read of {record.title}", source=name
-        )
-    return record.imported(SourceFile(text, name), options or ImportOptions())
-
-
-def _refuse_what_is_no_text(name: str) -> None:
-    """FormatError for what is taken for a fabric's file: a plan, a folder, an empty file."""
-    try:
-        if Path(name).is_dir():
-            raise FormatError("this is a folder; expected a file that describes a fabric", source=name)
-    except (OSError, ValueError) as error:
-        if isinstance(error, FormatError):
-            raise
-        return  # said when it is read
-    head = read_head(name, len(_ZIP))
-    if not head and is_file(name):
+    if os.path.isdir(name):
+        raise FormatError("this is a folder; expected a file that describes a fabric", source=name)
+    if is_file(name) and not read_head(name, 1):
         raise FormatError("this file is empty; expected a file that describes a fabric", source=name)
-    if head == _ZIP:
-        raise FormatError(
-            "this is a plan, not a topology; verify, run, simulate, lower and repair take plans (in Python "
-            "treadle.load_plan reads it, and has its fabric as .topology)",
-            source=name,
-        )
+    if is_plan_file(name):
+        uses = "verify, run, simulate, lower and repair take plans"
+        python = "in Python treadle.load_plan reads it, and has its fabric as .topology"
+        raise FormatError(f"this is a plan, not a topology; {uses} ({python})", source=name)
+    text = read_input_string(name, max(record.max_bytes for record in table.values()))
+    record = table[format] if format is not None else _detect(name, text)
+    if len(text) > record.max_bytes:  # characters: never more than bytes
+        limit = f"{record.max_bytes} bytes, the most that is read of {record.title}"
+        raise FormatError(f"is larger than {limit}", source=name)
+    return record.imported(SourceFile(text, name), options or ImportOptions())
 
 
 def topology_name(head: str) -> TopologyFormat | None:
     """Return the format of a file by its beginning; None if it is not recognised."""
-    found = (one for one in topology_formats() if one.tells is not None and one.tells(head[:HEAD_CHARACTERS]))
-    return next(found, None)
+    head = head[:HEAD_CHARACTERS]
+    return next((one for one in topology_formats() if one.detect is not None and one.detect(head)), None)
 
 
-def _told(name: str, text: str) -> TopologyFormat:
-    head = text[:HEAD_CHARACTERS]
-    if (told := topology_name(head)) is not None:
-        return told
+def _detect(name: str, text: str) -> TopologyFormat:
+    """Return the format of a file by its content, else by its extension; FormatError if neither is known."""
+    if (found := topology_name(text)) is not None:
+        return found
     suffix = Path(name).suffix.casefold()
     for record in topology_formats():
         if suffix in record.extensions:
             return record
-    if head.lstrip()[:1] in (
-        "{",
-        "[",
-    ):  # JSON that nothing tells: Treadle's reader says what is wrong with it
+    if text.lstrip()[:1] in ("{", "["):  # other JSON: Treadle's reader reports what is wrong with it
         return _table()["json"]
     known = ", ".join(_table())
     raise FormatError(f"is of no known format; name one by --format: {known}", source=name)

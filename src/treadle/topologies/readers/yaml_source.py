@@ -23,7 +23,7 @@ _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 def parse_yaml(source: SourceFile) -> Any:
-    """The document: dicts, lists and strings; FormatError with its line for anything else."""
+    """Return the document: dicts, lists and strings; FormatError with its line for anything else."""
     if "\0" in source.text:
         raise source.error("a null character is not text")
     try:

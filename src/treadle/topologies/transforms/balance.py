@@ -56,7 +56,7 @@ def balanced_capacities(
 def _least_removal(
     tails: list[int], heads: list[int], capacities: list[int], surplus: list[int]
 ) -> list[int]:
-    """Capacity to remove from each link: the cheapest flow out of positive `surplus` into negative."""
+    """Return capacity to remove from each link: the cheapest flow out of positive `surplus` into negative."""
     n, m = len(surplus), len(tails)
     starts = tails + heads  # of arc i and of arc m + i
     residual = capacities + [0] * m  # arc m + i undoes arc i

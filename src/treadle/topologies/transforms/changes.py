@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import compress
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +15,8 @@ from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, sums_of
 from treadle.errors import TopologyError
 from treadle.topologies.cables import partners
 from treadle.topologies.limits import check_count, check_size
-from treadle.topologies.naming import label
-from treadle.topologies.topology import MAX_BANDWIDTH, Topology
+from treadle.topologies.naming import expression, label
+from treadle.topologies.topology import LINK_COLUMNS, MAX_BANDWIDTH, Topology, node_columns
 from treadle.topologies.transforms.balance import balanced_capacities
 
 _NUMBERED = re.compile(r"(.+)#([0-9]{1,9})", re.DOTALL)
@@ -64,72 +65,66 @@ def with_failed_links(topology: Topology, *names: str) -> Topology:
     for name in names:
         keep &= ~_named_links(topology, name)
     name = label("with_failed_links", topology.name, *map(_written, names))
-    return _restricted(topology, name, np.ones(topology.n_nodes, dtype=np.bool_), keep)
+    return _restricted(topology, name, links=keep)
 
 
 def _written(argument: int | str) -> str:
-    """An argument as `parse` writes it: text in double quotes."""
+    """Return an argument as `parse` writes it: text in double quotes."""
     text = repr(argument)
     return text if '"' in text or "\\" in text else text.replace("'", '"')
 
 
 def _named_links(topology: Topology, name: str) -> BoolArray:
-    """Mask of the links that `name` means."""
-    ends = _link_ends(topology, name)
-    if ends is not None:
-        return _links_between(topology, name, ends)
-    numbered = _NUMBERED.fullmatch(name)
-    if numbered is not None and (ends := _link_ends(topology, numbered[1])) is not None:
-        return _one_between(topology, name, ends, int(numbered[2]))
-    for arrow in ("->", "--"):
-        if arrow in name:
-            for end in name.split(arrow, 1):
-                _node(topology, end)
-    raise TopologyError(f"{topology.name}: link {name!r}: expected 'tail->head' or 'one--other'")
-
-
-def _link_ends(topology: Topology, name: str) -> tuple[int, int, bool] | None:
-    """The nodes at the ends of a link by its name, and whether both directions are meant."""
-    for arrow in ("->", "--"):
-        # A node's name may itself contain the arrow: take the place that leaves two known names.
-        for match in re.finditer(f"(?={arrow})", name):
-            ends = name[: match.start()], name[match.start() + 2 :]
-            if all(has_node(topology, end) for end in ends):
-                return topology.node_index(ends[0]), topology.node_index(ends[1]), arrow == "--"
-    return None
-
-
-def is_link_name(topology: Topology, name: str) -> bool:
-    """Whether a name is of two known nodes with an arrow between, perhaps with a number behind."""
-    numbered = _NUMBERED.fullmatch(name)
-    readings = [name] if numbered is None else [name, numbered[1]]
-    return any(_link_ends(topology, reading) is not None for reading in readings)
-
-
-def _links_between(topology: Topology, name: str, ends: tuple[int, int, bool]) -> BoolArray:
-    one, other, both = ends
+    """Return the mask of the links that `name` means."""
+    if (found := _parse_link(topology, name)) is None:
+        for arrow in ("->", "--"):
+            if arrow in name:
+                for end in name.split(arrow, 1):
+                    _node(topology, end)
+        raise TopologyError(f"{topology.name}: link {name!r}: expected 'tail->head' or 'one--other'")
+    one, other, is_both, number = found
     chosen: BoolArray = (topology.tails == one) & (topology.heads == other)
-    if both:
-        chosen = chosen | ((topology.tails == other) & (topology.heads == one))
+    if is_both:
+        chosen |= (topology.tails == other) & (topology.heads == one)
     if not chosen.any():
         raise TopologyError(f"{topology.name}: there is no link {name!r}")
-    return chosen
-
-
-def _one_between(topology: Topology, name: str, ends: tuple[int, int, bool], number: int) -> BoolArray:
-    """One of the cables between two nodes that are of both directions, or of the links of one direction."""
-    links = np.flatnonzero(_links_between(topology, name, ends))
+    if number is None:
+        return chosen
+    # one of the cables of both directions between two nodes, or of the links of one direction
+    links = np.flatnonzero(chosen)
     choices, kind = [[link] for link in links], "links that way"
-    if ends[2]:
+    if is_both:
         arrays = (topology.tails, topology.heads, topology.bandwidths)
         partner = partners(zip(*(array[links].tolist() for array in arrays), strict=True))
         choices = [[links[place], links[back]] for place, back in enumerate(partner) if back > place]
         kind = "cables of both directions"
     if number >= len(choices):
-        raise TopologyError(
-            f"{topology.name}: there is no link {name!r}: {kind} are numbered from 0, {len(choices)} in all"
-        )
+        numbers = f"{kind} are numbered from 0, {len(choices)} in all"
+        raise TopologyError(f"{topology.name}: there is no link {name!r}: {numbers}")
     return mask_of(topology.n_links, choices[number])
+
+
+def link_readings(name: str) -> Iterator[tuple[str, str, str]]:
+    """Yield every reading of a name as an arrow and two ends, since names of nodes may contain arrows."""
+    for arrow in ("->", "--"):
+        for match in re.finditer(f"(?={arrow})", name):
+            yield arrow, name[: match.start()], name[match.start() + 2 :]
+
+
+def _parse_link(topology: Topology, name: str) -> tuple[int, int, bool, int | None] | None:
+    """Return the ends of a link by its name, whether both directions are meant, and its number if given."""
+    numbered = _NUMBERED.fullmatch(name)
+    readings = [(name, None), *([(numbered[1], int(numbered[2]))] if numbered else [])]
+    for text, number in readings:
+        for arrow, one, other in link_readings(text):
+            if has_node(topology, one) and has_node(topology, other):
+                return topology.node_index(one), topology.node_index(other), arrow == "--", number
+    return None
+
+
+def is_link_name(topology: Topology, name: str) -> bool:
+    """Whether a name is of two known nodes with an arrow between, perhaps with a number behind."""
+    return _parse_link(topology, name) is not None
 
 
 def has_node(topology: Topology, name: str) -> bool:
@@ -142,7 +137,7 @@ def has_node(topology: Topology, name: str) -> bool:
 
 
 def _node(topology: Topology, name: str) -> int:
-    """Index of the node called `name`, or an error with the likeliest names."""
+    """Return the index of the node called `name`, or an error with the likeliest names."""
     if has_node(topology, name):
         return topology.node_index(name)
     names = topology.node_names[:5000]
@@ -157,7 +152,7 @@ def _node(topology: Topology, name: str) -> int:
 
 
 def _kind(name: str) -> str:
-    """Kind of node in a name: ``gpu`` for ``box0.gpu3``."""
+    """Return the kind of node in a name: ``gpu`` for ``box0.gpu3``."""
     return name.rpartition(".")[2].rstrip("0123456789")
 
 
@@ -196,7 +191,7 @@ def with_failed_nodes(topology: Topology, *names: str) -> Topology:
     for name in names:
         keep[_node(topology, name)] = False
     name = label("with_failed_nodes", topology.name, *map(_written, names))
-    return _restricted(topology, name, keep, np.ones(topology.n_links, dtype=np.bool_))
+    return _restricted(topology, name, nodes=keep)
 
 
 def subset(topology: Topology, *members: int | str) -> Topology:
@@ -234,28 +229,27 @@ def subset(topology: Topology, *members: int | str) -> Topology:
     keep = ~topology.is_compute
     keep[order] = True
     name = label("subset", topology.name, *map(_written, members))
-    part = replace(topology, name=name)
-    if not keep.all():
-        part = _restricted(topology, name, keep, np.ones(topology.n_links, dtype=np.bool_))
-    return _with_rank_order(part, [part.node_index(topology.node_names[node]) for node in order])
+    part = topology if keep.all() else _restricted(topology, name, nodes=keep)
+    before = np.arange(part.n_nodes)
+    before[part.compute_nodes] = [part.node_index(topology.node_names[node]) for node in order]
+    return with_node_order(part, before, name)
 
 
-def _with_rank_order(topology: Topology, order: Sequence[int]) -> Topology:
-    """Renumber the compute nodes, given in their new order; switches and links keep their numbers."""
-    old = np.arange(topology.n_nodes)
-    old[topology.compute_nodes] = order
-    new = np.argsort(old)
+def with_node_order(topology: Topology, before: Int64Array, name: str) -> Topology:
+    """Return the fabric whose node i was node before[i]; links keep their numbers."""
+    number = np.argsort(before).astype(np.int32)
     return replace(
         topology,
-        node_names=tuple(topology.node_names[node] for node in old.tolist()),
-        tails=new[topology.tails].astype(np.int32),
-        heads=new[topology.heads].astype(np.int32),
-        injection_bytes_per_s=topology.injection_bytes_per_s[old],
+        name=name,
+        node_names=tuple(topology.node_names[node] for node in before.tolist()),
+        tails=number[topology.tails],
+        heads=number[topology.heads],
+        **node_columns(topology, before),
     )
 
 
 def _member_nodes(topology: Topology, member: int | str) -> list[int]:
-    """Node indices that a member of a subset means."""
+    """Return the node indices that a member of a subset means."""
     ranks = len(topology.compute_nodes)
     if isinstance(member, str) and has_node(topology, member):
         node = topology.node_index(member)
@@ -276,9 +270,13 @@ def _member_nodes(topology: Topology, member: int | str) -> list[int]:
     return [int(node) for node in topology.compute_nodes[first : last + 1]]
 
 
-def _restricted(topology: Topology, name: str, nodes: BoolArray, links: BoolArray) -> Topology:
-    """Keep the masked nodes, and of the masked links those whose ends stay and lead somewhere."""
-    links = links & nodes[topology.tails] & nodes[topology.heads]
+def _restricted(
+    topology: Topology, name: str, *, nodes: BoolArray | None = None, links: BoolArray | None = None
+) -> Topology:
+    """Keep the masked nodes (default: all), and of the masked links those whose ends stay."""
+    nodes = np.ones(topology.n_nodes, dtype=np.bool_) if nodes is None else nodes
+    inside = nodes[topology.tails] & nodes[topology.heads]
+    links = inside if links is None else links & inside
     nodes = nodes & ~_dead_ends(topology, nodes, links)
     links = links & nodes[topology.tails] & nodes[topology.heads]
     if not (nodes & topology.is_compute).any():
@@ -287,20 +285,16 @@ def _restricted(topology: Topology, name: str, nodes: BoolArray, links: BoolArra
     return Topology(
         name=name,
         node_names=tuple(compress(topology.node_names, nodes.tolist())),
-        is_compute=topology.is_compute[nodes],
-        tails=index[topology.tails[links]].astype(np.int32),
-        heads=index[topology.heads[links]].astype(np.int32),
+        tails=index[topology.tails[links]],
+        heads=index[topology.heads[links]],
         bandwidths=topology.bandwidths[links],
         latencies_ns=topology.latencies_ns[links],
-        multicast=topology.multicast[nodes],
-        aggregation=topology.aggregation[nodes],
-        turns_round=topology.turns_round[nodes],
-        injection_bytes_per_s=topology.injection_bytes_per_s[nodes],
+        **node_columns(topology, nodes),
     )
 
 
 def _dead_ends(topology: Topology, nodes: BoolArray, links: BoolArray) -> BoolArray:
-    """Switches that no route needs: without links, or with one neighbour and balanced towards it."""
+    """Return switches that no route needs: without links, or with one neighbour and balanced towards it."""
     n = topology.n_nodes
     chosen = np.flatnonzero(links & (topology.tails != topology.heads))
     tails, heads = topology.tails[chosen].astype(np.int64), topology.heads[chosen].astype(np.int64)
@@ -372,7 +366,7 @@ def with_bandwidths(topology: Topology, bandwidths: Int64Array, name: str) -> tu
     """
     kept = bandwidths > 0
     other = replace(topology, bandwidths=np.where(kept, bandwidths, topology.bandwidths))
-    made = _restricted(other, name, np.ones(topology.n_nodes, dtype=np.bool_), kept)
+    made = _restricted(other, name, links=kept)
     names = set(made.node_names)
     stays = np.array([node in names for node in topology.node_names])
     return made, np.flatnonzero(kept & stays[topology.tails] & stays[topology.heads]).astype(np.int32)
@@ -394,14 +388,8 @@ def with_parallel_links(topology: Topology, times: int) -> Topology:
     """
     check_count("with_parallel_links", "times", times)
     check_size("with_parallel_links", topology.n_nodes, topology.n_links * times)
-    return replace(
-        topology,
-        name=f"with_parallel_links({topology.name}, {times})",
-        tails=np.repeat(topology.tails, times),
-        heads=np.repeat(topology.heads, times),
-        bandwidths=np.repeat(topology.bandwidths, times),
-        latencies_ns=np.repeat(topology.latencies_ns, times),
-    )
+    columns: dict[str, Any] = {key: np.repeat(getattr(topology, key), times) for key in LINK_COLUMNS}
+    return replace(topology, name=f"with_parallel_links({topology.name}, {times})", **columns)
 
 
 def with_reverse_links(topology: Topology) -> Topology:
@@ -456,10 +444,6 @@ def with_links(topology: Topology, *, bandwidth: int, latency: int = 0) -> Topol
     """
     check_count("with_links", "bandwidth", bandwidth, most=MAX_BANDWIDTH)
     check_count("with_links", "latency", latency, least=0, most=2**62)
-    delay = f', latency="{latency}ns"' if latency else ""
-    return replace(
-        topology,
-        name=f'with_links({topology.name}, bandwidth="{bandwidth}B/s"{delay})',
-        bandwidths=np.full(topology.n_links, bandwidth, dtype=np.int64),
-        latencies_ns=np.full(topology.n_links, latency, dtype=np.int64),
-    )
+    name = expression("with_links", topology.name, bandwidth=(bandwidth, 0), latency=(latency, 0))
+    rates, delays = (np.full(topology.n_links, value, dtype=np.int64) for value in (bandwidth, latency))
+    return replace(topology, name=name, bandwidths=rates, latencies_ns=delays)

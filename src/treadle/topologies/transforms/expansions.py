@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from treadle.arrays import Int64Array
 from treadle.errors import TopologyError
 from treadle.topologies.catalogue.direct import from_arcs
-from treadle.topologies.limits import check_count, check_size
+from treadle.topologies.limits import check_count, check_size, parse_numbers
 from treadle.topologies.naming import label
-from treadle.topologies.topology import Topology
+from treadle.topologies.topology import LINK_COLUMNS, Topology
+from treadle.topologies.transforms.changes import with_node_order
 
 _MAX_TIMES = 32
 _MAX_FACTORS = 32
@@ -93,31 +94,25 @@ def _check_walks(topology: Topology, n: int) -> None:
 
 
 def _arc_names(topology: Topology) -> tuple[str, ...]:
-    """A name per arc: the walk that it stands for, with a number where arcs are parallel."""
+    """Return a name per arc: the walk that it stands for, with a number where arcs are parallel."""
     names = topology.node_names
     tails, heads = topology.tails.tolist(), topology.heads.tolist()
     numbers = [f"#{k + 1}" if k else "" for k in _parallel_ranks(topology).tolist()]
     ends = [name.rpartition(">")[2] for name in names]
     # In names of a line graph, tail a>b and head b>c make a>b>c. A comma shows that ">" belongs to a factor.
     if not any("," in name for name in names):
-        walks = tuple(
-            f"{names[u]}>{ends[v]}{number}" for u, v, number in zip(tails, heads, numbers, strict=True)
-        )
+        walks = tuple(f"{names[u]}>{ends[v]}{k}" for u, v, k in zip(tails, heads, numbers, strict=True))
         if len(set(walks)) == len(walks):
             return walks
-    return _distinct([f"{names[u]}>{names[v]}{k}" for u, v, k in zip(tails, heads, numbers, strict=True)])
+    return tuple(f"{names[u]}>{names[v]}{k}" for u, v, k in zip(tails, heads, numbers, strict=True))
 
 
 def _parallel_ranks(topology: Topology) -> Int64Array:
     """Return the number of arcs with the same ends before each arc."""
     keys = topology.tails.astype(np.int64) * topology.n_nodes + topology.heads
     order = np.argsort(keys, kind="stable")
-    arranged = keys[order]
-    place = np.arange(len(keys))
-    starts = np.ones(len(keys), dtype=np.bool_)
-    starts[1:] = arranged[1:] != arranged[:-1]
     ranks = np.empty(len(keys), dtype=np.int64)
-    ranks[order] = place - np.maximum.accumulate(np.where(starts, place, 0))
+    ranks[order] = np.arange(len(keys)) - np.searchsorted(keys[order], keys[order])
     return ranks
 
 
@@ -152,21 +147,15 @@ def degree_expansion(topology: Topology, n: int) -> Topology:
     _check_plain("degree_expansion", topology)
     size, m = topology.n_nodes, topology.n_links
     check_size("degree_expansion", n * size, n * n * m)
-    loops = np.flatnonzero(topology.tails == topology.heads)
-    if loops.size:
-        raise TopologyError(
-            f"degree_expansion: {topology.name} has the self-loop {topology.link_name(int(loops[0]))}; "
-            f"Definition 13 takes graphs without self-loops"
-        )
-    copies = np.arange(n, dtype=np.int64)
-    return _graph(
-        label("degree_expansion", topology.name, n),
-        _distinct([f"{name}.{i}" for i in range(n) for name in topology.node_names]),
-        ((copies * size)[:, None, None] + topology.tails).repeat(n, axis=1).ravel(),
-        ((copies * size)[None, :, None] + topology.heads).repeat(n, axis=0).ravel(),
-        np.tile(topology.bandwidths, n * n),
-        np.tile(topology.latencies_ns, n * n),
-    )
+    for loop in np.flatnonzero(topology.tails == topology.heads).tolist():
+        found = f"{topology.name} has the self-loop {topology.link_name(loop)}"
+        raise TopologyError(f"degree_expansion: {found}; Definition 13 takes graphs without self-loops")
+    first = np.arange(n, dtype=np.int64) * size
+    tails = (first[:, None, None] + topology.tails).repeat(n, axis=1).ravel()
+    heads = (first[None, :, None] + topology.heads).repeat(n, axis=0).ravel()
+    names = [f"{name}.{i}" for i in range(n) for name in topology.node_names]
+    columns = (np.tile(column, n * n) for column in (topology.bandwidths, topology.latencies_ns))
+    return _graph(label("degree_expansion", topology.name, n), names, tails, heads, *columns)
 
 
 def cartesian_product(*factors: Topology) -> Topology:
@@ -260,14 +249,10 @@ def disjoint_copies(topology: Topology, n: int) -> Topology:
     _check_plain("disjoint_copies", topology)
     check_size("disjoint_copies", n * topology.n_nodes, n * topology.n_links)
     shift = np.repeat(np.arange(n, dtype=np.int64) * topology.n_nodes, topology.n_links)
-    return _graph(
-        label("disjoint_copies", topology.name, n),
-        _distinct([f"{copy},{name}" for copy in range(n) for name in topology.node_names]),
-        np.tile(topology.tails.astype(np.int64), n) + shift,
-        np.tile(topology.heads.astype(np.int64), n) + shift,
-        np.tile(topology.bandwidths, n),
-        np.tile(topology.latencies_ns, n),
-    )
+    names = [f"{copy},{name}" for copy in range(n) for name in topology.node_names]
+    tails, heads, *columns = (np.tile(getattr(topology, key), n) for key in LINK_COLUMNS)
+    name = label("disjoint_copies", topology.name, n)
+    return _graph(name, names, tails + shift, heads + shift, *columns)
 
 
 def with_axes_ordered(topology: Topology, sizes: str, order: str) -> Topology:
@@ -300,14 +285,12 @@ def with_axes_ordered(topology: Topology, sizes: str, order: str) -> Topology:
     """
     name = "with_axes_ordered"
     _check_plain(name, topology)
-    shape, axes = (_whole_numbers(name, words, mark) for words, mark in ((sizes, "x"), (order, ",")))
+    shape, axes = parse_numbers(name, "sizes", sizes, "x"), parse_numbers(name, "order", order, ",")
     if prod(shape) != topology.n_nodes or sorted(axes) != list(range(len(shape))):
-        raise TopologyError(
-            f"{name}: expected sizes that multiply to {topology.n_nodes} and each axis once, found {sizes!r} "
-            f"and {order!r}"
-        )
+        expected = f"expected sizes that multiply to {topology.n_nodes} and each axis once"
+        raise TopologyError(f"{name}: {expected}, found {sizes!r} and {order!r}")
     before = np.arange(topology.n_nodes).reshape(shape).transpose(axes).ravel()
-    return _renumbered(topology, before, label(name, topology.name, f'"{sizes}"', f'"{order}"'))
+    return with_node_order(topology, before, label(name, topology.name, f'"{sizes}"', f'"{order}"'))
 
 
 def with_nodes_ordered(topology: Topology, order: str) -> Topology:
@@ -338,29 +321,11 @@ def with_nodes_ordered(topology: Topology, order: str) -> Topology:
     """
     name = "with_nodes_ordered"
     _check_plain(name, topology)
-    before = np.array(_whole_numbers(name, order, ","), dtype=np.int64)
+    before = np.array(parse_numbers(name, "order", order, ","), dtype=np.int64)
     if not np.array_equal(np.sort(before), np.arange(topology.n_nodes)):
-        raise TopologyError(
-            f"{name}: expected each node from 0 to {topology.n_nodes - 1} once, found {order[:80]!r}"
-        )
-    return _renumbered(topology, before, label(name, topology.name, f'"{order}"'))
-
-
-def _renumbered(topology: Topology, before: Int64Array, name: str) -> Topology:
-    """The node that was before[i] becomes node i."""
-    number = np.empty_like(before)
-    number[before] = np.arange(topology.n_nodes)
-    names = [topology.node_names[node] for node in before.tolist()]
-    ends = number[topology.tails], number[topology.heads]
-    return _graph(name, names, *ends, topology.bandwidths, topology.latencies_ns)
-
-
-def _whole_numbers(function: str, text: str, mark: str) -> tuple[int, ...]:
-    """Numbers of at most seven digits between marks."""
-    words = text.split(mark)
-    if not all(word.isascii() and word.isdigit() and len(word) <= 7 for word in words):
-        raise TopologyError(f"{function}: expected numbers joined by {mark!r} in quotes, found {text[:40]!r}")
-    return tuple(map(int, words))
+        expected = f"expected each node from 0 to {topology.n_nodes - 1} once"
+        raise TopologyError(f"{name}: {expected}, found {order[:80]!r}")
+    return with_node_order(topology, before, label(name, topology.name, f'"{order}"'))
 
 
 def _product(function: str, name: str, factors: Sequence[Topology]) -> Topology:
@@ -384,32 +349,27 @@ def _product(function: str, name: str, factors: Sequence[Topology]) -> Topology:
     names = list(factors[0].node_names)
     for factor in factors[1:]:
         names = [f"{name},{other}" for name in names for other in factor.node_names]
-    return _graph(name, _distinct(names), *(np.concatenate(parts) for parts in columns))
+    return _graph(name, names, *map(np.concatenate, columns))
 
 
 def _graph(name: str, names: Sequence[str], *columns: NDArray[np.integer]) -> Topology:
-    """A graph with links by columns of tails, heads, bandwidths and latencies."""
+    """Return a graph with links by columns of tails, heads, bandwidths and latencies.
+
+    Nodes have plain numbers as names where odd names of G make two of `names` equal.
+    """
     tails, heads, bandwidths, latencies = columns
+    own = names if len(set(names)) == len(names) else None
     return from_arcs(
-        name, tails, heads, n=len(names), node_names=names, bandwidth=bandwidths, latency=latencies
+        name, tails, heads, n=len(names), node_names=own, bandwidth=bandwidths, latency=latencies
     )
 
 
 def _check_plain(function: str, topology: Topology) -> None:
     """Reject graphs for which the expansions are undefined."""
     if topology.switches.size:
-        switch = topology.node_names[topology.switches[0]]
-        raise TopologyError(
-            f"{function}: {topology.name} has the switch {switch!r}; expected compute nodes only"
-        )
+        switch = f"the switch {topology.node_names[topology.switches[0]]!r}"
+        raise TopologyError(f"{function}: {topology.name} has {switch}; expected compute nodes only")
     if topology.injection_bytes_per_s.any():
         raise TopologyError(f"{function}: {topology.name} has injection caps; expected none")
     if not topology.n_links:
         raise TopologyError(f"{function}: {topology.name} has no links; nothing to expand")
-
-
-def _distinct(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, or plain numbers if the nodes' own names are so odd that two became equal."""
-    if len(set(names)) == len(names):
-        return tuple(names)
-    return tuple(f"n{i}" for i in range(len(names)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fnmatch import translate
 
 import numpy as np
@@ -14,11 +14,11 @@ from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.changes import (
     has_node,
     is_link_name,
+    link_readings,
     with_failed_links,
     with_failed_nodes,
 )
 
-_ARROWS = ("->", "--")
 _PATTERN = frozenset("*?[")
 
 
@@ -61,8 +61,7 @@ def without_links_and_nodes(topology: Topology, links: Sequence[str], nodes: Seq
     A switch that leads nowhere without the links is gone with them, whether it is among the nodes or not.
     """
     rest = with_failed_links(topology, *links) if links else topology
-    left = frozenset(rest.node_names) if rest.n_nodes < topology.n_nodes else frozenset(topology.node_names)
-    names = [name for name in nodes if name in left or not has_node(topology, name)]
+    names = [name for name in nodes if has_node(rest, name) or not has_node(topology, name)]
     return with_failed_nodes(rest, *names) if names else rest
 
 
@@ -73,8 +72,10 @@ def named_failures(
     links: dict[str, None] = {}
     nodes: dict[str, None] = {}
     for text in [failed] if isinstance(failed, str) else failed:
-        for name in _split(topology, text):
-            found, are_links = _meant(topology, name)
+        # a name that has commas itself is not a list
+        is_single = has_node(topology, text) or is_link_name(topology, text)
+        for name in [text] if is_single else text.split(","):
+            found, are_links = _meant(topology, name.strip())
             (links if are_links else nodes).update(dict.fromkeys(found))
     return tuple(links), tuple(nodes)
 
@@ -99,34 +100,28 @@ def _named(topology: Topology, typed: Sequence[str], *, of_links: bool) -> tuple
     names: dict[str, None] = {}
     for text in typed:
         if "," not in text and not _PATTERN & set(text):
-            names[text] = None  # who takes it out says what is wrong with it
+            names[text] = None  # an unknown name is reported when it is taken out
             continue
         links, nodes = named_failures(topology, text)
-        if nodes if of_links else links:
-            found, wanted = ("nodes", "links") if of_links else ("links", "nodes")
-            raise TopologyError(f"{topology.name}: {text[:60]!r} names {found}, expected {wanted}")
-        names.update(dict.fromkeys(links if of_links else nodes))
+        wanted, others = (links, nodes) if of_links else (nodes, links)
+        if others:
+            kinds = "nodes, expected links" if of_links else "links, expected nodes"
+            raise TopologyError(f"{topology.name}: {text[:60]!r} names {kinds}")
+        names.update(dict.fromkeys(wanted))
     return tuple(names)
 
 
-def _split(topology: Topology, text: str) -> list[str]:
-    """The names in a list with commas; one that has commas itself stands alone."""
-    if "," not in text or has_node(topology, text) or is_link_name(topology, text):
-        return [text.strip()]
-    return [part.strip() for part in text.split(",")]
-
-
 def _meant(topology: Topology, name: str) -> tuple[list[str], bool]:
-    """Exact names that one stands for, and whether they are of links."""
+    """Return the exact names that one stands for, and whether they are of links."""
     if has_node(topology, name):
         return [name], False
     if is_link_name(topology, name):
         return [name], True
     if not _PATTERN & set(name):
-        if any(arrow in name for arrow in _ARROWS):
-            with_failed_links(topology, name)  # says which end is unknown, or that there is no such link
-        with_failed_nodes(topology, name)  # and this that no node has the name
-    for arrow, tail, head in _ends(name):
+        if any(link_readings(name)):
+            with_failed_links(topology, name)  # raises: an end is unknown, or there is no such link
+        with_failed_nodes(topology, name)  # raises: no node has the name
+    for arrow, tail, head in link_readings(name):
         tails, heads = _matching(topology, tail), _matching(topology, head)
         if tails.any() and heads.any():
             return _links_between(topology, name, tails, heads, arrow), True
@@ -134,13 +129,6 @@ def _meant(topology: Topology, name: str) -> tuple[list[str], bool]:
     if not chosen.size:
         raise TopologyError(f"{topology.name}: no node and no link is called as {name[:60]!r}")
     return [topology.node_names[node] for node in chosen.tolist()], False
-
-
-def _ends(name: str) -> Iterator[tuple[str, str, str]]:
-    """Every reading of a name as two ends with an arrow between; names of nodes may have arrows, too."""
-    for arrow in _ARROWS:
-        for match in re.finditer(f"(?={arrow})", name):
-            yield arrow, name[: match.start()], name[match.start() + 2 :]
 
 
 def _links_between(
@@ -162,6 +150,6 @@ def _links_between(
 
 
 def _matching(topology: Topology, pattern: str) -> BoolArray:
-    """Mask of the nodes whose names a pattern fits."""
+    """Return the mask of the nodes whose names a pattern fits."""
     fits = re.compile(translate(pattern)).match
     return np.fromiter((fits(name) is not None for name in topology.node_names), np.bool_, topology.n_nodes)

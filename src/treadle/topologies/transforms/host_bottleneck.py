@@ -9,7 +9,7 @@ import numpy as np
 from treadle.errors import TopologyError
 from treadle.topologies.limits import check_count, check_size
 from treadle.topologies.naming import call_expression
-from treadle.topologies.topology import MAX_BANDWIDTH, Topology
+from treadle.topologies.topology import MAX_BANDWIDTH, SWITCH_FLAGS, Topology
 
 
 def with_host_bottleneck(topology: Topology, *, bandwidth: int = 0, nic_forwards: bool = False) -> Topology:
@@ -55,9 +55,8 @@ def with_host_bottleneck(topology: Topology, *, bandwidth: int = 0, nic_forwards
     slow = topology.is_compute if bandwidth else caps > 0
     hosts = np.flatnonzero(slow)
     if not hosts.size:
-        raise TopologyError(
-            f"{name}: {topology.name} has no injection caps; give the bandwidth between host and card"
-        )
+        hint = "give the bandwidth between host and card"
+        raise TopologyError(f"{name}: {topology.name} has no injection caps; {hint}")
     n, cards = topology.n_nodes, 1 if nic_forwards else 2
     check_size(name, n + cards * len(hosts), topology.n_links + 2 * len(hosts))
     entry, leave = np.arange(n), np.arange(n)
@@ -65,19 +64,17 @@ def with_host_bottleneck(topology: Topology, *, bandwidth: int = 0, nic_forwards
     leave[hosts] = entry[hosts] + cards - 1
     ends = ("nic",) if nic_forwards else ("in", "out")
     new_names = [f"{topology.node_names[host]}.{end}" for host in hosts.tolist() for end in ends]
-    more = np.zeros(len(new_names), dtype=np.bool_)
+    cleared = np.zeros(len(new_names), dtype=np.bool_)
+    flags = {key: np.append(getattr(topology, key), cleared) for key in ("is_compute", *SWITCH_FLAGS)}
     between = np.repeat(np.full(len(hosts), bandwidth) if bandwidth else caps[hosts], 2)
     return replace(
         topology,
         name=call_expression(with_host_bottleneck, {**locals(), "topology": topology.name}),
         node_names=(*topology.node_names, *new_names),
-        is_compute=np.concatenate([topology.is_compute, more]),
         tails=np.concatenate([leave[topology.tails], np.stack([entry[hosts], hosts], axis=1).ravel()]),
         heads=np.concatenate([entry[topology.heads], np.stack([hosts, leave[hosts]], axis=1).ravel()]),
         bandwidths=np.concatenate([topology.bandwidths, between]),
         latencies_ns=np.concatenate([topology.latencies_ns, np.zeros(2 * len(hosts), dtype=np.int64)]),
-        multicast=np.concatenate([topology.multicast, more]),
-        aggregation=np.concatenate([topology.aggregation, more]),
-        turns_round=np.concatenate([topology.turns_round, more]),
-        injection_bytes_per_s=np.zeros(n + len(more), dtype=np.int64),
+        injection_bytes_per_s=np.zeros(n + len(new_names), dtype=np.int64),
+        **flags,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, frozen, offsets_of
-from treadle.topologies.topology import Topology
+from treadle.topologies.topology import Topology, node_columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,15 +73,11 @@ def without_cards(topology: Topology) -> HostFabric | None:
     direct = replace(
         topology,
         node_names=topology.node_names[:n],
-        is_compute=topology.is_compute[:n],
         tails=owner[tails[network]],
         heads=owner[heads[network]],
         bandwidths=topology.bandwidths[network],
         latencies_ns=topology.latencies_ns[network],
-        multicast=topology.multicast[:n],
-        aggregation=topology.aggregation[:n],
-        turns_round=topology.turns_round[:n],
-        injection_bytes_per_s=caps,
+        **{**node_columns(topology, slice(n)), "injection_bytes_per_s": caps},
     )
     return HostFabric(direct, offsets_of(lengths), frozen(columns[columns >= 0], np.int32))
 

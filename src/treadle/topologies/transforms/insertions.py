@@ -52,7 +52,7 @@ def with_inserted_nodes(topology: Topology, *links: int) -> Topology:
     tails, heads = topology.tails.tolist(), topology.heads.tolist()
     source = list(range(topology.n_links))
     for place, link in enumerate(links):
-        check_count(name, "each link", link, least=0, most=len(heads) - 1)
+        check_count(name, "each link", link, least=0, most=len(heads) - 1)  # or one that was added
         node = topology.n_nodes + place // degree
         if node in (tails[link], heads[link]):
             raise TopologyError(f"{name}: link {link} is one of the node that it is to be cut for")
@@ -61,8 +61,6 @@ def with_inserted_nodes(topology: Topology, *links: int) -> Topology:
         heads[link] = node
         source.append(source[link])
     names = (*topology.node_names, *(f"x{i}" for i in range(nodes - topology.n_nodes)))
-    if len(set(names)) < nodes:
-        names = tuple(f"n{i}" for i in range(nodes))
     return _changed(topology, name, links, names, tails, heads, source)
 
 
@@ -100,12 +98,10 @@ def with_deleted_nodes(topology: Topology, *nodes: int) -> Topology:
     """
     name = "with_deleted_nodes"
     _check_graph(name, topology)
-    for node in nodes:
-        check_count(name, "each node", node, least=0, most=topology.n_nodes - 1)
-    if not nodes or len(set(nodes)) < len(nodes) or len(nodes) > topology.n_nodes - 2:
-        raise TopologyError(
-            f"{name}: expected different nodes, at most {topology.n_nodes - 2} of them, found {len(nodes)}"
-        )
+    check_count(name, "each node", *nodes, least=0, most=topology.n_nodes - 1)
+    most = topology.n_nodes - 2
+    if not nodes or len(set(nodes)) < len(nodes) or len(nodes) > most:
+        raise TopologyError(f"{name}: expected different nodes, at most {most} of them, found {len(nodes)}")
     tails, heads = topology.tails.copy(), topology.heads.copy()
     kept = np.ones(len(heads), dtype=np.bool_)
     for node in nodes:
@@ -148,9 +144,8 @@ def with_exchanged_heads(topology: Topology, *links: int) -> Topology:
     if not links or len(links) % 2:
         raise TopologyError(f"{name}: expected pairs of links, found {len(links)}")
     heads = topology.heads.tolist()
+    check_count(name, "each link", *links, least=0, most=len(heads) - 1)
     for one, other in zip(links[::2], links[1::2], strict=True):
-        for link in (one, other):
-            check_count(name, "each link", link, least=0, most=len(heads) - 1)
         heads[one], heads[other] = heads[other], heads[one]
     source = list(range(topology.n_links))
     return _changed(topology, name, links, topology.node_names, topology.tails.tolist(), heads, source)
@@ -158,9 +153,8 @@ def with_exchanged_heads(topology: Topology, *links: int) -> Topology:
 
 def _check_graph(function: str, topology: Topology) -> None:
     if topology.switches.size or topology.injection_bytes_per_s.any() or not is_regular(topology):
-        raise TopologyError(
-            f"{function}: {topology.name[:80]}: expected a regular graph without switches and injection caps"
-        )
+        expected = "expected a regular graph without switches and injection caps"
+        raise TopologyError(f"{function}: {topology.name[:80]}: {expected}")
 
 
 def _changed(
@@ -178,7 +172,7 @@ def _changed(
         tails,
         heads,
         n=len(names),
-        node_names=names,
+        node_names=names if len(set(names)) == len(names) else None,
         bandwidth=topology.bandwidths[source],
         latency=topology.latencies_ns[source],
     )

@@ -68,7 +68,7 @@ def test_what_is_written_is_read_back(topology: Topology) -> None:
     ],
 )
 def test_edges_with_commas(text: str, options: dict[str, Any]) -> None:
-    assert [record.name for record in RECORDS.values() if record.tells and record.tells(text)] == [
+    assert [record.name for record in RECORDS.values() if record.detect and record.detect(text)] == [
         "edge-list"
     ]
     found = read("edge-list", text, **options).topology
@@ -83,7 +83,7 @@ def test_edges_with_commas(text: str, options: dict[str, Any]) -> None:
     ["0,1,2\n1,0,3\n2,3,0\n", "a,b,c\n0,1,25GB/s\n1,0,1\n2,3,0\n", "0,25GB/s\n25GB/s,0\n", MATRIX],
 )
 def test_matrices_are_no_edges_with_commas(text: str) -> None:
-    assert [record.name for record in RECORDS.values() if record.tells and record.tells(text)] == [
+    assert [record.name for record in RECORDS.values() if record.detect and record.detect(text)] == [
         "csv-matrix"
     ]
 
@@ -91,7 +91,7 @@ def test_matrices_are_no_edges_with_commas(text: str) -> None:
 def test_texts_of_ours_are_told() -> None:
     for name, text in (("graphml", to_graphml(ring(5))), ("edge-list", to_edge_list(ring(5)))):
         head = text[:HEAD_CHARACTERS]
-        assert [record.name for record in RECORDS.values() if record.tells and record.tells(head)] == [name]
+        assert [record.name for record in RECORDS.values() if record.detect and record.detect(head)] == [name]
 
 
 def test_networkx_reads_our_graphml(tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ _NETWORK = "several boxes: --boxes, --network"
 
 _ROOM = "treadle.topologies.readers.boxes"
 
-_SKIPPED = (("<?", "?>"), ("<!--", "-->"), ("<!DOCTYPE", ">"))
-"""Delimiters of what may precede the first element of XML."""
-_ELEMENT = re.compile(r"<([A-Za-z_][\w.-]*)")
+_PROLOGUE = r"\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?>\[[^\]]*\][^>]*)?>"
+"""Pattern of parts that may precede the first element of XML."""
+# atomic and possessive, so that no part is read a second time
+_ELEMENT = re.compile(rf"(?>{_PROLOGUE})*+<([A-Za-z_][\w.-]*)", re.DOTALL)
 _NVIDIA_SMI = re.compile(
     r"^[ \t]{0,99}(?:\x1b\[[0-9;]*m)?[ \t]{0,99}GPU0\s.*\n[ \t]{0,99}GPU0[ \t]+[A-Z]", re.MULTILINE
 )
@@ -23,21 +24,8 @@ _AMD_SMI = re.compile(r"^(?:ACCESS|WEIGHT|HOPS|LINK TYPE) TABLE:\s*$", re.MULTIL
 
 
 def root_tag(head: str) -> str:
-    """Name of the first element of XML; "" without one."""
-    place = 0
-    while True:
-        place += len(head[place:]) - len(head[place:].lstrip())
-        skipped = [pair for pair in _SKIPPED if head.startswith(pair[0], place)]
-        if not skipped:
-            break
-        start, end = skipped[0]
-        stop = head.find(end, place)
-        if start == "<!DOCTYPE" and "[" in head[place:stop]:  # declarations of its own, to be refused
-            stop = head.find(end, head.find("]", place))
-        if stop < place:
-            return ""
-        place = stop + len(end)
-    match = _ELEMENT.match(head, place)
+    """Return the name of the first element of XML; "" without one."""
+    match = _ELEMENT.match(head)
     return match[1] if match else ""
 
 
@@ -47,53 +35,53 @@ FORMATS = (
         title="NCCL's and RCCL's topology XML",
         read=f"{_ROOM}.nccl_xml:read",
         options=BOX_OPTIONS | {"cpu_link"},
-        tells=lambda head: root_tag(head) == "system",
-        says="PCIe tree, GPUs, NICs; a dump also NVLinks or xGMI, ranks and speeds of NICs",
-        asks=f"GPUs without links: --gpu; NICs without speed: --nic-bandwidth; {_NETWORK}",
+        detect=lambda head: root_tag(head) == "system",
+        contents="PCIe tree, GPUs, NICs; a dump also NVLinks or xGMI, ranks and speeds of NICs",
+        missing=f"GPUs without links: --gpu; NICs without speed: --nic-bandwidth; {_NETWORK}",
     ),
     TopologyFormat(
         name="nccl-log",
         title="the system tree in NCCL's log",
         read=f"{_ROOM}.nccl_system:read",
         options=BOX_OPTIONS - {"gpu"} | {"cpu_link"},
-        tells=lambda head: " NCCL INFO " in head,
-        says="GPUs and ranks, NVLinks, PCIe, NICs and their speeds, as NCCL uses them",
-        asks=f"{_NETWORK}",
+        detect=lambda head: " NCCL INFO " in head,
+        contents="GPUs and ranks, NVLinks, PCIe, NICs and their speeds, as NCCL uses them",
+        missing=f"{_NETWORK}",
     ),
     TopologyFormat(
         name="nvidia-smi",
         title="the matrix of nvidia-smi topo -m",
         read=f"{_ROOM}.nvidia_smi:read",
         options=BOX_OPTIONS | {"cpu_link", "pcie_bandwidth"},
-        tells=_NVIDIA_SMI.search,
-        says="numbers of NVLinks between GPUs; NICs, and which share a PCIe switch with a GPU; affinities",
-        asks=f"--gpu; over PCIe --cpu-link; --nic-bandwidth; --trays of a rack; {_NETWORK}",
+        detect=_NVIDIA_SMI.search,
+        contents="numbers of NVLinks between GPUs; NICs, and PCIe switches that they share; affinities",
+        missing=f"--gpu; over PCIe --cpu-link; --nic-bandwidth; --trays of a rack; {_NETWORK}",
     ),
     TopologyFormat(
         name="rocm-smi",
         title="tables of rocm-smi --showtopo",
         read=f"{_ROOM}.amd_tables:read_rocm_smi",
         options=BOX_OPTIONS,
-        tells=_ROCM_SMI.search,
-        says="which GPUs xGMI joins directly",
-        asks="--gpu; it has no NICs, so one box only",
+        detect=_ROCM_SMI.search,
+        contents="which GPUs xGMI joins directly",
+        missing="--gpu; it has no NICs, so one box only",
     ),
     TopologyFormat(
         name="amd-smi",
         title="tables of amd-smi topology",
         read=f"{_ROOM}.amd_tables:read_amd_smi",
         options=BOX_OPTIONS,
-        tells=_AMD_SMI.search,
-        says="which GPUs xGMI joins directly, and their bus ids",
-        asks="--gpu; it has no NICs, so one box only",
+        detect=_AMD_SMI.search,
+        contents="which GPUs xGMI joins directly, and their bus ids",
+        missing="--gpu; it has no NICs, so one box only",
     ),
     TopologyFormat(
         name="hwloc-xml",
         title="hwloc's XML (lstopo)",
         read=f"{_ROOM}.hwloc:read",
         options=BOX_OPTIONS,
-        tells=lambda head: root_tag(head) == "topology" and "<object " in head,
-        says="PCIe tree with speeds, GPUs and their models, bandwidths of NVLinks or xGMI, NICs",
-        asks=f"GPUs of unknown model: --gpu; --nic-bandwidth; {_NETWORK}",
+        detect=lambda head: root_tag(head) == "topology" and "<object " in head,
+        contents="PCIe tree with speeds, GPUs and their models, bandwidths of NVLinks or xGMI, NICs",
+        missing=f"GPUs of unknown model: --gpu; --nic-bandwidth; {_NETWORK}",
     ),
 )

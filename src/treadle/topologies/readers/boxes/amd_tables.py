@@ -41,13 +41,13 @@ def read_rocm_smi(source: SourceFile, options: ImportOptions) -> Imported:
 
 
 def read_amd_smi(source: SourceFile, options: ImportOptions) -> Imported:
-    """The fabric of boxes as amd-smi shows one; FormatError if it is malformed or does not say all."""
+    """Return the fabric of boxes as amd-smi shows one; FormatError if it is malformed or does not say all."""
     tables = _tables(source, _AMD_TITLE, _AMD_GPU)
     return fabric_of(source, _box(source, options, tables, "WEIGHT", "LINK TYPE"), options, "amd-smi")
 
 
 def _tables(source: SourceFile, title: re.Pattern[str], gpu: re.Pattern[str]) -> dict[str, _Table]:
-    """Square tables of GPUs by their titles."""
+    """Return the square tables of GPUs by their titles."""
     found: dict[str, dict[tuple[str, str], tuple[str, int]]] = {}
     headed: dict[str, list[str]] = {}
     name, columns = "", list[str]()
@@ -68,9 +68,8 @@ def _tables(source: SourceFile, title: re.Pattern[str], gpu: re.Pattern[str]) ->
                 raise source.error(f"row {row}: expected a cell for each of {len(columns)} GPUs", line=number)
             if (row, row) in found[name]:
                 raise source.error(f"{row} has a second row", line=number)
-            found[name] |= {
-                (row, column): (word, number) for column, word in zip(columns, words[1:], strict=True)
-            }
+            cells = zip(columns, words[1:], strict=True)
+            found[name] |= {(row, column): (word, number) for column, word in cells}
     for name, columns in headed.items():
         for column in columns:
             if (column, column) not in found[name]:
@@ -81,20 +80,17 @@ def _tables(source: SourceFile, title: re.Pattern[str], gpu: re.Pattern[str]) ->
 def _box(
     source: SourceFile, options: ImportOptions, tables: Mapping[str, _Table], weight: str, kind: str
 ) -> Box:
-    """The box of which a table has the weights and one the kinds of links."""
+    """Return the box of which a table has the weights and one the kinds of links."""
     for name in (weight, kind):
         if not tables.get(name):
-            raise source.error(
-                f"has no table {name!r}; show all of them (rocm-smi --showtopo, amd-smi topology)"
-            )
+            fix = "show all of them (rocm-smi --showtopo, amd-smi topology)"
+            raise source.error(f"has no table {name!r}; {fix}")
     model = typed_model(source, options, word="xGMI")
     if not model:
         raise asks_model(source, "says which GPUs xGMI joins, and not how fast", "xGMI")
     if model in _SEVERAL or GPU_MODELS[model].kind is None:
-        raise source.error(
-            f"does not say how many links join two GPUs, which --gpu {model} needs; read RCCL's own dump "
-            f"(NCCL_TOPO_DUMP_FILE)"
-        )
+        missing = f"does not say how many links join two GPUs, which --gpu {model} needs"
+        raise source.error(f"{missing}; read RCCL's own dump (NCCL_TOPO_DUMP_FILE)")
     names = list(dict.fromkeys(row for row, _ in tables[weight]))
     counts: dict[tuple[int, int | None], int] = {}
     for (one, row), (other, column) in product(enumerate(names), repeat=2):

@@ -164,19 +164,26 @@ class HostSpeed(StrEnum):
     LIBRARY = "library"
     """The libraries' tables, by the model of the CPUs."""
     UNKNOWN = "unknown"
-    """Unknown."""
     TYPED = "typed"
     """The user, by ``--cpu-link``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostLink:
-    """The connection of two CPUs: the bridges of kind HOST, its bandwidth if it is known, and who says so."""
+    """The connection of two CPUs: bridges of kind HOST, its bandwidth if known, and the origin of that."""
 
     one: int
     other: int
     bandwidth: int | None
     origin: HostSpeed = HostSpeed.FILE
+
+    @classmethod
+    def by_library(cls, one: int, other: int, *gb_per_s: int | None) -> HostLink:
+        """Return a connection with the least of the libraries' speeds; unknown if one of them is None."""
+        known = [speed for speed in gb_per_s if speed is not None]
+        if len(known) < len(gb_per_s):
+            return cls(one=one, other=other, bandwidth=None, origin=HostSpeed.UNKNOWN)
+        return cls(one=one, other=other, bandwidth=min(known) * 10**9, origin=HostSpeed.LIBRARY)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,9 +243,8 @@ class Box:
     def _check_tree(self) -> None:
         for number, bridge in enumerate(self.bridges):
             if bridge.above is not None and not 0 <= bridge.above < number:
-                raise TopologyError(
-                    f"{bridge.name}: is attached to bridge {bridge.above}, which is not before it"
-                )
+                wrong = f"bridge {bridge.above}, which is not before it"
+                raise TopologyError(f"{bridge.name}: is attached to {wrong}")
             _check_bandwidth(bridge.name, bridge.bandwidth)
         devices: tuple[Gpu | Nic, ...] = (*self.gpus, *self.nics)
         for device in devices:
@@ -272,13 +278,10 @@ class Box:
 
     def parts(self) -> tuple[tuple[int, ...], ...]:
         """GPUs by what links join directly or in several hops, each part rising, parts by their first."""
-        return joined_parts(
-            len(self.gpus),
-            ((link.gpu, len(self.gpus) if link.other is None else link.other) for link in self.links),
-        )
+        return joined_parts(len(self.gpus), ((link.gpu, link.other) for link in self.links))
 
     def chain(self, slot: Slot) -> list[int]:
-        """Bridges above a device, from the nearest up to the root."""
+        """Return the bridges above a device, from the nearest up to the root."""
         found: list[int] = []
         above = slot.above
         while above is not None:
@@ -287,9 +290,12 @@ class Box:
         return found
 
 
-def joined_parts(n: int, pairs: Iterable[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
-    """Numbers 0 to n - 1 by what pairs join; larger numbers in pairs join others but appear in no part."""
-    ends = np.array([*pairs], dtype=np.int32).reshape(-1, 2)
+def joined_parts(n: int, pairs: Iterable[tuple[int, int | None]]) -> tuple[tuple[int, ...], ...]:
+    """Return the numbers 0 to n - 1 by what pairs join.
+
+    Larger numbers in pairs, and None, which is n, join others but appear in no part.
+    """
+    ends = np.array([(one, n if other is None else other) for one, other in pairs], np.int32).reshape(-1, 2)
     labels = components(max(n, int(ends.max(initial=-1)) + 1), ends[:, 0], ends[:, 1])
     parts: dict[int, list[int]] = {}
     for number, label in enumerate(labels[:n].tolist()):

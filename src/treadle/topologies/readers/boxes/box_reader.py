@@ -39,6 +39,6 @@ class BoxReader(Attributes):
             raise self.error(element, f"is one of more than {most}{what}, the most that are read")
 
     def add_bridge(self, **parts: Any) -> int:
-        """Number of a new bridge."""
+        """Return the number of a new bridge."""
         self.bridges.append(Bridge(**parts))
         return len(self.bridges) - 1

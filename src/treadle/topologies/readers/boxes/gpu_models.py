@@ -52,31 +52,24 @@ class LinkKind:
     library: int
 
     def speed(self, links: LinkSpeeds) -> int:
-        """Bytes/s of one link."""
+        """Return bytes/s of one link."""
         return self.library if links is LinkSpeeds.LIBRARY else self.nominal
 
 
-def _nvlink(nominal: str, library: str) -> LinkKind:
-    return LinkKind(word="NVLink", nominal=_bytes(nominal), library=_bytes(library))
+def _kind(word: str, *gb_per_s: str) -> LinkKind:
+    nominal, library = (int(Fraction(speed) * GB_PER_S) for speed in gb_per_s)
+    return LinkKind(word=word, nominal=nominal, library=library)
 
 
-def _xgmi(nominal: str, library: str) -> LinkKind:
-    return LinkKind(word="xGMI", nominal=_bytes(nominal), library=_bytes(library))
-
-
-def _bytes(gb_per_s: str) -> int:
-    return int(Fraction(gb_per_s) * GB_PER_S)
-
-
-_SM60 = _nvlink("20", "18")
-_SM70 = _nvlink("25", "20")
-_SM80 = _nvlink("25", "20")
-_SM86 = _nvlink("14.0625", "12")
-_SM90 = _nvlink("25", "20.6")
-_SM100 = _nvlink("50", "40.1")
-_GFX906 = _xgmi("46", "24")
-_GFX90A = _xgmi("50", "36")
-_GFX94 = _xgmi("64", "48")
+_SM60 = _kind("NVLink", "20", "18")
+_SM70 = _kind("NVLink", "25", "20")
+_SM80 = _kind("NVLink", "25", "20")
+_SM86 = _kind("NVLink", "14.0625", "12")
+_SM90 = _kind("NVLink", "25", "20.6")
+_SM100 = _kind("NVLink", "50", "40.1")
+_GFX906 = _kind("xGMI", "46", "24")
+_GFX90A = _kind("xGMI", "50", "36")
+_GFX94 = _kind("xGMI", "64", "48")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,51 +158,33 @@ AMD's of MI50 to MI325X and its white papers. ``rtx6000`` is the RTX 6000 of the
 the 3090 on has no peer-to-peer over PCIe in NVIDIA's drivers.
 """
 
-_BY_DEVICE: Mapping[tuple[int, int], str] = MappingProxyType(
+_NVIDIA, _AMD = 0x10DE, 0x1002
+_DEVICES: Mapping[tuple[int, str], tuple[int, ...]] = MappingProxyType(
     {
-        **dict.fromkeys(((0x10DE, 0x1DB1), (0x10DE, 0x1DB5), (0x10DE, 0x1DB8)), "v100"),
-        **dict.fromkeys(((0x10DE, 0x20B0), (0x10DE, 0x20B2)), "a100"),
-        (0x10DE, 0x2330): "h100",
-        (0x10DE, 0x2335): "h200",
-        (0x10DE, 0x2901): "b200",
-        (0x10DE, 0x2941): "gb200",
-        (0x10DE, 0x2321): "h100-nvl",
-        (0x10DE, 0x233B): "h200-nvl",
-        (0x10DE, 0x2204): "3090",
-        (0x10DE, 0x2684): "4090",
-        (0x10DE, 0x2B85): "5090",
-        (0x10DE, 0x1EB8): "pcie",
-        **dict.fromkeys(((0x10DE, 0x2236), (0x10DE, 0x2237)), "a10"),
-        (0x10DE, 0x2235): "a40",
-        (0x10DE, 0x2230): "a6000",
-        (0x10DE, 0x27B8): "l4",
-        (0x10DE, 0x26B9): "l40s",
-        (0x10DE, 0x26B1): "rtx6000",
-        **dict.fromkeys(((0x10DE, 0x2BB1), (0x10DE, 0x2BB4), (0x10DE, 0x2BB5)), "rtx-pro-6000"),
-        (0x1002, 0x738C): "mi100",
-        (0x1002, 0x740C): "mi250x",
-        (0x1002, 0x7408): "mi250x",
-        (0x1002, 0x74A1): "mi300x",
-        (0x1002, 0x74A5): "mi325x",
+        **{(_NVIDIA, "v100"): (0x1DB1, 0x1DB5, 0x1DB8), (_NVIDIA, "a100"): (0x20B0, 0x20B2)},
+        **{(_NVIDIA, "h100"): (0x2330,), (_NVIDIA, "h200"): (0x2335,)},
+        **{(_NVIDIA, "b200"): (0x2901,), (_NVIDIA, "gb200"): (0x2941,)},
+        **{(_NVIDIA, "h100-nvl"): (0x2321,), (_NVIDIA, "h200-nvl"): (0x233B,)},
+        **{(_NVIDIA, "3090"): (0x2204,), (_NVIDIA, "4090"): (0x2684,), (_NVIDIA, "5090"): (0x2B85,)},
+        **{(_NVIDIA, "pcie"): (0x1EB8,), (_NVIDIA, "a10"): (0x2236, 0x2237), (_NVIDIA, "a40"): (0x2235,)},
+        **{(_NVIDIA, "a6000"): (0x2230,), (_NVIDIA, "l4"): (0x27B8,), (_NVIDIA, "l40s"): (0x26B9,)},
+        **{(_NVIDIA, "rtx6000"): (0x26B1,), (_NVIDIA, "rtx-pro-6000"): (0x2BB1, 0x2BB4, 0x2BB5)},
+        **{(_AMD, "mi100"): (0x738C,), (_AMD, "mi250x"): (0x740C, 0x7408)},
+        **{(_AMD, "mi300x"): (0x74A1,), (_AMD, "mi325x"): (0x74A5,)},
     }
 )
-"""Models by PCI vendor and device (the PCI ID database); ``pcie`` is the T4."""
+"""PCI devices by vendor and model (the PCI ID database); ``pcie`` is the T4."""
 
 
 def model_of_device(vendor: int, device: int) -> str:
-    """Name of the model with these PCI identifiers; "" for one that is not known."""
-    return _BY_DEVICE.get((vendor, device), "")
+    """Return the name of the model with these PCI identifiers; "" for one that is not known."""
+    return next((model for (maker, model), own in _DEVICES.items() if maker == vendor and device in own), "")
 
 
 def nvlink_of(sm: int) -> LinkKind | None:
-    """NVLinks of a compute capability such as 90; None for GPUs that had none."""
-    steps = ((100, _SM100), (90, _SM90), (86, None), (80, _SM80), (70, _SM70), (60, _SM60))
-    if sm in (86, 87):
-        return _SM86
-    for least, kind in steps:
-        if sm >= least:
-            return _SM80 if kind is None else kind
-    return None
+    """Return the NVLinks of a compute capability such as 90; None for GPUs that had none."""
+    steps = ((100, _SM100), (90, _SM90), (80, _SM80), (70, _SM70), (60, _SM60))
+    return _SM86 if sm in (86, 87) else next((kind for least, kind in steps if sm >= least), None)
 
 
 def xgmi_of(gcn: str) -> LinkKind | None:
@@ -223,7 +198,7 @@ def xgmi_of(gcn: str) -> LinkKind | None:
 
 
 def pcie_bandwidth(gt_per_s: Fraction, lanes: int, links: LinkSpeeds) -> int:
-    """Bytes/s of a PCIe link in each direction.
+    """Return bytes/s of a PCIe link in each direction.
 
     Parameters
     ----------

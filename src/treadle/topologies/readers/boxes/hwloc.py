@@ -40,7 +40,7 @@ def read(source: SourceFile, options: ImportOptions) -> Imported:
 
 
 def read_box(source: SourceFile, options: ImportOptions) -> Box:
-    """The box that a file describes.
+    """Return the box that a file describes.
 
     Raises
     ------
@@ -51,9 +51,8 @@ def read_box(source: SourceFile, options: ImportOptions) -> Box:
     root = parse_xml(source)
     found.read(root)
     if not found.gpus:
-        raise source.error(
-            "holds no GPU; hwloc finds them if it was built with NVML or RSMI, and with I/O shown"
-        )
+        hint = "hwloc finds them if it was built with NVML or RSMI, and with I/O shown"
+        raise source.error(f"holds no GPU; {hint}")
     return wired_box(
         source,
         found.gpus,
@@ -96,29 +95,23 @@ class _Reader(BoxReader):
     def _object(self, element: etree._Element, above: int | None) -> None:
         """An object and what is below it; recursion is bounded by the depth of the document."""
         kind = self.choice(element, "type")
-        self._check_index(element)
+        if (index := element.get("gp_index")) is not None:
+            self.once(element, "gp_index", index)
         if kind == "PCIDev":
             self._device(element, above)
             return
         if kind == "Bridge":
-            above = self._bridge(element, above)
+            name = f"bridge at line {line_of(element)}"
+            if element.get("bridge_type", "").partition("-")[0] == "0":
+                above = self.add_bridge(kind=BridgeKind.HOST, name=f"host {name}")
+            else:
+                place = {"name": element.get("pci_busid", name), "above": above}
+                above = self.add_bridge(kind=BridgeKind.SWITCH, bandwidth=self._speed(element), **place)
         for child in _objects(element):
             self._object(child, above)
 
-    def _check_index(self, element: etree._Element) -> None:
-        if (value := element.get("gp_index")) is not None:
-            self.once(element, "gp_index", value)
-
-    def _bridge(self, element: etree._Element, above: int | None) -> int:
-        upstream, _, _ = element.get("bridge_type", "").partition("-")
-        if upstream == "0":
-            return self.add_bridge(kind=BridgeKind.HOST, name=f"host bridge at line {line_of(element)}")
-        name = element.get("pci_busid", f"bridge at line {line_of(element)}")
-        speed = self._speed(element)
-        return self.add_bridge(kind=BridgeKind.SWITCH, name=name, above=above, bandwidth=speed)
-
     def _speed(self, element: etree._Element) -> int | None:
-        """Bytes/s of an object's PCIe link; None where hwloc did not find out."""
+        """Return bytes/s of an object's PCIe link; None where hwloc did not find out."""
         text = self.matched(element, "pci_link_speed", _SPEED, "GB/s such as 15.753846", "0")[0]
         return int(Fraction(text) * GB_PER_S) or None
 
@@ -133,7 +126,8 @@ class _Reader(BoxReader):
             if child.get("type") not in ("OSDev", "Misc"):
                 raise self.error(child, f"is attached to the PCI device {bus_id}, which is not a bridge")
         for child in inside:
-            self._check_index(child)
+            if (index := child.get("gp_index")) is not None:
+                self.once(child, "gp_index", index)
         names = [child.get("name", "") for child in inside]
         indices = [f"{one.get('type')}:{one.get('gp_index')}" for one in (element, *inside)]
         if element.get("subtype") == "NVSwitch":
@@ -157,12 +151,9 @@ class _Reader(BoxReader):
             self.displays.append((element, bus_id, (board[0], board[1])))
 
     def link_counts(self, root: etree._Element) -> LinkCounts:
-        """Links by pairs of GPUs, from a matrix of bandwidths divided by a link's nominal speed."""
-        matrices = [
-            element
-            for element in root
-            if element.tag in ("distances2", "distances2hetero") and element.get("name") in _MATRICES
-        ]
+        """Return links by pairs of GPUs, from a matrix of bandwidths divided by a link's nominal speed."""
+        distances = (one for one in root if one.tag in ("distances2", "distances2hetero"))
+        matrices = [element for element in distances if element.get("name") in _MATRICES]
         if len(matrices) > 1:
             raise self.error(matrices[1], "is a second matrix of bandwidths between GPUs")
         counts = Counter[tuple[int, int | None]]()
@@ -180,16 +171,10 @@ class _Reader(BoxReader):
         return counts
 
     def _count_switches(self, element: etree._Element, ends: list[str], values: list[list[int]]) -> None:
-        """NVSwitches, which are taken as one; say so where they reach different GPUs."""
-        reached = {
-            frozenset(
-                self.number_of[near]
-                for near, row in zip(ends, values, strict=True)
-                if near in self.number_of and row[column]
-            )
-            for column, end in enumerate(ends)
-            if end in self.switches
-        }
+        """Count the NVSwitches, which are taken as one; warn where they reach different GPUs."""
+        rows = [(self.number_of.get(end), row) for end, row in zip(ends, values, strict=True)]
+        columns = [column for column, end in enumerate(ends) if end in self.switches]
+        reached = {frozenset(gpu for gpu, row in rows if row[column]) - {None} for column in columns}
         self.n_switches = len(self.switches & set(ends))
         if len(reached) > 1:
             text = f"{self.n_switches} NVSwitches reach different GPUs, and their links to each other are "
@@ -210,11 +195,8 @@ class _Reader(BoxReader):
             raise self.error(element, f"has links of {gpu.name}, whose model is not known; name it by --gpu")
         count, rest = divmod(value * _MB_PER_S, model.kind.nominal)
         if rest or not 1 <= count <= model.links:
-            raise self.error(
-                element,
-                f"{gpu.name} has links of {value} MB/s, which are not 1 to {model.links} links of a "
-                f"{gpu.model}",
-            )
+            wrong = f"{value} MB/s, which are not 1 to {model.links} links of a {gpu.model}"
+            raise self.error(element, f"{gpu.name} has links of {wrong}")
         other = self.number_of.get(other_end)
         if other is None and other_end not in self.switches:
             text = f"links of {gpu.name} to {other_end}, which is neither GPU nor NVSwitch, are left out"
@@ -223,26 +205,22 @@ class _Reader(BoxReader):
             counts[number, other] += count
 
     def _matrix(self, element: etree._Element) -> tuple[list[str], list[list[int]]]:
-        """Objects of a matrix as ``type:index``, and its rows."""
+        """Return the objects of a matrix as ``type:index``, and its rows."""
         size = self.number(element, "nbobjs", 1, _MAX_OBJECTS)
         kind = element.get("type", "")
-        ends = [
-            f"{match[1] or kind}:{match[2]}"
-            for match in self._words(element, "indexes", "index", _INDEX, "a number")
-        ]
-        values = [
-            int(match[0]) for match in self._words(element, "u64values", "value", _MATRIX_VALUE, "MB/s")
-        ]
+        indices = self._words(element, "indexes", "index", _INDEX, "a number")
+        ends = [f"{match[1] or kind}:{match[2]}" for match in indices]
+        cells = self._words(element, "u64values", "value", _MATRIX_VALUE, "MB/s")
+        values = [int(match[0]) for match in cells]
         if len(ends) != size or len(set(ends)) != size or len(values) != size * size:
-            raise self.error(
-                element, f"{len(ends)} indexes and {len(values)} values: expected {size} and {size * size}"
-            )
+            found = f"{len(ends)} indexes and {len(values)} values"
+            raise self.error(element, f"{found}: expected {size} and {size * size}")
         return ends, [values[size * place : size * (place + 1)] for place in range(size)]
 
     def _words(
         self, element: etree._Element, tag: str, what: str, pattern: re.Pattern[str], expected: str
     ) -> Iterator[re.Match[str]]:
-        """Words of all elements of a tag."""
+        """Yield words of all elements of a tag."""
         for word in " ".join(child.text or "" for child in element if child.tag == tag).split():
             match = pattern.fullmatch(word)
             if match is None:

@@ -9,9 +9,10 @@ id, and 2.30 a device above each GPU, which then has no rank. RCCL's links betwe
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 
 from treadle.errors import TopologyError
 from treadle.topologies.readers.boxes.box import (
@@ -21,7 +22,6 @@ from treadle.topologies.readers.boxes.box import (
     Gpu,
     GpuLink,
     HostLink,
-    HostSpeed,
     Nic,
     Slot,
 )
@@ -54,7 +54,10 @@ _XGMI = (
     (Fraction(36), Fraction(50), 4),
     (Fraction(48), Fraction(64), 1),
 )
-_GPU_LINKS = {"NVL": ("NVLink", _NVLINK), "XGMI": ("xGMI", _XGMI)}
+_GPU_LINKS: Mapping[str, tuple[str, tuple[tuple[Fraction, Fraction, int], ...]]] = {
+    "NVL": ("NVLink", _NVLINK),
+    "XGMI": ("xGMI", _XGMI),
+}
 _DEVICE = "device"
 """In the place of a rank: NCCL 2.30 shows none."""
 _ROUNDING = Fraction(1, 20)
@@ -74,6 +77,11 @@ class _Node:
     speed: Fraction = Fraction(0)
     more: str = ""
     links: list[tuple[str, str, str, Fraction, int]] = field(default_factory=list)
+    """Kind, kind of the far node (or details of a port), its id, GB/s and line."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}/{self.id}"
 
 
 _MESSAGE = re.compile(r"([\w.\-]{1,255}:\d{1,10}(?::\d{1,10})?) \[-?\d{1,6}\] NCCL INFO ?(.*)")
@@ -81,7 +89,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def read(source: SourceFile, options: ImportOptions) -> Imported:
-    """The fabric of boxes like that of the first whole system tree in a log.
+    """Return the fabric of boxes like that of the first whole system tree in a log.
 
     Raises
     ------
@@ -116,7 +124,7 @@ _LONGEST = 8192
 def read_system(
     lines: Sequence[tuple[int, str]], *, links: LinkSpeeds = LinkSpeeds.NOMINAL, source: str = ""
 ) -> Box:
-    """The box that a system tree shows.
+    """Return the box that a system tree shows.
 
     Parameters
     ----------
@@ -152,47 +160,20 @@ def read_system(
         or (node.kind == "NIC" and sum(link == "NET" for link, *_ in node.links) > 1)
     ]
     bridge_of = {place: number for number, place in enumerate(inner)}
-
-    def slot_of(node: _Node) -> Slot:
-        if node.above is None:
-            return Slot()
-        name = f"{node.kind}/{node.id}"
-        if node.above not in bridge_of:
-            raise log.error(f"{name} is attached to something other than a switch", line=node.line)
-        if not node.speed:
-            raise log.error(f"{name} has a link of no speed", line=node.line)
-        bandwidth = int(node.speed * (_PCIE if is_nominal else 1) * GB_PER_S)
-        return Slot(above=bridge_of[node.above], bandwidth=bandwidth)
-
+    slot_of = partial(_slot, log, bridge_of, _PCIE if is_nominal else Fraction(1))
     bridges = []
     for node in (nodes[place] for place in inner):
-        kind, slot = _BRIDGES[node.kind], slot_of(node)
-        name = f"{node.kind}/{node.id}"
-        bridges.append(Bridge(kind=kind, name=name, above=slot.above, bandwidth=slot.bandwidth))
-    nics: dict[str, Nic] = {}
-    for place, node in enumerate(nodes):
-        for link, more, identity, speed, line in node.links:
-            if link != "NET":
-                continue
-            card, port = ["", "", "", *more.split("/")][-3:-1]
-            slot = Slot(above=bridge_of[place]) if place in bridge_of else slot_of(node)
-            name = f"NET/{identity}"
-            if name in nics:
-                raise log.error(f"{name} is there twice", line=line)
-            nics[name] = Nic(
-                name=name,
-                bandwidth=int(speed * GB_PER_S) or None,
-                guid=card,
-                port=int(port) if re.fullmatch(r"\d{1,4}", port) else None,
-                slot=slot,
-            )
+        slot = slot_of(node)
+        place = {"above": slot.above, "bandwidth": slot.bandwidth}
+        bridges.append(Bridge(kind=_BRIDGES[node.kind], name=node.name, **place))
+    nics = _nics(log, nodes, bridge_of, slot_of)
     warnings: list[Finding] = []
     word, gpu_links, n_switches = _gpu_links(gpus, log, warnings, is_nominal=is_nominal)
     if any(not link.bandwidth for link in gpu_links):
         raise log.error("a link between GPUs has no speed", line=nodes[0].line)
     devices = [
         Gpu(
-            name=f"GPU/{node.id}",
+            name=node.name,
             bus_id=_bus_id(node.id),
             rank=None if node.more == _DEVICE else int(node.more),
             slot=slot_of(node),
@@ -203,7 +184,7 @@ def read_system(
         return Box(
             gpus=tuple(devices),
             links=tuple(gpu_links),
-            nics=tuple(sorted(nics.values(), key=lambda nic: _number(nic.name.removeprefix("NET/")))),
+            nics=tuple(nics[name] for name in sorted(nics, key=lambda name: _number(name[len("NET/") :]))),
             bridges=tuple(bridges),
             host_links=_host_links(nodes, bridge_of),
             n_switches=n_switches,
@@ -212,6 +193,40 @@ def read_system(
         )
     except TopologyError as error:
         raise log.error(f"system tree: {error}", line=nodes[0].line) from None
+
+
+def _slot(source: SourceFile, bridge_of: Mapping[int, int], scale: Fraction, node: _Node) -> Slot:
+    """Return the position of a node in the PCIe tree, whose printed speeds are multiplied by `scale`."""
+    if node.above is None:
+        return Slot()
+    if node.above not in bridge_of:
+        raise source.error(f"{node.name} is attached to something other than a switch", line=node.line)
+    if not node.speed:
+        raise source.error(f"{node.name} has a link of no speed", line=node.line)
+    return Slot(above=bridge_of[node.above], bandwidth=int(node.speed * scale * GB_PER_S))
+
+
+def _nics(
+    source: SourceFile, nodes: Sequence[_Node], bridge_of: Mapping[int, int], slot_of: Callable[[_Node], Slot]
+) -> dict[str, Nic]:
+    """Return the ports of network cards by name."""
+    found: dict[str, Nic] = {}
+    for place, node in enumerate(nodes):
+        for link, more, identity, speed, line in node.links:
+            if link != "NET":
+                continue
+            card, port = ["", "", "", *more.split("/")][-3:-1]
+            name = f"NET/{identity}"
+            if name in found:
+                raise source.error(f"{name} is there twice", line=line)
+            found[name] = Nic(
+                name=name,
+                bandwidth=int(speed * GB_PER_S) or None,
+                guid=card,
+                port=int(port) if re.fullmatch(r"\d{1,4}", port) else None,
+                slot=Slot(above=bridge_of[place]) if place in bridge_of else slot_of(node),
+            )
+    return found
 
 
 def _nodes(lines: Sequence[tuple[int, str]], source: SourceFile) -> list[_Node]:
@@ -246,8 +261,10 @@ def _nodes(lines: Sequence[tuple[int, str]], source: SourceFile) -> list[_Node]:
             nodes.append(_Node(kind, identity, number, above, speed, more))
             continue
         holder = nodes[above]
-        if not _may_hold(holder, link):
-            lost = f"hangs from {holder.kind}/{holder.id}: the tree's indentation is lost; give --topology"
+        # POWER's CPUs have NVLinks to GPUs, too
+        has_links = holder.kind == "GPU" or (holder.kind == "CPU" and holder.more.startswith(_POWER))
+        if not (has_links if link in _GPU_LINKS else link != "NET" or holder.kind == "NIC"):
+            lost = f"hangs from {holder.name}: the tree's indentation is lost; give --topology"
             raise source.error(f"{link} {lost}", line=number)
         if link != "NET" or kind == "NET":  # else the same port under another name, for transfers of GPUs
             holder.links.append((link, more if kind == "NET" else kind, identity, speed, number))
@@ -255,28 +272,18 @@ def _nodes(lines: Sequence[tuple[int, str]], source: SourceFile) -> list[_Node]:
 
 
 _POWER = "2/"
-"""Prefix of POWER's CPUs in NCCL, which have NVLinks to GPUs."""
-
-
-def _may_hold(holder: _Node, link: str) -> bool:
-    """Whether such a link begins at such a node."""
-    if link in _GPU_LINKS:
-        return holder.kind == "GPU" or (holder.kind == "CPU" and holder.more.startswith(_POWER))
-    return link != "NET" or holder.kind == "NIC"
-
-
+"""Prefix of POWER's CPUs in NCCL."""
 _BRIDGES = {"CPU": BridgeKind.HOST, "NIC": BridgeKind.CARD, "PCI": BridgeKind.SWITCH}
 
 
 def _gpu_links(
     gpus: Sequence[_Node], source: SourceFile, warnings: list[Finding], *, is_nominal: bool
 ) -> tuple[str, list[GpuLink], int]:
-    """The kind of links, those between GPUs and to the switch, and how many switches there are."""
-    word = "NVLink"
+    """Return the kind of links, those between GPUs and to the switch, and how many switches there are."""
     number_of = {node.id: number for number, node in enumerate(gpus)}
     speeds: dict[tuple[int, int | None], Fraction] = {}
     switches: set[str] = set()
-    units: Sequence[tuple[Fraction, Fraction, int]] = _NVLINK
+    word, units = _GPU_LINKS["NVL"]
     for gpu, node in enumerate(gpus):
         for link, kind, identity, speed, line in node.links:
             if link not in _GPU_LINKS or kind not in ("NVS", "GPU", "DEV"):
@@ -310,15 +317,14 @@ def _gpu_links(
     ]
     is_known = len(fitting) == 1
     if speeds and not is_known and is_nominal:
-        text = "links of GPUs have speeds of no known generation; the log's own stand for nominal ones"
+        text = "links of GPUs have speeds of no known generation; the log's own are used as nominal ones"
         warnings.append(Finding(text))
     links = []
     for gpu, to in sorted(speeds, key=lambda pair: (pair[0], pair[1] or -1)):
         speed = speeds[gpu, to]
         count = round(speed / fitting[0][0]) if is_known else 1
-        if is_known and is_nominal:
-            speed = count * fitting[0][1]
-        links.append(GpuLink(gpu=gpu, other=to, count=count, bandwidth=int(speed * GB_PER_S)))
+        rate = count * fitting[0][1] if is_known and is_nominal else speed
+        links.append(GpuLink(gpu=gpu, other=to, count=count, bandwidth=int(rate * GB_PER_S)))
     return word, links, len(switches)
 
 
@@ -330,21 +336,18 @@ def _host_links(nodes: Sequence[_Node], bridge_of: Mapping[int, int]) -> tuple[H
             if link != "SYS" or kind != "CPU" or identity not in cpus or not speed:
                 continue
             one, other = sorted((cpus[node.id], cpus[identity]))
-            if one == other:
-                continue
-            bandwidth: int | None = int(speed * GB_PER_S)
-            origin = HostSpeed.FILE
+            joint = HostLink(one=one, other=other, bandwidth=int(speed * GB_PER_S))
             if speed >= _UNMEASURED:
                 model = f"{node.more}/"
-                amounts = [amount for begin, amount in _CPU_SPEEDS.items() if model.startswith(begin)]
-                bandwidth = amounts[0] * GB_PER_S if amounts else None
-                origin = HostSpeed.LIBRARY if amounts else HostSpeed.UNKNOWN
-            found.setdefault((one, other), HostLink(one=one, other=other, bandwidth=bandwidth, origin=origin))
+                known = next((rate for start, rate in _CPU_SPEEDS.items() if model.startswith(start)), None)
+                joint = HostLink.by_library(one, other, known)
+            if one != other:
+                found.setdefault((one, other), joint)
     return tuple(found[ends] for ends in sorted(found))
 
 
 def _bus_id(identity: str) -> str:
-    """Bus id of a GPU's number: ``18000`` is 0000:18:00.0; "" for one that is none."""
+    """Return the bus id of a GPU's number: ``18000`` is 0000:18:00.0; "" for one that is none."""
     digits = identity.rpartition("-")[2].rjust(9, "0")
     if len(digits) > 9 or ("-" in identity and not identity.startswith("0-")):
         return ""  # of another system, whose bus ids may be the same
@@ -352,6 +355,6 @@ def _bus_id(identity: str) -> str:
 
 
 def _number(identity: str) -> tuple[int, int]:
-    """Order of NETs: by system, then by number."""
+    """Return the order of NETs: by system, then by number."""
     system, _, number = identity.rpartition("-")
     return int(system or "0", 16), int(number, 16)

@@ -22,7 +22,6 @@ from treadle.topologies.readers.boxes.box import (
     BridgeKind,
     Gpu,
     HostLink,
-    HostSpeed,
     Nic,
     Slot,
     rank_order,
@@ -60,7 +59,7 @@ def read(source: SourceFile, options: ImportOptions) -> Imported:
 
 
 def read_box(source: SourceFile, options: ImportOptions) -> Box:
-    """The box that a file describes.
+    """Return the box that a file describes.
 
     Raises
     ------
@@ -70,9 +69,8 @@ def read_box(source: SourceFile, options: ImportOptions) -> Box:
     found = _Reader(source, options)
     found.read(parse_xml(source))
     if not found.gpus:
-        raise source.error(
-            "holds no GPU: NCCL completes such a file when it runs; read its dump (NCCL_TOPO_DUMP_FILE)"
-        )
+        fix = "NCCL completes such a file when it runs; read its dump (NCCL_TOPO_DUMP_FILE)"
+        raise source.error(f"holds no GPU: {fix}")
     found.gpus = [found.gpus[place] for place in rank_order([gpu for gpu, _ in found.gpus])]
     return wired_box(
         source,
@@ -126,8 +124,8 @@ class _Reader(BoxReader):
         if self.unknown_speeds:
             names, more = self.unknown_speeds[:3], len(self.unknown_speeds) - 3
             others = f" and {more} more" if more > 0 else ""
-            said = f"PCIe of {', '.join(names)}{others}: speed or width is not given"
-            text = f"{said}; {DEFAULT_GT_PER_S} GT/s and {DEFAULT_LANES} lanes, as the libraries take it"
+            missing = f"PCIe of {', '.join(names)}{others}: speed or width is not given"
+            text = f"{missing}; {DEFAULT_GT_PER_S} GT/s and {DEFAULT_LANES} lanes, as the libraries take it"
             self.defaulted.append(Finding(text))
 
     def host_links(self) -> Iterator[HostLink]:
@@ -137,10 +135,7 @@ class _Reader(BoxReader):
         cpus = [cpu for cpu in self.cpus if cpu[0] in used]
         for (one, host, speed), (other, other_host, other_speed) in combinations(cpus, 2):
             if host == other_host:
-                bandwidth, origin = None, HostSpeed.UNKNOWN
-                if speed is not None and other_speed is not None:
-                    bandwidth, origin = min(speed, other_speed) * GB_PER_S, HostSpeed.LIBRARY
-                yield HostLink(one=one, other=other, bandwidth=bandwidth, origin=origin)
+                yield HostLink.by_library(one, other, speed, other_speed)
 
     def _children(self, element: etree._Element) -> Iterator[etree._Element]:
         for child in element:
@@ -165,7 +160,7 @@ class _Reader(BoxReader):
             self._below(child, bridge, (host, numa), 0)
 
     def _cpu_speed(self, element: etree._Element) -> int | None:
-        """GB/s that NCCL takes for the way to another CPU; None for CPUs that it does not know."""
+        """Return GB/s that NCCL takes for the way to another CPU; None for CPUs that it does not know."""
         arch, vendor = element.get("arch", "x86_64"), element.get("vendor", "")
         if arch in _CPU_SPEEDS:
             return _CPU_SPEEDS[arch]
@@ -194,9 +189,7 @@ class _Reader(BoxReader):
         children = list(self._children(element))
         lanes = self.number(element, "link_width", 0, 32, 0) or None
         slot = Slot(above=above, bandwidth=self._bandwidth(element, bus_id, lanes), lanes=lanes)
-        gpus, nics, inner = (
-            [child for child in children if child.tag == tag] for tag in ("gpu", "nic", "pci")
-        )
+        gpus, nics, inner = ([one for one in children if one.tag == tag] for tag in ("gpu", "nic", "pci"))
         if len(gpus) > 1:
             raise self.error(gpus[1], f"is the second of {bus_id}; one rank for each GPU is read")
         if gpus and inner:
@@ -206,22 +199,23 @@ class _Reader(BoxReader):
             name = f"GPU {bus_id}{_of_machine(host)}"
             bare = Gpu(name=name, bus_id=bus_id, host=host, numa=numa, slot=slot)
             self._gpu(element, gpus[0] if gpus else None, bare)
-        elif nics:
+            return
+        if nics or kind.startswith("0x02"):
             self.once(element, "busid", bus_id, host, "NIC")
             for child in nics:
                 self._nics(child, slot, place)
-        elif kind.startswith("0x02"):
-            self.once(element, "busid", bus_id, host, "NIC")
-            self.bare_nics.append(Nic(name=self._nic_name(element, bus_id, host), numa=numa, slot=slot))
-        else:
-            bridge, fuses = above, 0
-            if not fusing or self._switch_generation(element, 1) != fusing:
-                bridge = self.add_bridge(
-                    kind=BridgeKind.SWITCH, name=bus_id, above=above, bandwidth=slot.bandwidth
-                )
-                fuses = self._switch_generation(element, 0)
-            for child in children:
-                self._below(child, bridge, place, fuses)
+            if not nics:
+                self.bare_nics.append(Nic(name=self._nic_name(element, bus_id, host), numa=numa, slot=slot))
+            return
+        fuses = 0
+        if not fusing or self._switch_generation(element, 1) != fusing:
+            bridge = {"name": bus_id, "above": above, "bandwidth": slot.bandwidth}
+            above, fuses = (
+                self.add_bridge(kind=BridgeKind.SWITCH, **bridge),
+                self._switch_generation(element, 0),
+            )
+        for child in children:
+            self._below(child, above, place, fuses)
 
     def _hex(self, element: etree._Element, key: str) -> int:
         return int(self.matched(element, key, _HEX, "a number such as 0x10de", "0x0")[0], 16)
@@ -274,7 +268,7 @@ class _Reader(BoxReader):
         self.gpus.append((gpu, list(links.values())))
 
     def _nic_name(self, element: etree._Element, name: str, host: int) -> str:
-        """A name that no other NIC has."""
+        """Return a name that no other NIC has."""
         taken = {nic.name for nic in (*self.nics, *self.bare_nics)}
         self.check_count(element, len(taken), " NICs")
         name = name if host == 0 else f"{name}@{host}"
@@ -285,14 +279,15 @@ class _Reader(BoxReader):
     def _nics(self, element: etree._Element, slot: Slot, place: tuple[int, int]) -> None:
         """The ports of a card, which share its PCIe link."""
         host, numa = place
-        nets = [child for child in self._children(element) if child.tag == "net" and self._is_used(child)]
+        nets = [net for net in self._children(element) if net.tag == "net" and net.get("net") != "0"]
+        for net in (net for net in nets if "dev" not in net.attrib):
+            text = f"<net> {net.get('name', '')} has no dev: NCCL does not use it, and it is left out"
+            self.warn(line_of(net), text)
+        nets = [net for net in nets if "dev" in net.attrib]
         if len(nets) > 1 and slot.bandwidth is not None:
-            card = {"name": nets[0].get("guid", "") or f"card at line {line_of(element)}"}
-            slot = Slot(
-                above=self.add_bridge(
-                    kind=BridgeKind.CARD, above=slot.above, bandwidth=slot.bandwidth, **card
-                )
-            )
+            name = nets[0].get("guid", "") or f"card at line {line_of(element)}"
+            card = {"name": name, "above": slot.above, "bandwidth": slot.bandwidth}
+            slot = Slot(above=self.add_bridge(kind=BridgeKind.CARD, **card))
         for net in nets:
             number = self.number(net, "dev", 0, 4095)
             name = net.get("name", "").strip() or f"net{number}"
@@ -311,17 +306,8 @@ class _Reader(BoxReader):
                 Nic(name=name, bandwidth=bandwidth, guid=net.get("guid", ""), port=port, numa=numa, slot=slot)
             )
 
-    def _is_used(self, net: etree._Element) -> bool:
-        """Whether NCCL makes a NIC of it: it has a number, and is not for other uses only."""
-        if net.get("net") == "0":
-            return False
-        if "dev" not in net.attrib:
-            text = f"<net> {net.get('name', '')} has no dev: NCCL does not use it, and it is left out"
-            self.warn(line_of(net), text)
-        return "dev" in net.attrib
-
     def link_counts(self) -> dict[tuple[int, int | None], int]:
-        """Links by pairs of GPUs; warns of targets that are not GPUs of the file."""
+        """Return the links by pairs of GPUs; warns of targets that are not GPUs of the file."""
         numbers = {(gpu.host, gpu.bus_id): number for number, (gpu, _) in enumerate(self.gpus)}
         counts = Counter[tuple[int, int | None]]()
         for number, (gpu, links) in enumerate(self.gpus):
@@ -333,11 +319,8 @@ class _Reader(BoxReader):
                     self.switches.add(target)
                     counts[number, None] += count
                 elif other == number:
-                    raise self.source.error(
-                        f"links of {gpu.name} lead to itself; read a dump of the machine "
-                        f"(NCCL_TOPO_DUMP_FILE), or take them away",
-                        line=line,
-                    )
+                    fix = "read a dump of the machine (NCCL_TOPO_DUMP_FILE), or take them away"
+                    raise self.source.error(f"links of {gpu.name} lead to itself; {fix}", line)
                 elif other is None:
                     text = f"links of {gpu.name} lead to {target[:40]}, which is no GPU of the file: left out"
                     self.warn(line, text)

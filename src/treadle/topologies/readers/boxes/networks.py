@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, TypeVar
 
 from treadle.spelling import did_you_mean
 from treadle.topologies.limits import check_size
@@ -24,6 +25,7 @@ from treadle.topologies.readers.boxes.box import (
     HostLink,
     HostSpeed,
     Nic,
+    Slot,
     joined_parts,
 )
 from treadle.topologies.readers.boxes.gpu_models import GPU_MODELS
@@ -49,7 +51,7 @@ _NETWORK = re.compile(f"one-switch|rail|rails:[0-9]{{1,6}}|{_LEAF_SPINE.pattern}
 
 
 def fabric_of(source: SourceFile, box: Box, options: ImportOptions, format: str) -> Imported:
-    """The fabric of `options.boxes` boxes, and what was recognised.
+    """Return the fabric of `options.boxes` boxes, and what was recognised.
 
     Raises
     ------
@@ -61,10 +63,9 @@ def fabric_of(source: SourceFile, box: Box, options: ImportOptions, format: str)
     boxes = _count_boxes(source, options)
     box = _of_trays(source, box, options.trays or 1)
     if options.cpu_link is not None:
-        typed = (
-            replace(joint, bandwidth=options.cpu_link, origin=HostSpeed.TYPED) for joint in box.host_links
-        )
-        box = replace(box, host_links=tuple(typed))
+        speed, origin = options.cpu_link, HostSpeed.TYPED
+        joints = (replace(joint, bandwidth=speed, origin=origin) for joint in box.host_links)
+        box = replace(box, host_links=tuple(joints))
     defaulted, warnings = list(box.defaulted), list(box.warnings)
     has_p2p = box.has_p2p and all(GPU_MODELS[gpu.model].has_p2p for gpu in box.gpus if gpu.model)
     is_full = options.pcie is PcieDetail.FULL
@@ -83,19 +84,12 @@ def fabric_of(source: SourceFile, box: Box, options: ImportOptions, format: str)
         is_full = is_full or bool(far) or not has_p2p
     elif options.nics is not None:
         _choose_nics(source, box, options, [])
-    tree: tuple[PcieLink, ...] = ()
+    tree = near_tree(box, speeds) if boxes > 1 and not is_full else ()
     if is_full:
         tree = _whole_tree(source, box, speeds, format)
-        library = {joint.bandwidth or 0 for joint in box.host_links if joint.origin is HostSpeed.LIBRARY}
-        if library:
-            amounts = ", ".join(map(format_link_bandwidth, sorted(library)))
-            text = f"between CPUs: {amounts} each way, as the libraries take it; the file does not say"
-            warnings.append(Finding(text))
-        warnings += _pcie_doubts(box, tree)
+        warnings += _pcie_warnings(box, tree)
         if not has_p2p:
             defaulted.append(Finding("GPUs without peer-to-peer over PCIe: each transfer crosses the host"))
-    elif boxes > 1:
-        tree = near_tree(box, speeds)
     nodes = len(box.gpus) + len(tree) + len(box.bridges) + len(speeds) + 1
     check_size(source.stem, boxes * nodes + 1, boxes * 2 * (nodes + len(box.links) + len(box.host_links)))
     network = options.network if boxes > 1 else None
@@ -103,16 +97,14 @@ def fabric_of(source: SourceFile, box: Box, options: ImportOptions, format: str)
     words += ["library's speeds"] * (options.links is LinkSpeeds.LIBRARY)
     words += ["all of PCIe"] * (options.pcie is PcieDetail.FULL)
     builder = TopologyBuilder(", ".join(words))
-    for number in range(boxes):
-        gpus = [builder.compute(f"box{number}.gpu{gpu}") for gpu in range(len(box.gpus))]
-        switch = builder.switch(f"box{number}.nvswitch") if box.has_switch else ""
+    prefixes = [f"box{number}" for number in range(boxes)]
+    for prefix in prefixes:
+        gpus = [builder.compute(f"{prefix}.gpu{gpu}") for gpu in range(len(box.gpus))]
+        switch = builder.switch(f"{prefix}.nvswitch") if box.has_switch else ""
         for link in box.links:
             builder.duplex(gpus[link.gpu], switch if link.other is None else gpus[link.other], link.bandwidth)
-    is_split = is_full and not has_p2p
-    ports = [
-        _add_tree(builder, f"box{number}", box, speeds, tree, is_full=is_full, is_split=is_split)
-        for number in range(boxes)
-    ]
+    flags = {"is_full": is_full, "is_split": is_full and not has_p2p}
+    ports = [_add_tree(builder, prefix, box, speeds, tree, **flags) for prefix in prefixes]
     if boxes > 1:
         _join(source, builder, ports, list(speeds.values()), network or "")
     recognised = recognise(box, speeds, tree, boxes, network)
@@ -120,7 +112,7 @@ def fabric_of(source: SourceFile, box: Box, options: ImportOptions, format: str)
 
 
 def _of_trays(source: SourceFile, box: Box, trays: int) -> Box:
-    """Machines that NVSwitches join, as one box; FormatError if the file's has none."""
+    """Return the machines that NVSwitches join, as one box; FormatError if the file's has none."""
     if trays == 1:
         return box
     if not box.has_switch:
@@ -128,39 +120,34 @@ def _of_trays(source: SourceFile, box: Box, trays: int) -> Box:
     if trays * max(len(box.gpus), len(box.nics)) > MAX_DEVICES:
         raise source.error(f"--trays {trays}: expected at most {MAX_DEVICES} GPUs and NICs in all")
 
-    def moved(number: int | None, by: int) -> int | None:
-        return None if number is None else number + by
-
-    gpus: list[Gpu] = []
-    nics: list[Nic] = []
-    bridges: list[Bridge] = []
-    links: list[GpuLink] = []
-    joints: list[HostLink] = []
+    parts: dict[str, list[Any]] = {name: [] for name in ("gpus", "nics", "bridges", "links", "host_links")}
     for tray in range(trays):
-        n_gpus, n_bridges = len(gpus), len(bridges)
-        word = f"tray {tray} "
+        n_gpus, n_bridges, word = tray * len(box.gpus), tray * len(box.bridges), f"tray {tray} "
         for gpu in box.gpus:
-            rank = moved(gpu.rank, n_gpus)
-            slot = replace(gpu.slot, above=moved(gpu.slot.above, n_bridges))
-            gpus.append(replace(gpu, name=word + gpu.name, host=tray, rank=rank, slot=slot))
+            slot, rank = _shifted(gpu.slot, n_bridges, "above"), _shifted(gpu, n_gpus, "rank").rank
+            parts["gpus"].append(replace(gpu, name=word + gpu.name, host=tray, rank=rank, slot=slot))
         for nic in box.nics:
-            slot = replace(nic.slot, above=moved(nic.slot.above, n_bridges))
-            nics.append(replace(nic, name=word + nic.name, slot=slot))
-        bridges += [
-            replace(bridge, name=word + bridge.name, above=moved(bridge.above, n_bridges))
-            for bridge in box.bridges
-        ]
-        links += [replace(link, gpu=link.gpu + n_gpus, other=moved(link.other, n_gpus)) for link in box.links]
-        joints += [
-            replace(joint, one=joint.one + n_bridges, other=joint.other + n_bridges)
-            for joint in box.host_links
-        ]
-    lists = {"gpus": gpus, "nics": nics, "bridges": bridges, "links": links, "host_links": joints}
-    return replace(box, **{name: tuple(parts) for name, parts in lists.items()})  # type: ignore[arg-type]
+            slot = _shifted(nic.slot, n_bridges, "above")
+            parts["nics"].append(replace(nic, name=word + nic.name, slot=slot))
+        for bridge in box.bridges:
+            parts["bridges"].append(_shifted(replace(bridge, name=word + bridge.name), n_bridges, "above"))
+        parts["links"] += [_shifted(link, n_gpus, "gpu", "other") for link in box.links]
+        parts["host_links"] += [_shifted(joint, n_bridges, "one", "other") for joint in box.host_links]
+    tuples: dict[str, Any] = {name: tuple(values) for name, values in parts.items()}
+    return replace(box, **tuples)
+
+
+_Part = TypeVar("_Part", Gpu, Slot, Bridge, GpuLink, HostLink)
+
+
+def _shifted(part: _Part, by: int, *fields: str) -> _Part:
+    """Return a part with larger numbers of others in some fields; None stays."""
+    numbers = {field: getattr(part, field) for field in fields}
+    return replace(part, **{field: old + by for field, old in numbers.items() if old is not None})
 
 
 def _whole_tree(source: SourceFile, box: Box, speeds: Mapping[int, int], format: str) -> tuple[PcieLink, ...]:
-    """The tree up to the CPUs; FormatError unless it joins all GPUs, with known bandwidths."""
+    """Return the tree up to the CPUs; FormatError unless it joins all GPUs, with known bandwidths."""
     devices: list[Gpu | Nic] = [*box.gpus, *(box.nics[nic] for nic in speeds)]
     for device in devices:
         # a matrix may know only who shares a switch
@@ -176,35 +163,32 @@ def _whole_tree(source: SourceFile, box: Box, speeds: Mapping[int, int], format:
         reason = "does not say how fast PCIe is, which --pcie full and GPUs without links need"
         remedy = "say it by --pcie-bandwidth, as gen4x16" if format == "nvidia-smi" else _DUMP
         raise source.error(f"{reason}; {remedy}")
-    ends = [(link.lower, link.upper) for link in full_tree(box, {})]
-    ends += [
-        (PciePosition("bridge", joint.one), PciePosition("bridge", joint.other)) for joint in box.host_links
-    ]
-    ends += [
-        (
-            PciePosition("gpu", link.gpu),
-            PciePosition("switch", 0) if link.other is None else PciePosition("gpu", link.other),
-        )
-        for link in box.links
-    ]
-    numbers = {PciePosition("gpu", number): number for number in range(len(box.gpus))}
-    pairs = [tuple(numbers.setdefault(end, len(numbers)) for end in pair) for pair in ends]
-    apart = joined_parts(len(box.gpus), pairs)  # type: ignore[arg-type]
+    # GPUs, the switch of their links, and bridges are numbered for the search for what is apart
+    n, first_bridge = len(box.gpus), len(box.gpus) + 1
+    pairs = [(link.gpu, n if link.other is None else link.other) for link in box.links]
+    pairs += [(first_bridge + joint.one, first_bridge + joint.other) for joint in box.host_links]
+    starts = {"gpu": 0, "bridge": first_bridge}
+    for link in full_tree(box, {}):
+        one, other = (starts[end.kind] + end.number for end in (link.lower, link.upper))
+        pairs.append((one, other))
+    apart = joined_parts(n, pairs)
     if len(apart) > 1:
-        one, other = (box.gpus[part[0]].name for part in apart[:2])
-        raise source.error(f"does not say what joins {one} and {other}: neither links nor CPUs; {_DUMP}")
+        gpus = " and ".join(box.gpus[part[0]].name for part in apart[:2])
+        raise source.error(f"does not say what joins {gpus}: neither links nor CPUs; {_DUMP}")
     used = {link.upper.number for link in tree if link.upper.kind == "bridge"}
     for joint in box.host_links:
         if joint.bandwidth is None and {joint.one, joint.other} <= used:
-            one, other = (box.bridges[end].name for end in (joint.one, joint.other))
-            raise missing_option(
-                source, "cpu-link", f"does not say how fast {one} and {other} are joined, as 32GB/s"
-            )
+            cpus = " and ".join(box.bridges[end].name for end in (joint.one, joint.other))
+            raise missing_option(source, "cpu-link", f"does not say how fast {cpus} are joined, as 32GB/s")
     return tree
 
 
-def _pcie_doubts(box: Box, tree: Sequence[PcieLink]) -> Iterator[Finding]:
-    """GPUs with fewer PCIe lanes than others, and uplinks that several GPUs share."""
+def _pcie_warnings(box: Box, tree: Sequence[PcieLink]) -> Iterator[Finding]:
+    """Yield assumed speeds between CPUs, GPUs with fewer PCIe lanes than others, and shared uplinks."""
+    library = {joint.bandwidth or 0 for joint in box.host_links if joint.origin is HostSpeed.LIBRARY}
+    if library:
+        amounts = ", ".join(map(format_link_bandwidth, sorted(library)))
+        yield Finding(f"between CPUs: {amounts} each way, as the libraries take it; the file does not say")
     above = {link.lower: link for link in tree}
     speeds = [above[PciePosition("gpu", number)].bandwidth or 0 for number in range(len(box.gpus))]
     widest = max(gpu.slot.lanes or 0 for gpu in box.gpus)
@@ -228,16 +212,14 @@ def _pcie_doubts(box: Box, tree: Sequence[PcieLink]) -> Iterator[Finding]:
 
 def _count_boxes(source: SourceFile, options: ImportOptions) -> int:
     """Return the number of boxes; FormatError unless the network that joins several is given."""
-    if options.network is not None:
-        if not _NETWORK.fullmatch(options.network):
-            word, _, numbers = options.network.partition(":")
-            if re.fullmatch("[0-9]{1,6}", numbers) and word.casefold() in ("rail", "rails"):
-                hint = f"; did you mean rails:{numbers}?"
-            else:
-                hint = did_you_mean(word, ("one-switch", "rail", "rails:K", "leaf-spine:L,S"))
-            raise source.error(f"--network {options.network[:40]!r}: expected {NETWORKS}{hint}")
-        if options.boxes is None:
-            raise source.error("--network joins several boxes; say by --boxes how many there are")
+    if options.network is not None and not _NETWORK.fullmatch(options.network):
+        word, _, numbers = options.network.partition(":")
+        hint = did_you_mean(word, ("one-switch", "rail", "rails:K", "leaf-spine:L,S"))
+        if re.fullmatch("[0-9]{1,6}", numbers) and word.casefold() in ("rail", "rails"):
+            hint = f"; did you mean rails:{numbers}?"
+        raise source.error(f"--network {options.network[:40]!r}: expected {NETWORKS}{hint}")
+    if options.network is not None and options.boxes is None:
+        raise source.error("--network joins several boxes; say by --boxes how many there are")
     boxes = options.boxes or 1
     if boxes > 1 and options.network is None:
         raise source.error(f"the file describes one box; say by --network what joins {boxes}: {NETWORKS}")
@@ -245,21 +227,19 @@ def _count_boxes(source: SourceFile, options: ImportOptions) -> int:
 
 
 def _choose_nics(source: SourceFile, box: Box, options: ImportOptions, warnings: list[Finding]) -> list[int]:
-    """NICs by name, all of them, or those that share a switch with a GPU."""
+    """Return the NICs by name, all of them, or those that share a switch with a GPU."""
     every = list(range(len(box.nics)))
     if options.nics is None:
         if not every:
             raise source.error("has no NICs, and so nothing joins several boxes")
         near = near_nics(box, every)
         has_tree = any(bridge.kind is BridgeKind.HOST for bridge in box.bridges)
-        remedy = "; --nics all takes it" if has_tree else ""
-        text = f"shares no PCIe switch with a GPU and is left out{remedy}"
+        text = f"shares no PCIe switch with a GPU and is left out{'; --nics all takes it' * has_tree}"
         warnings += [Finding(text, box.nics[nic].name) for nic in every if nic not in near]
         if not near:
-            remedy = "; --nics all takes them over the CPUs, or name those that are used"
-            if not has_tree:
-                remedy = f", and the file has no PCIe tree; {_DUMP}"
-            raise source.error(f"no NIC shares a PCIe switch with a GPU{remedy}")
+            fix = "; --nics all takes them over the CPUs, or name those that are used"
+            reason = fix if has_tree else f", and the file has no PCIe tree; {_DUMP}"
+            raise source.error(f"no NIC shares a PCIe switch with a GPU{reason}")
         return list(near)
     if options.nics == "all":
         return every
@@ -278,7 +258,7 @@ def _choose_nics(source: SourceFile, box: Box, options: ImportOptions, warnings:
 def _nic_speeds(
     source: SourceFile, box: Box, chosen: Sequence[int], options: ImportOptions, warnings: list[Finding]
 ) -> dict[int, int]:
-    """Bytes/s of each used NIC: as typed, else as the file has it."""
+    """Return bytes/s of each used NIC: as typed, else as the file has it."""
     speeds = {}
     differing: dict[int, list[str]] = {}
     for number in chosen:
@@ -307,7 +287,7 @@ def _add_tree(
     is_full: bool,
     is_split: bool,
 ) -> list[str]:
-    """The PCIe tree of a box; names of its NICs.
+    """Return the PCIe tree of a box; names of its NICs.
 
     `is_full`: it reaches the CPUs. `is_split`: without peer-to-peer no switch passes on what comes from below
     but to the CPU, and so each is two.
@@ -353,9 +333,8 @@ def _join(
         if rails is None:
             rails = int(network.removeprefix("rails:"))
         if not 1 <= rails <= len(speeds):
-            raise source.error(
-                f"--network {network}: a box has {len(speeds)} NICs, expected 1 to {len(speeds)} rails"
-            )
+            found = f"a box has {len(speeds)} NICs, expected 1 to {len(speeds)} rails"
+            raise source.error(f"--network {network}: {found}")
         switches = [builder.switch(f"ib{rail}") for rail in range(rails)]
         for names in ports:
             for order, (name, speed) in enumerate(zip(names, speeds, strict=True)):
@@ -363,10 +342,8 @@ def _join(
         return
     leaves, spines, over, boxes = int(match[1]), int(match[2]), int(match[3] or 1), len(ports)
     if not 1 <= leaves <= boxes or not 1 <= spines <= 2**16 or over < 1:
-        raise source.error(
-            f"--network {match[0]}: expected 1 to {boxes} leaves (there are {boxes} boxes), at least one "
-            f"spine and an oversubscription of at least 1"
-        )
+        expected = f"expected 1 to {boxes} leaves (there are {boxes} boxes), at least one spine"
+        raise source.error(f"--network {match[0]}: {expected} and an oversubscription of at least 1")
     check_size(source.stem, leaves + spines, 2 * leaves * spines)
     tops = [builder.switch(f"spine{number}") for number in range(spines)]
     for leaf in range(leaves):

@@ -21,7 +21,6 @@ from treadle.topologies.readers.boxes.box import (
     BridgeKind,
     Gpu,
     HostLink,
-    HostSpeed,
     Nic,
     Slot,
     joined_parts,
@@ -74,7 +73,7 @@ def read(source: SourceFile, options: ImportOptions) -> Imported:
 
 
 def read_box(source: SourceFile, options: ImportOptions) -> Box:
-    """The box that a matrix shows.
+    """Return the box that a matrix shows.
 
     Raises
     ------
@@ -90,16 +89,14 @@ def read_box(source: SourceFile, options: ImportOptions) -> Box:
         raise asks_model(source, what, "NVLink")
     model = GPU_MODELS[name]
     if not links and model.kind is not None and not model.is_card and n > 1:
-        raise source.error(
-            f"shows no NVLinks between GPUs, of which a {name} has {model.links} (does the fabric manager "
-            f"run?); if there are none, say --gpu pcie"
-        )
+        missing = f"shows no NVLinks between GPUs, of which a {name} has {model.links}"
+        raise source.error(f"{missing} (does the fabric manager run?); if there are none, say --gpu pcie")
     counts = _switch_counts(source, matrix, links, name) or {pair: links[pair] for pair in links}
     bridges, slots = _pcie_tree(matrix, model, options)
     hosts = [number for number, bridge in enumerate(bridges) if bridge.kind is BridgeKind.HOST]
     n_switches = len(bridges) - len(hosts)
     asks_tree = options.pcie is PcieDetail.FULL or options.nics is not None
-    is_apart = len(joined_parts(n, ((one, n if other is None else other) for one, other in counts))) > 1
+    is_apart = len(joined_parts(n, counts)) > 1
     uses_tree = (n_switches or asks_tree or is_apart) and options.pcie_bandwidth is None
     whom = "each GPU and PCIe switch" if asks_tree and n_switches else "each GPU"
     width = f"{DEFAULT_LANES} lanes of {model.gt_per_s} GT/s to {whom}, as of {name}"
@@ -113,21 +110,14 @@ def read_box(source: SourceFile, options: ImportOptions) -> Box:
         has_cpus=all(matrix.cpus),
         nics=[Nic(name=nic, slot=slots.get(number, Slot())) for number, nic in enumerate(matrix.nics, n)],
         bridges=bridges,
-        host_links=[
-            HostLink(one=one, other=other, bandwidth=None, origin=HostSpeed.UNKNOWN)
-            for one, other in combinations(hosts, 2)
-        ],
+        host_links=[HostLink.by_library(*pair, None) for pair in combinations(hosts, 2)],
         defaulted=[Finding(f"PCIe: {width}")] if uses_tree else [],
         # as where the kernel knows of no NUMA nodes
         warnings=[
-            Finding(
-                f"{row[other]} to {matrix.gpus[other]}, and CPUs {matrix.cpus[one]} are those of both: taken "
-                "as of one CPU",
-                matrix.gpus[one],
-            )
-            for one, row in enumerate(matrix.rows)
-            for other in range(one + 1, n)
-            if all(matrix.cpus) and row[other] in ("SYS", "SOC") and matrix.cpus[one] == matrix.cpus[other]
+            Finding(f"{cell} to {other}, and CPUs {cpus} are those of both: taken as of one CPU", gpu)
+            for gpu, cpus, row in zip(matrix.gpus, matrix.cpus, matrix.rows, strict=True)
+            for other, other_cpus, cell in zip(matrix.gpus, matrix.cpus, row, strict=False)
+            if cpus == other_cpus and cell in ("SYS", "SOC") and all(matrix.cpus)
         ][:1],
     )
 
@@ -153,8 +143,8 @@ def _matrix(source: SourceFile) -> _Matrix:
         if words[0] in gpus:
             if words[0] in rows:
                 raise source.error(f"{words[0]} has a second row", line=place)
-            said = "".join(words[len(columns) + 1 : len(columns) + 2]) if has_cpus else ""
-            cpus = said if _CPUS.fullmatch(said) else ""
+            affinity = "".join(words[len(columns) + 1 : len(columns) + 2]) if has_cpus else ""
+            cpus = affinity if _CPUS.fullmatch(affinity) else ""
             rows[words[0]] = place, _cells(source, words, columns, place), cpus
         elif words[0] not in columns:
             raise source.error(f"row {words[0][:40]!r} is none of the columns", line=place)
@@ -173,26 +163,22 @@ def _cells(source: SourceFile, words: Sequence[str], columns: Sequence[str], lin
     cells = tuple(words[1 : len(columns) + 1])
     for column, cell in zip(columns, cells, strict=False):
         if not _CELL.fullmatch(cell) or (cell == "X") != (column == words[0]):
-            raise source.error(
-                f"{words[0]} to {column} is {cell[:20]!r}: expected NV and a number, PIX, PXB, PHB, NODE or "
-                f"SYS, and X for itself",
-                line=line,
-            )
+            expected = "expected NV and a number, PIX, PXB, PHB, NODE or SYS, and X for itself"
+            raise source.error(f"{words[0]} to {column} is {cell[:20]!r}: {expected}", line=line)
     if len(cells) < len(columns):
         raise source.error(f"{words[0]}: {len(cells)} cells, expected {len(columns)}", line=line)
     return cells
 
 
 def _link_counts(source: SourceFile, matrix: _Matrix) -> dict[tuple[int, int], int]:
-    """NVLinks by pairs; FormatError where the two rows of a pair differ."""
+    """Return the NVLinks by pairs; FormatError where the two rows of a pair differ."""
     counts = {}
     for one, (gpu, row, line) in enumerate(zip(matrix.gpus, matrix.rows, matrix.lines, strict=True)):
         for other, other_gpu in enumerate(matrix.gpus):
             back = matrix.rows[other][one]
             if row[other] != back:
-                raise source.error(
-                    f"{gpu} to {other_gpu} is {row[other]}, but {back} in the opposite direction", line=line
-                )
+                differs = f"is {row[other]}, but {back} in the opposite direction"
+                raise source.error(f"{gpu} to {other_gpu} {differs}", line=line)
             match = _CELL.fullmatch(row[other])
             if match is not None and match[1] is not None:
                 if int(match[1]) < 1:
@@ -204,7 +190,7 @@ def _link_counts(source: SourceFile, matrix: _Matrix) -> dict[tuple[int, int], i
 def _switch_counts(
     source: SourceFile, matrix: _Matrix, links: Mapping[tuple[int, int], int], name: str
 ) -> dict[tuple[int, int | None], int]:
-    """NVLinks of each GPU to NVSwitches; none where the pairs may be joined directly.
+    """Return the NVLinks of each GPU to NVSwitches; none where the pairs may be joined directly.
 
     FormatError where most pairs are as NVSwitches make them, and one can neither be so nor be direct.
     """
@@ -224,12 +210,11 @@ def _switch_counts(
     if not shown or 2 * times <= len(pairs):
         return {}
     one, other = odd[0]
-    raise source.error(
-        f"{matrix.gpus[one]} to {matrix.gpus[other]} is {matrix.rows[one][other]}: over NVSwitches it "
-        f"would be NV{min(own[one], own[other])}, as to other GPUs; without NVSwitches "
-        f"{matrix.gpus[most]} would have {sum(cells[most])} links, {name} have {model.links}",
-        line=matrix.lines[one],
-    )
+    cell = f"{matrix.gpus[one]} to {matrix.gpus[other]} is {matrix.rows[one][other]}"
+    by_switch = f"over NVSwitches it would be NV{min(own[one], own[other])}, as to other GPUs"
+    direct = f"without NVSwitches {matrix.gpus[most]} would have {sum(cells[most])} links"
+    has = f"{name} have {model.links}"
+    raise source.error(f"{cell}: {by_switch}; {direct}, {has}", line=matrix.lines[one])
 
 
 def _pcie_tree(

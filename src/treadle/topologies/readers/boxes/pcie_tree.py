@@ -41,7 +41,7 @@ def near_nics(box: Box, nics: Sequence[int]) -> tuple[int, ...]:
 
 
 def near_tree(box: Box, speeds: Mapping[int, int]) -> tuple[PcieLink, ...]:
-    """Links between GPUs, the switches that they share with NICs, and those NICs.
+    """Return links between GPUs, the switches that they share with NICs, and those NICs.
 
     Parameters
     ----------
@@ -53,9 +53,8 @@ def near_tree(box: Box, speeds: Mapping[int, int]) -> tuple[PcieLink, ...]:
     above: dict[str, set[int]] = {"gpu": set(), "nic": set()}
     for place, slot in devices.items():
         above[place.kind].update(box.chain(slot))
-    tops = {
-        _meeting(box, slot, above["nic" if place.kind == "gpu" else "gpu"]) for place, slot in devices.items()
-    }
+    others = {"gpu": above["nic"], "nic": above["gpu"]}
+    tops = {_meeting(box, slot, others[place.kind]) for place, slot in devices.items()}
     parents: dict[PciePosition, PcieLink] = {}
     for place, slot in devices.items():
         chain = box.chain(slot)
@@ -94,7 +93,7 @@ def _climb(
 
 
 def _meeting(box: Box, slot: Slot, others: set[int]) -> int | None:
-    """The lowest switch above a device that also has one of the others below; a CPU is none."""
+    """Return the lowest switch above a device that also has one of the others below; a CPU is none."""
     for number in box.chain(slot):
         kind = box.bridges[number].kind
         if kind is BridgeKind.HOST:
@@ -150,10 +149,9 @@ def _near_links(parents: Mapping[PciePosition, PcieLink], speeds: Mapping[int, i
         capped = [_rounded(link, speeds.get(link.lower.number)) for link in tree]
         nics = [link for link in capped if link.lower.kind == "nic"]
         total = sum(link.bandwidth or speeds[link.lower.number] for link in nics)
-        capped = [
-            link if link.lower.kind == "nic" else replace(link, bandwidth=_least(link.bandwidth, total))
-            for link in capped
-        ]
+        others = (link for link in capped if link.lower.kind != "nic")
+        limited = {link: replace(link, bandwidth=_least(link.bandwidth, total)) for link in others}
+        capped = [limited.get(link, link) for link in capped]
         gpus = [link for link in capped if link.lower.kind == "gpu"]
         if len(gpus) == 1 and len(gpus) + len(nics) == len(capped) and gpus[0].bandwidth == total:
             found += [replace(link, upper=gpus[0].lower) for link in nics]
@@ -163,13 +161,13 @@ def _near_links(parents: Mapping[PciePosition, PcieLink], speeds: Mapping[int, i
 
 
 def _rounded(link: PcieLink, speed: int | None) -> PcieLink:
-    """A link with rounded bandwidth; that of a NIC (`speed`) has no more than the NIC."""
+    """Return a link with rounded bandwidth; that of a NIC (`speed`) has no more than the NIC."""
     bandwidth = None if link.bandwidth is None else _round(link.bandwidth)
     return PcieLink(link.lower, link.upper, _least(bandwidth, speed if link.lower.kind == "nic" else None))
 
 
 def _round(bandwidth: int) -> int:
-    """Down to half a GB/s; what is less than that stays."""
+    """Round down to half a GB/s; less than that stays."""
     return bandwidth // HALF_GB_PER_S * HALF_GB_PER_S or bandwidth
 
 

@@ -13,7 +13,7 @@ from treadle.units import format_link_bandwidth
 def recognise(
     box: Box, speeds: Mapping[int, int], tree: Sequence[PcieLink], boxes: int, network: str | None
 ) -> dict[str, str]:
-    """Facts by subject: GPUs, links, switches, NICs, PCIe, rank order, pairs of GPU and NIC, network.
+    """Return facts by subject: GPUs, links, switches, NICs, PCIe, rank order, pairs of GPU and NIC, network.
 
     Parameters
     ----------
@@ -44,25 +44,21 @@ def recognise(
     if all(gpu.rank is not None for gpu in box.gpus):
         how = "by the file's ranks"
     found["rank order"] = f"{how}: {_numbered([gpu.bus_id or gpu.name for gpu in box.gpus], 'gpu')}"
-    nics = _counted(
-        "speed not given" if nic.bandwidth is None else format_link_bandwidth(nic.bandwidth)
-        for nic in box.nics
-    )
-    found["NICs"] = nics or "none"
+    rates = (format_link_bandwidth(nic.bandwidth) if nic.bandwidth else "speed not given" for nic in box.nics)
+    found["NICs"] = _counted(rates) or "none"
     if boxes > 1:
         names = [box.nics[nic].name for nic in speeds]
         found["used NICs"] = f"{len(names)}: {_numbered(names, 'nic')}"
         found["pairs"] = _pairs(box, tree)
     if tree:
-        found["PCIe"] = _counted(
-            f"{link.lower.kind} {format_link_bandwidth(link.bandwidth or 0)}" for link in tree
-        )
+        speeds_of = ((link.lower.kind, format_link_bandwidth(link.bandwidth or 0)) for link in tree)
+        found["PCIe"] = _counted(f"{kind} {rate}" for kind, rate in speeds_of)
     found["boxes"] = "1" if network is None else f"{boxes}, joined by {network}"
     return found
 
 
 def _counted(words: Iterable[str]) -> str:
-    """``7 x a, b``: equal words counted, in the order in which they first appear."""
+    """Return ``7 x a, b``: equal words counted, in the order in which they first appear."""
     counts = Counter(words)
     return ", ".join(f"{count} x {word}" if count > 1 else word for word, count in counts.items())
 
@@ -72,7 +68,7 @@ def _numbered(names: Sequence[str], word: str) -> str:
 
 
 def _pairs(box: Box, tree: Sequence[PcieLink]) -> str:
-    """NICs, and the GPUs below their lowest common bridge: a switch, one above it, or the GPU."""
+    """Return NICs, and the GPUs below their lowest common bridge: a switch, one above it, or the GPU."""
     above = {link.lower: link.upper for link in tree}
     below: dict[PciePosition, list[int]] = {}
     for place in above:

@@ -49,7 +49,7 @@ class Wired:
 
 
 def typed_model(source: SourceFile, options: ImportOptions, *, word: str = "") -> str:
-    """The model that ``--gpu`` names; "" where nothing was said, FormatError for an unknown one.
+    """Return the model that ``--gpu`` names; "" where nothing was said, FormatError for an unknown one.
 
     `word`, if there is one, is what links of the file's GPUs are called.
     """
@@ -67,7 +67,7 @@ def typed_model(source: SourceFile, options: ImportOptions, *, word: str = "") -
 
 
 def check_model(source: SourceFile, gpu: Gpu, sm: int, gcn: str) -> None:
-    """FormatError if what the file says of a GPU contradicts the model that its user names."""
+    """Raise FormatError if what the file says of a GPU contradicts the model that its user names."""
     model = GPU_MODELS[gpu.model] if gpu.model else None
     if model is None or model.kind is None:
         return
@@ -77,7 +77,7 @@ def check_model(source: SourceFile, gpu: Gpu, sm: int, gcn: str) -> None:
 
 
 def model_by_device(source: SourceFile, typed: str, name: str, vendor: int, device: int) -> str:
-    """The model that a GPU's user names, else that of its PCI identifiers; "" for an unknown one.
+    """Return the model that a GPU's user names, else that of its PCI identifiers; "" for an unknown one.
 
     FormatError if the two have links of different kinds.
     """
@@ -141,34 +141,35 @@ def wire(
     for one, other in sorted(counts, key=lambda pair: (pair[1] is not None, pair[0], pair[1] or 0)):
         count = counts[one, other]
         if other is not None and counts.get((other, one)) != count:
-            back = counts.get((other, one), 0)
-            raise source.error(
-                f"{gpus[one].name} has {count} links to {gpus[other].name}, which has {back} to it"
-            )
+            back = f"{gpus[other].name}, which has {counts.get((other, one), 0)} to it"
+            raise source.error(f"{gpus[one].name} has {count} links to {back}")
         if other is None or one < other:
-            ends = [gpus[one]] if other is None else [gpus[one], gpus[other]]
-            speed = min(_speed(source, gpu, speeds) for gpu in ends)
-            links.append(GpuLink(gpu=one, other=other, count=count, bandwidth=count * speed))
-    kinds = {kind for kind in map(link_kind, gpus) if kind is not None}
-    word = next(iter(kinds)).word
+            rates = []
+            for gpu in [gpus[one]] if other is None else [gpus[one], gpus[other]]:
+                if (kind := link_kind(gpu)) is None:
+                    known = f"GPUs of {gpu.generation} have no known speed"
+                    reason = known if gpu.generation else "the file does not say"
+                    speed = f"which speed its links have, {reason}; name its model by --gpu"
+                    raise source.error(f"{gpu.name}: {speed}")
+                rates.append(kind.speed(speeds))
+            links.append(GpuLink(gpu=one, other=other, count=count, bandwidth=count * min(rates)))
+    kinds = dict.fromkeys(kind for kind in map(link_kind, gpus) if kind is not None)
+    word = next(iter(kinds)).word  # that of the first GPU, whatever other kinds there are
     # GPUs are cards: of a model of cards, or without NVSwitches, and none has lost a link
-    is_bridged = all(model is not None and model.is_card for model in models) or (
-        all(other is not None for _, other in counts)
-        and all(
-            model is not None and total == model.links for model, total in zip(models, totals, strict=True)
-        )
-    )
+    own_links = [None if model is None else model.links for model in models]
+    has_all = own_links == totals and all(other is not None for _, other in counts)
+    is_bridged = has_all or all(model is not None and model.is_card for model in models)
     is_whole = has_cpus and is_bridged
     if word == "NVLink" and options.pcie is not PcieDetail.FULL and not is_whole:  # xGMI hives may be several
         _check_all_joined(source, gpus, links, _OVER_PCIE if has_cpus else _BY_A_DUMP)
     amounts = ", ".join(map(format_link_bandwidth, sorted({kind.speed(speeds) for kind in kinds})))
-    told = Finding(f"each {word} link carries {amounts} each way ({speeds})")
+    speed_note = Finding(f"each {word} link carries {amounts} each way ({speeds})")
     uneven = [
         Finding(f"has {total} {word} links, another GPU has {max(totals)}", gpu.name)
         for gpu, total in zip(gpus, totals, strict=True)
         if total < max(totals)
     ]
-    return Wired(tuple(links), word, (told,), tuple(uneven))
+    return Wired(tuple(links), word, (speed_note,), tuple(uneven))
 
 
 def wired_box(
@@ -183,7 +184,7 @@ def wired_box(
     warnings: Iterable[Finding] = (),
     **parts: Any,
 ) -> Box:
-    """The box of GPUs in the order of a file, and of other `parts`; FormatError as of `wire`.
+    """Return the box of GPUs in the order of a file, and of other `parts`; FormatError as of `wire`.
 
     `may_be_alone`: whether one GPU without links is taken as it is.
     """
@@ -193,25 +194,15 @@ def wired_box(
     placed = {(order.index(one), place_of.get(other)): count for (one, other), count in counts.items()}
     is_alone = may_be_alone and len(gpus) == 1 and not counts
     wired = Wired() if is_alone else wire(source, gpus, placed, options, has_cpus=has_cpus)
-    given: dict[str, Any] = {
-        name: tuple(part) if isinstance(part, list) else part for name, part in parts.items()
-    }
+    lists = {name: tuple(part) for name, part in parts.items() if isinstance(part, list)}
     return Box(
         gpus=tuple(gpus),
         links=wired.links,
         link_word=wired.word,
         defaulted=(*wired.defaulted, *defaulted),
         warnings=(*wired.warnings, *warnings),
-        **given,
+        **parts | lists,
     )
-
-
-def _speed(source: SourceFile, gpu: Gpu, speeds: LinkSpeeds) -> int:
-    kind = link_kind(gpu)
-    if kind is None:
-        what = f"GPUs of {gpu.generation} have no known speed" if gpu.generation else "the file does not say"
-        raise source.error(f"{gpu.name}: which speed its links have, {what}; name its model by --gpu")
-    return kind.speed(speeds)
 
 
 _OVER_PCIE = "if that is how it is, --pcie full joins them over PCIe"
@@ -227,17 +218,23 @@ def _check_all_joined(source: SourceFile, gpus: Sequence[Gpu], links: Iterable[G
     alone = set(range(n)) - {end for pair in ends for end in pair}
     if alone:
         raise source.error(f"{gpus[min(alone)].name} has no NVLinks, other GPUs have; {remedy}")
-    parts = joined_parts(n, ((one, n if other is None else other) for one, other in ends))
-    if len(parts) > 1:
-        one, other = (gpus[part[0]].name for part in parts[:2])
-        raise source.error(f"no NVLinks join {one} and {other}; {remedy}")
+    if len(parts := joined_parts(n, ends)) > 1:
+        names = " and ".join(gpus[part[0]].name for part in parts[:2])
+        raise source.error(f"no NVLinks join {names}; {remedy}")
 
 
 def _from_models(source: SourceFile, gpus: Sequence[Gpu], options: ImportOptions) -> Wired:
-    """Links of boxes whose GPUs are of one model; none where the GPUs have none."""
+    """Return the links of boxes whose GPUs are of one model; none where the GPUs have none."""
     names = sorted({gpu.model for gpu in gpus})
     if names == [""]:
-        return _without(source, gpus)
+        # right for GPUs that have no links; of others the model is needed
+        for gpu in gpus:
+            family, _, number = gpu.generation.partition(" ")
+            if not gpu.generation or (family == "sm" and int(number) >= 70):
+                what = f" ({gpu.generation})" if gpu.generation else ""
+                reason = f"has no links of {gpu.name}{what}"
+                raise asks_model(source, reason, "NVLink" if family == "sm" else "")
+        return Wired(word="xGMI" if xgmi_of(gpus[0].generation) else "NVLink")
     if len(names) > 1:
         found = " and ".join(name or "unknown ones" for name in names)
         raise source.error(f"has GPUs of several models ({found}) and no links; name one by --gpu")
@@ -248,10 +245,9 @@ def _from_models(source: SourceFile, gpus: Sequence[Gpu], options: ImportOptions
     if n == 1:
         return Wired(word=word)
     if n not in model.boxes:
-        raise source.error(
-            f"has {n} GPUs and none of their {word}s, and boxes of {n} {name} are not all wired equally; "
-            f"read a file that has them, such as NCCL's own (NCCL_TOPO_DUMP_FILE), or say --gpu pcie"
-        )
+        reason = f"has {n} GPUs and none of their {word}s, and boxes of {n} {name} are not all wired equally"
+        fix = "read a file that has them, such as NCCL's own (NCCL_TOPO_DUMP_FILE), or say --gpu pcie"
+        raise source.error(f"{reason}; {fix}")
     speed = model.kind.speed(options.links or LinkSpeeds.NOMINAL)
     ends: list[tuple[int, int | None]] = [*combinations(range(n), 2)]
     count, how = 1, f"one {word} link between each two GPUs"
@@ -259,26 +255,15 @@ def _from_models(source: SourceFile, gpus: Sequence[Gpu], options: ImportOptions
         ends = [(one, None) for one in range(n)]
         count, how = model.links, f"{model.links} {word}s from each GPU to NVSwitches"
     links = [GpuLink(gpu=one, other=other, count=count, bandwidth=count * speed) for one, other in ends]
-    told = f"{how}, {format_link_bandwidth(speed)} each: boxes of {n} {name} are so; the file has none"
-    return Wired(tuple(links), word, (Finding(told),))
-
-
-def _without(source: SourceFile, gpus: Sequence[Gpu]) -> Wired:
-    """No links and no model: right for GPUs that have none, else asked."""
-    for gpu in gpus:
-        family, _, number = gpu.generation.partition(" ")
-        if not gpu.generation or (family == "sm" and int(number) >= 70):
-            what = f" ({gpu.generation})" if gpu.generation else ""
-            raise asks_model(source, f"has no links of {gpu.name}{what}", "NVLink" if family == "sm" else "")
-    return Wired(word="xGMI" if xgmi_of(gpus[0].generation) else "NVLink")
+    text = f"{how}, {format_link_bandwidth(speed)} each: boxes of {n} {name} are so; the file has none"
+    return Wired(tuple(links), word, (Finding(text),))
 
 
 def asks_model(source: SourceFile, reason: str, word: str = "") -> FormatError:
-    """Error message if the model of the GPUs is needed; `word` is the name of their links."""
-    known = [
-        name
-        for name, one in GPU_MODELS.items()
-        if (one.is_card and word != "xGMI" if one.kind is None else word in ("", one.kind.word))
-    ]
+    """Return the error if the model of the GPUs is needed; `word` is the name of their links."""
+    known = []
+    for name, model in GPU_MODELS.items():
+        if word in ("", model.kind.word) if model.kind else model.is_card and word != "xGMI":
+            known.append(name)
     listed = f"{', '.join(known)}, or pcie for another one without links"
     return source.error(f"{reason}; name their model by --gpu: {listed}")

@@ -60,16 +60,19 @@ def parse_xml(source: SourceFile) -> etree._Element:
         if depth > MAX_DEPTH:
             raise source.error(f"elements are nested more than {MAX_DEPTH} deep", line=line_of(level[0]))
         level = [child for element in level for child in element]
+        for child in level:
+            if not isinstance(child.tag, str):
+                raise source.error("entities are not read", line=line_of(child))
     return root
 
 
 def line_of(element: etree._Element) -> int:
-    """The line in which an element begins."""
+    """Return the line in which an element begins."""
     return cast("int", element.sourceline)  # None only in elements that were not read from a text
 
 
 def name_of(element: etree._Element) -> str:
-    """An element's name without its namespace."""
+    """Return an element's name without its namespace."""
     return str(element.tag).rpartition("}")[2]
 
 
@@ -80,11 +83,11 @@ class Attributes:
         self.source = source
 
     def error(self, element: etree._Element, message: str) -> FormatError:
-        """A FormatError about an element."""
+        """Return a FormatError about an element."""
         return self.source.error(f"<{name_of(element)}> {message}", line_of(element))
 
     def choice(self, element: etree._Element, key: str, default: str | None = None) -> str:
-        """An attribute that must be there, unless it has a default."""
+        """Return an attribute that must be there, unless it has a default."""
         value = element.get(key, default)
         if value is None:
             raise self.error(element, f"lacks the attribute {key}")
@@ -98,7 +101,7 @@ class Attributes:
         expected: str,
         default: str | None = None,
     ) -> re.Match[str]:
-        """An attribute, in lower case, that a pattern matches."""
+        """Return an attribute, in lower case, that a pattern matches."""
         text = self.choice(element, key, default).casefold()
         match = pattern.fullmatch(text)
         if match is None:
@@ -108,7 +111,7 @@ class Attributes:
     def number(
         self, element: etree._Element, key: str, low: int, high: int, default: int | None = None
     ) -> int:
-        """An integer within limits; `default`, if there is one, where the attribute is absent."""
+        """Return an integer within limits; `default`, if there is one, where the attribute is absent."""
         text = self.choice(element, key, None if default is None else str(default)).strip()
         if not re.fullmatch(r"-?[0-9]{1,15}", text, re.ASCII) or not low <= int(text) <= high:
             raise self.error(element, f'{key}="{text[:40]}": expected an integer from {low} to {high}')

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import pairwise
 
 from treadle.topologies.readers.checked_values import (
     MAX_IMPORTED_NODES,
     check_import_size,
-    format_value,
     integer,
     integer_bandwidth,
     integer_latency,
     mapping,
     number,
+    unexpected,
 )
 from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceFile
 from treadle.topologies.readers.yaml_source import parse_yaml
@@ -31,7 +32,7 @@ _MAX_DIMENSIONS = 16
 
 
 def read(source: SourceFile, options: ImportOptions) -> Imported:
-    """The fabric of a network file; FormatError if it is malformed."""
+    """Return the fabric of a network file; FormatError if it is malformed."""
     del options  # such a file says everything
     rows = _columns(source)
     builder = TopologyBuilder(source.stem)
@@ -58,17 +59,16 @@ def read(source: SourceFile, options: ImportOptions) -> Imported:
                 group = [f"npu{first + k * stride}" for k in range(count)]
                 _join(builder, block, group, f"dim{place}.switch{first}", speed, wait)
         stride *= count
-    findings = [Finding(f"rounded to whole nanoseconds: {', '.join(rounded)}", "latency")] if rounded else []
-    speeds = ", ".join(
-        f"{format_link_bandwidth(int(bandwidth * 10**9))} {block} of {count}"
-        for block, count, bandwidth, _ in rows
-    )
+    text = f"rounded to whole nanoseconds: {', '.join(rounded)}"
+    rates = ((format_link_bandwidth(int(rate * 10**9)), block, count) for block, count, rate, _ in rows)
+    speeds = ", ".join(f"{rate} {block} of {count}" for rate, block, count in rates)
     found = {"NPUs": str(total), "dimensions": speeds, "rank order": "the first dimension is the innermost"}
-    return Imported(builder.build(), "astra-sim", found, warnings=tuple(findings))
+    warnings = (Finding(text, "latency"),) if rounded else ()
+    return Imported(builder.build(), "astra-sim", found, warnings=warnings)
 
 
 def _columns(source: SourceFile) -> list[tuple[str, int, Fraction, Fraction]]:
-    """Block, count, GB/s and nanoseconds of each dimension."""
+    """Return the block, count, GB/s and nanoseconds of each dimension."""
     document = parse_yaml(source)
     if not isinstance(document, dict):
         raise source.error(f"expected a mapping with the keys {', '.join(KEYS)}")
@@ -79,25 +79,24 @@ def _columns(source: SourceFile) -> list[tuple[str, int, Fraction, Fraction]]:
             sizes = f"{len(lists['topology'])} of topology and {len(lists[key])} of {key}"
             raise source.error(f"{key}: expected one value for each of 1 to 16 dimensions, found {sizes}")
     rows = []
-    for place, (block, *figures) in enumerate(zip(*(lists[key] for key in KEYS), strict=True)):
+    for place, (block, count, *figures) in enumerate(zip(*(lists[key] for key in KEYS), strict=True)):
         if block not in _BLOCKS:
-            known = ", ".join(_BLOCKS)
-            raise source.error(f"topology[{place}]: expected one of {known}, found {format_value(block)}")
-        count = integer(source, f"npus_count[{place}]", figures[0], 1, MAX_IMPORTED_NODES)
-        bandwidth = number(source, f"bandwidth[{place}]", figures[1])
-        rows.append((block, count, bandwidth, number(source, f"latency[{place}]", figures[2])))
+            raise unexpected(source, f"topology[{place}]", f"one of {', '.join(_BLOCKS)}", block)
+        npus = integer(source, f"npus_count[{place}]", count, 1, MAX_IMPORTED_NODES)
+        keys = zip(KEYS[2:], figures, strict=True)
+        bandwidth, latency = (number(source, f"{key}[{place}]", value) for key, value in keys)
+        rows.append((block, npus, bandwidth, latency))
     return rows
 
 
 def _join(builder: TopologyBuilder, block: str, group: list[str], name: str, speed: int, wait: int) -> None:
     if len(group) == 1:
         return
+    pairs = [(one, other) for k, one in enumerate(group) for other in group[:k]]
     if block == "Switch":
         builder.switch(name)
         pairs = [(npu, name) for npu in group]
     elif block == "Ring":
-        pairs = list(zip(group, group[1:] + group[:1], strict=True))[: 1 if len(group) == 2 else None]
-    else:
-        pairs = [(one, other) for k, one in enumerate(group) for other in group[:k]]
+        pairs = [*pairwise(group), *([(group[-1], group[0])] if len(group) > 2 else [])]
     for one, other in pairs:
         builder.duplex(one, other, speed, wait)

@@ -21,17 +21,10 @@ from treadle.topologies.readers.imported import Finding, Imported, ImportOptions
 from treadle.topologies.topology import TopologyBuilder
 from treadle.units import format_link_bandwidth
 
-_ENCODED = Fraction(64, 66)
 _LANES: dict[str, Fraction] = {
-    "SDR": Fraction(2),
-    "DDR": Fraction(4),
-    "QDR": Fraction(8),
-    "FDR10": Fraction(10),
-    "FDR": Fraction("14.0625") * _ENCODED,
-    "EDR": Fraction(25),
-    "HDR": Fraction(50),
-    "NDR": Fraction(100),
-    "XDR": Fraction(200),
+    **{"SDR": Fraction(2), "DDR": Fraction(4), "QDR": Fraction(8), "FDR10": Fraction(10)},
+    **{"FDR": Fraction("14.0625") * Fraction(64, 66), "EDR": Fraction(25), "HDR": Fraction(50)},
+    **{"NDR": Fraction(100), "XDR": Fraction(200)},
 }
 """Gbit/s of data on a lane, without its coding."""
 _WIDTHS = (1, 2, 4, 8, 12)
@@ -79,25 +72,21 @@ class _Node:
 
 def read(source: SourceFile, options: ImportOptions) -> Imported:
     """Return the discovered fabric; FormatError if the file is malformed."""
-    return _imported(source, options, "ibnetdiscover", _blocks(source), ())
+    return _imported(source, options, "ibnetdiscover", _blocks(source), [])
 
 
 def read_links(source: SourceFile, options: ImportOptions) -> Imported:
-    """The fabric of ``iblinkinfo``, whose ports without a cable are left out."""
+    """Return the fabric of ``iblinkinfo``, whose ports without a cable are left out."""
     nodes, slow = _link_blocks(source)
-    doubts: tuple[Finding, ...] = ()
-    if slow:
-        first, line = slow[0]
-        doubts = (Finding(f"{len(slow)} ports run below what they could ({first})", f"line {line}"),)
-    return _imported(source, options, "iblinkinfo", nodes, doubts)
+    findings = [
+        Finding(f"{len(slow)} ports run below what they could ({first})", f"line {line}")
+        for first, line in slow[:1]
+    ]
+    return _imported(source, options, "iblinkinfo", nodes, findings)
 
 
 def _imported(
-    source: SourceFile,
-    options: ImportOptions,
-    name: str,
-    nodes: dict[str, _Node],
-    doubts: tuple[Finding, ...],
+    source: SourceFile, options: ImportOptions, name: str, nodes: dict[str, _Node], warnings: list[Finding]
 ) -> Imported:
     missing = _check_cables(source, nodes)
     if missing and options.bandwidth is None:
@@ -126,19 +115,17 @@ def _imported(
         if node.kind != "Ca" and not any(far in names for far, _, _ in node.ports.values()):
             raise source.error(f"switch {format_value(node.text)} has no cable", node.line)
     topology = builder.build()
-    parts, warnings = n_components(topology), list(doubts)
+    parts = n_components(topology)
     nameless = [node for node in adapters if not _IN_HOST.fullmatch(node.text)]
     if nameless:
         first = f"{nameless[0].guid} and others" if len(nameless) > 1 else nameless[0].guid
         text = f"{len(nameless)} HCAs do not name their host ({first})"
         warnings.append(Finding(text, f"line {nameless[0].line}"))
     if left_out:
-        text = f"{left_out} links to aggregation nodes are left out: SHARP is no host"
-        warnings.append(Finding(text))
+        warnings.append(Finding(f"{left_out} links to aggregation nodes are left out: SHARP is no host"))
     if parts > 1:
         warnings.append(Finding(f"the fabric falls into {parts} parts that no cable joins"))
-    unplugged = [node for node in adapters if not node.ports]
-    if unplugged:
+    if unplugged := [node for node in adapters if not node.ports]:
         warnings.append(Finding(f"{len(unplugged)} HCAs have no cable", f"line {unplugged[0].line}"))
     hosts = {node.text.split()[0] for node in adapters if _IN_HOST.fullmatch(node.text)}
     speeds = Counter(topology.bandwidths.tolist()).most_common()
@@ -158,7 +145,7 @@ def _imported(
 def _add_node(
     source: SourceFile, nodes: dict[str, _Node], kind: str, guid: str, words: str, line: int, n_ports: int = 0
 ) -> _Node:
-    """A new block; FormatError for a second one of a node."""
+    """Return a new block; FormatError for a second one of a node."""
     check_import_size(source, nodes=len(nodes))
     node = _Node(kind, guid, " ".join(words.split()), line, n_ports)
     if not node.text.isprintable():
@@ -169,7 +156,7 @@ def _add_node(
 
 
 def _blocks(source: SourceFile) -> dict[str, _Node]:
-    """Blocks by their identity, with their ports."""
+    """Return blocks by their identity, with their ports."""
     nodes: dict[str, _Node] = {}
     block: _Node | None = None
     for line, text in enumerate(map(str.strip, source.text.splitlines()), start=1):
@@ -224,7 +211,7 @@ def _link_blocks(source: SourceFile) -> tuple[dict[str, _Node], list[tuple[str, 
 
 
 def _signalled(source: SourceFile, state: str, line: int) -> int:
-    """Bytes/s of a port such as ``4X 25.78125 Gbps Active/ LinkUp``."""
+    """Return bytes/s of a port such as ``4X 25.78125 Gbps Active/ LinkUp``."""
     match = _STATE.fullmatch(state)
     words = format_value(" ".join(state.split()))
     if match is None:
@@ -259,9 +246,8 @@ def _check_cables(source: SourceFile, nodes: dict[str, _Node]) -> int:
         for number, (far, far_port, speed) in node.ports.items():
             place = f"port {number} of {node.guid}"
             if far not in nodes:
-                raise source.error(
-                    f"{place}: leads to {format_value(far)}, which is not in the file", line=node.line
-                )
+                lost = f"leads to {format_value(far)}, which is not in the file"
+                raise source.error(f"{place}: {lost}", line=node.line)
             back = nodes[far].ports.get(far_port)
             if back is None or back[:2] != (node.guid, number):
                 raise source.error(f"{place}: port {far_port} of {far} leads elsewhere", node.line)

@@ -19,6 +19,7 @@ from treadle.topologies.readers.checked_values import (
     integer_latency,
     mapping,
     number,
+    unexpected,
 )
 from treadle.topologies.readers.imported import SourceFile
 
@@ -52,8 +53,12 @@ class Edge:
         """Largest number of links."""
         return len(self.ones) * len(self.others) if self.each_with_each else len(self.ones)
 
+    def nodes(self) -> Iterator[list[str]]:
+        """Yield the parts of each endpoint's name."""
+        return (end.split(".") for end in (*self.ones, *self.others))
+
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """Ends of each link; where both sides name the same nodes, each pair once."""
+        """Yield ends of each link; where both sides name the same nodes, each pair once."""
         if not self.each_with_each:
             yield from ((a, b) for a, b in zip(self.ones, self.others, strict=True) if a != b)
             return
@@ -89,14 +94,9 @@ class Infrastructure:
     links: Mapping[str, Any]
     edges: list[Edge]
 
-    def components_used(self, instance: str) -> set[str]:
-        """Names of the components at which links of an instance end."""
-        ends = (end.split(".") for edge in self.edges for end in (*edge.ones, *edge.others))
-        return {parts[2] for parts in ends if parts[0] == instance}
-
 
 def read_infrastructure(source: SourceFile, document: Any) -> Infrastructure:
-    """The parts of a file; FormatError that names the place of what is malformed."""
+    """Return the parts of a file; FormatError that names the place of what is malformed."""
     top = document.get("infrastructure", document) if isinstance(document, dict) else None
     words = _Words(source)
     fields = {"name", "description", "devices", "links", "instances", "edges", "connections", "annotations"}
@@ -146,30 +146,28 @@ class _Words:
         check_import_size(self.source, links=self._endpoints)
 
     def rows(self, body: Mapping[str, Any], key: str, above: str = "") -> list[tuple[str, Any]]:
-        """Items of a list, each with its place."""
+        """Return the items of a list, each with its place."""
         value = body.get(key, [])
         if not isinstance(value, list):
-            raise self.source.error(f"{key}: expected a list, found {format_value(value)}")
+            raise unexpected(self.source, key, "a list", value)
         return [(f"{above}{key}[{k}]", item) for k, item in enumerate(value)]
 
     def string(self, value: Any, place: str) -> str:
         if not isinstance(value, str) or not value:
-            raise self.source.error(f"{place}: expected text, found {format_value(value)}")
+            raise unexpected(self.source, place, "text", value)
         return value
 
     def name(self, body: Mapping[str, Any], place: str) -> str:
         name = self.string(body.get("name"), f"{place}.name")
         if not re.fullmatch(r"[\w-]{1,80}", name):
-            raise self.source.error(
-                f"{place}.name: expected letters, digits, _ and -, found {format_value(name)}"
-            )
+            raise unexpected(self.source, f"{place}.name", "letters, digits, _ and -", name)
         return name
 
     def count(self, body: Mapping[str, Any], place: str, name: str, dotted: Iterable[Edge]) -> int:
         """Return the count of a named item; by default as many as connections use."""
         if "count" in body:
             return integer(self.source, f"{place}.count", body["count"], 1, MAX_IMPORTED_NODES)
-        ends = [end.split(".") for edge in dotted for end in (*edge.ones, *edge.others)]
+        ends = (end for edge in dotted for end in edge.nodes())
         return 1 + max((int(index) for title, index, *_ in ends if title == name), default=0)
 
 
@@ -186,27 +184,22 @@ def _links(words: _Words, body: Mapping[str, Any], above: str = "") -> dict[str,
 
 
 def link_speed(source: SourceFile, links: Mapping[str, Any], name: str) -> tuple[int, int]:
-    """Bytes/s and nanoseconds of a link by its name; 0 bytes/s where the file says none.
+    """Return bytes/s and nanoseconds of a link by its name; 0 bytes/s where the file says none.
 
     Transfers per second are none: the file does not say how many lanes a link has.
     """
     if name not in links:
         raise source.error(f"link {format_value(name)} is used but not described")
     found = {"bandwidth": 0, "latency": 0}
-    for key, units, rounded in (
-        ("bandwidth", _UNITS, integer_bandwidth),
-        ("latency", _TIMES, integer_latency),
-    ):
+    rules = (("bandwidth", _UNITS, integer_bandwidth), ("latency", _TIMES, integer_latency))
+    for key, units, rounded in rules:
         row = links[name].get(key)
         choice = row.get("choice") if isinstance(row, dict) else None
         place = f"link {name}.{key}"
         if not row or (key == "bandwidth" and isinstance(choice, str) and "transfers" in choice):
             continue
         if choice not in units or choice not in row:
-            known = ", ".join(units)
-            raise source.error(
-                f"{place}: expected a choice of {known}, and its value, found {format_value(choice)}"
-            )
+            raise unexpected(source, place, f"a choice of {', '.join(units)}, and its value", choice)
         found[key] = rounded(source, place, number(source, place, row[choice]) * units[choice])
     return found["bandwidth"], found["latency"]
 
@@ -225,8 +218,7 @@ def _device(words: _Words, value: Any, place: str) -> Device:
         title = words.name(component, at)
         kind = component.get("choice", component.get("type", ""))
         if kind not in _TYPES:
-            expected = f"expected a choice of {', '.join(sorted(_TYPES))}"
-            raise source.error(f"{at}: {expected}, found {format_value(kind)}")
+            raise unexpected(source, at, f"a choice of {', '.join(sorted(_TYPES))}", kind)
         count = words.count(component, at, title, dotted)
         if title in sizes:
             raise source.error(f"{at}: component {format_value(title)} is named twice")
@@ -234,10 +226,9 @@ def _device(words: _Words, value: Any, place: str) -> Device:
         components.append((title, count, str(kind)))
     device = Device(name, components, _links(words, body, above), dotted)
     for edge in dotted:
-        for end in (*edge.ones, *edge.others):
-            title, index = end.split(".")
+        for title, index in edge.nodes():
             if int(index) >= sizes.get(title, 0):
-                raise source.error(f"{edge.place}: there is no {end}")
+                raise source.error(f"{edge.place}: there is no {title}.{index}")
     for at, row in words.rows(body, "edges", above):
         device.edges.append(_edge(words, row, at, partial(_device_ends, words, sizes)))
     return device
@@ -246,14 +237,14 @@ def _device(words: _Words, value: Any, place: str) -> Device:
 def _edge(words: _Words, value: Any, place: str, expand: Callable[[dict[str, Any], str], list[str]]) -> Edge:
     source = words.source
     row = mapping(source, place, value, {"ep1", "ep2", "scheme", "link", "description"})
-    known = {"device", "component", "instance"}
-    ones, others = (
-        expand(mapping(source, f"{place}.{key}", row.get(key), known), f"{place}.{key}")
-        for key in ("ep1", "ep2")
-    )
+    known, ends = {"device", "component", "instance"}, []
+    for key in ("ep1", "ep2"):
+        at = f"{place}.{key}"
+        ends.append(expand(mapping(source, at, row.get(key), known), at))
+    ones, others = ends
     scheme = row.get("scheme")
     if scheme not in ("one2one", "many2many"):
-        raise source.error(f"{place}.scheme: expected one2one or many2many, found {format_value(scheme)}")
+        raise unexpected(source, f"{place}.scheme", "one2one or many2many", scheme)
     if scheme == "one2one" and len(ones) != len(others):
         raise source.error(f"{place}: one2one joins {len(ones)} endpoints with {len(others)}")
     link = words.string(row.get("link"), f"{place}.link")
@@ -261,19 +252,17 @@ def _edge(words: _Words, value: Any, place: str, expand: Callable[[dict[str, Any
 
 
 def _indices(words: _Words, text: Any, place: str, sizes: Mapping[str, int]) -> tuple[str, range]:
-    """Name and indices of ``nic``, ``nic[1]`` or ``nic[0:4]``."""
+    """Return the name and indices of ``nic``, ``nic[1]`` or ``nic[0:4]``."""
     match = _PART.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise words.source.error(
-            f"{place}: expected a name with a slice such as nic[0:4], found {format_value(text)}"
-        )
+        raise unexpected(words.source, place, "a name with a slice such as nic[0:4]", text)
     name, first, colon, last, step = match.groups()
     if name not in sizes:
         raise words.source.error(f"{place}: there is no {format_value(name)}")
     if "[" not in text:
         return name, range(sizes[name])
     if not colon and (last or not first):
-        raise words.source.error(f"{place}: expected a slice such as [0:4], found {format_value(text)}")
+        raise unexpected(words.source, place, "a slice such as [0:4]", text)
     start = int(first or 0)
     stop = int(last or sizes[name]) if colon else start + 1
     if not start < stop <= sizes[name] or not int(step or 1):
@@ -306,13 +295,11 @@ def _instance_ends(words: _Words, found: Infrastructure, end: Mapping[str, Any],
 
 
 def _dotted(words: _Words, text: Any, place: str, *, inside: bool = False) -> Edge:
-    """A connection in one line; `inside` a device it has no instances."""
+    """Return a connection in one line; `inside` a device it has no instances."""
     match = (_DOTTED_DEVICE if inside else _DOTTED).fullmatch(text) if isinstance(text, str) else None
     if match is None:
         example = "xpu.0.pcie.nic.0" if inside else "server.0.nic.0.eth.leaf.0.port.1"
-        raise words.source.error(
-            f"{place}: expected a connection such as {example}, found {format_value(text)}"
-        )
+        raise unexpected(words.source, place, f"a connection such as {example}", text)
     # indices without zeros in front
     parts = [str(int(part)) if part.isdecimal() else part for part in match.groups()]
     middle = 2 if inside else 4

@@ -27,7 +27,7 @@ from treadle.topologies.topology import TopologyBuilder
 
 
 def read(source: SourceFile, options: ImportOptions) -> Imported:
-    """The fabric of an infrastructure; FormatError if it is malformed or has links without a speed."""
+    """Return the fabric of an infrastructure; FormatError if it is malformed or has links without a speed."""
     is_json = source.text.lstrip()[:1] == "{"
     document = parse_json(source.text, source=source.name) if is_json else parse_yaml(source)
     return _Graph(read_infrastructure(source, document)).imported(options)
@@ -64,8 +64,7 @@ class _Graph:
         topology = builder.build()
         if len(topology.compute_nodes) < 2:
             raise source.error(f"has {len(topology.compute_nodes)} ranks; a fabric has at least 2")
-        if len(kept) < len(self.kinds):
-            gone = len(self.kinds) - len(kept)
+        if gone := len(self.kinds) - len(kept):
             self.notes.append(Finding(f"{gone} components that lead nowhere are left out"))
         filled = Finding(f"links {', '.join(unsaid)[:80]} take --bandwidth")
         found = {
@@ -78,14 +77,12 @@ class _Graph:
 
     def _expand(self) -> None:
         found, source = self.found, self.found.source
-        described = [
-            (found.devices[name], count) for name, count in found.instances.values() if name in found.devices
-        ]
-        bare = sum(count for name, count in found.instances.values() if name not in found.devices)
-        check_import_size(source, nodes=bare + sum(count * device.n_nodes for device, count in described))
+        # a device that is not described is one node
+        devices = [(found.devices.get(name), count) for name, count in found.instances.values()]
+        check_import_size(source, nodes=sum(count * (one.n_nodes if one else 1) for one, count in devices))
         lone = self._single_nodes()
         links = sum(edge.n_pairs for edge in found.edges)
-        links += sum(count * edge.n_pairs for device, count in described for edge in device.edges)
+        links += sum(count * edge.n_pairs for one, count in devices if one for edge in one.edges)
         check_import_size(source, links=2 * links)
         for name, (device, count) in found.instances.items():
             for k in range(count):
@@ -96,9 +93,8 @@ class _Graph:
         for edge in found.edges:
             speed = link_speed(source, found.links, edge.link)
             for pair in edge.pairs():
-                one, other = (
-                    ".".join(end.split(".")[:2]) if end.split(".")[0] in lone else end for end in pair
-                )
+                ends = [end.split(".") for end in pair]
+                one, other = (".".join(parts[: 2 if parts[0] in lone else 4]) for parts in ends)
                 for end in (one, other):
                     if end not in self.kinds:
                         raise source.error(f"{edge.place}: there is no {end}")
@@ -115,7 +111,7 @@ class _Graph:
                 self.edges.append((prefix + one, prefix + other, *speed, edge.link))
 
     def _single_nodes(self) -> dict[str, str]:
-        """Instances that are one node: of devices that are not described, and of plain switches."""
+        """Return instances that are one node: of devices that are not described, and of plain switches."""
         found: dict[str, str] = {}
         for name, (device, _) in self.found.instances.items():
             known = self.found.devices.get(device)
@@ -125,17 +121,18 @@ class _Graph:
                 if not any(inner) and kinds.isdisjoint(("xpu", "cpu", "device")):
                     found[name] = "switch"
                 continue
-            words = self.found.components_used(name)
-            if not (words <= {"nic"} or words <= {"port"}):
+            nodes = (parts for edge in self.found.edges for parts in edge.nodes())
+            used = {parts[2] for parts in nodes if parts[0] == name}  # components at which its links end
+            if not (used <= {"nic"} or used <= {"port"}):
                 raise self.found.source.error(f"instances {name}: device {device!r} is not in the file")
-            found[name] = "host" if words == {"nic"} else "switch"
-            role = "ranks, since their links begin at a nic" if words == {"nic"} else "switches"
+            found[name] = "host" if used == {"nic"} else "switch"
+            role = "ranks, since their links begin at a nic" if used == {"nic"} else "switches"
             text = f"device {device} is not in the file; its instances are taken as {role}"
             self.notes.append(Finding(text, f"instances {name}"))
         return found
 
     def _kept(self, ranks: str) -> set[str]:
-        """Nodes but for those that hang at one other node only, again and again; ranks always."""
+        """Return the nodes but for those that hang at one other node only, again and again; ranks always."""
         near: dict[str, set[str]] = {node: set() for node in self.kinds}
         for one, other, *_ in self.edges:
             near[one].add(other)

@@ -17,6 +17,7 @@ import math
 import re
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -41,16 +42,9 @@ from treadle.units import format_link_bandwidth
 _BANDWIDTH = re.compile(r"([0-9.eE+-]*[0-9.])\s*([kMGTPE]?i?)(Bps|bps)?")
 _TIME = re.compile(r"([0-9.eE+-]*[0-9.])\s*(ps|ns|us|ms|s|m|h|d|w)?")
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
-_NANOSECONDS = {
-    "ps": Fraction(1, 1000),
-    "ns": Fraction(1),
-    "us": Fraction(10**3),
-    "ms": Fraction(10**6),
-    "s": Fraction(10**9),
-    "m": Fraction(60 * 10**9),
-    "h": Fraction(3600 * 10**9),
-    "d": Fraction(86400 * 10**9),
-    "w": Fraction(604800 * 10**9),
+_SECONDS = {
+    **{prefix + "s": Fraction(1, 1000**power) for power, prefix in enumerate(("", "m", "u", "n", "p"))},
+    **{"m": Fraction(60), "h": Fraction(3600), "d": Fraction(86400), "w": Fraction(604800)},
 }
 _HARMLESS = {"zone", "AS", "platform", "prop", "config"}
 _ROUTES = {"route": ("src", "dst"), "zoneRoute": ("gw_src", "gw_dst"), "ASroute": ("gw_src", "gw_dst")}
@@ -60,14 +54,21 @@ _MOST = 1024
 
 
 def read(source: SourceFile, options: ImportOptions) -> Imported:
-    """The cluster of a platform; FormatError if there is none, more than one, or it is malformed."""
+    """Return the cluster of a platform; FormatError if there is none, more than one, or it is malformed."""
     del options  # such a file says everything
     root = parse_xml(source)
     if root.tag != "platform":
         raise Attributes(source).error(root, "is not SimGrid's <platform>")
     if next(root.iter("cluster"), None) is None and next(root.iter("host"), None) is not None:
         return _imported_routes(source, root)
-    cluster = _Cluster(source, _only_cluster(source, root))
+    clusters = list(root.iter("cluster"))
+    for element in root.iter():
+        if element.tag not in _HARMLESS | {"cluster", "router", "cabinet", "storage", "backbone"}:
+            where = " beside a <cluster>" if clusters else ""
+            raise Attributes(source).error(element, f"is not read{where}")
+    if len(clusters) != 1:
+        raise source.error(f"has {len(clusters)} clusters; expected one <cluster>, or hosts and routes")
+    cluster = _Cluster(source, clusters[0])
     shape = cluster.given("topology", "FLAT")
     if shape not in _SHAPES:
         raise cluster.wrong(f"topology={format_value(shape)}: expected one of {', '.join(_SHAPES)}")
@@ -80,32 +81,19 @@ def read(source: SourceFile, options: ImportOptions) -> Imported:
     return Imported(cluster.builder.build(), "simgrid", found, warnings=tuple(cluster.warnings))
 
 
-def _only_cluster(source: SourceFile, root: etree._Element) -> etree._Element:
-    words = Attributes(source)
-    clusters = list(root.iter("cluster"))
-    for element in root.iter():
-        name = element.tag
-        if name not in _HARMLESS and name not in ("cluster", "router", "cabinet", "storage", "backbone"):
-            raise words.error(element, "is not read beside a <cluster>" if clusters else "is not read")
-    if len(clusters) != 1:
-        raise source.error(f"has {len(clusters)} clusters; expected one <cluster>, or hosts and routes")
-    return clusters[0]
-
-
 class _Platform(Attributes):
     """Attributes with SimGrid's units."""
 
     def name(self, element: etree._Element) -> str:
-        """The identity of an element."""
+        """Return the identity of an element."""
         name = self.choice(element, "id")
         if not name.isprintable():
-            raise self.error(
-                element, f"id={format_value(name)}: expected one line without control characters"
-            )
+            expected = "expected one line without control characters"
+            raise self.error(element, f"id={format_value(name)}: {expected}")
         return name
 
     def speed(self, element: etree._Element, key: str) -> int:
-        """A bandwidth in bytes/s; without a unit it is in bytes/s already."""
+        """Return a bandwidth in bytes/s; without a unit it is in bytes/s already."""
         text = self.choice(element, key)
         match = _BANDWIDTH.fullmatch(text.strip())
         if match is None or (match[2] and not match[3]) or match[2] == "i":
@@ -115,17 +103,17 @@ class _Platform(Attributes):
         return integer_bandwidth(self.source, key, value / (8 if match[3] == "bps" else 1))
 
     def time(self, element: etree._Element, key: str, default: str | None = None) -> int:
-        """A time in nanoseconds; without a unit it is in seconds."""
+        """Return a time in nanoseconds; without a unit it is in seconds."""
         text = self.choice(element, key, default)
         match = _TIME.fullmatch(text.strip())
         if match is None:
             raise self.error(element, f"{key}={format_value(text)}: expected a time such as 50us")
-        value = number(self.source, key, match[1]) * _NANOSECONDS[match[2] or "s"]
-        return integer_latency(self.source, key, value)
+        seconds = number(self.source, key, match[1]) * _SECONDS[match[2] or "s"]
+        return integer_latency(self.source, key, seconds * 10**9)
 
 
 def _imported_routes(source: SourceFile, root: etree._Element) -> Imported:
-    """The fabric of hosts, routers and links of zones, and of the routes between them."""
+    """Return the fabric of hosts, routers and links of zones, and of the routes between them."""
     words = _Platform(source)
     links: dict[str, etree._Element] = {}
     kinds: dict[str, str] = {}
@@ -223,9 +211,8 @@ class _Cluster(_Platform):
         self.latency = self.time(element, "lat")
         policy = self.given("sharing_policy", "SPLITDUPLEX")
         if policy != "SPLITDUPLEX":
-            raise self.wrong(
-                f"sharing_policy={format_value(policy)}: only SPLITDUPLEX is a link in each direction"
-            )
+            reason = "only SPLITDUPLEX is a link in each direction"
+            raise self.wrong(f"sharing_policy={format_value(policy)}: {reason}")
         self.builder = TopologyBuilder(self.name(element))
         head, tail, radical = (self.given(*row) for row in (("prefix", ""), ("suffix", ""), ("radical",)))
         expected = f"<cluster> radical={format_value(radical)}: expected rising ranges such as 0-15,20"
@@ -253,14 +240,11 @@ class _Cluster(_Platform):
         if limited and self.is_limited:
             raise self.wrong(f"limiter_link: {limited}; it is read of flat clusters and dragonflies")
         text = self.given("topo_parameters")
-        found = [
-            [integer(self.source, "topo_parameters", item, 1, _MOST) for item in part.split(",")]
-            for part in text.split(";")
-        ]
+        read = partial(integer, self.source, "topo_parameters", least=1, most=_MOST)
+        found = [[read(item) for item in part.split(",")] for part in text.split(";")]
         if len(found) != parts:
-            raise self.wrong(
-                f"topo_parameters={format_value(text)}: expected {parts} parts with semicolons between"
-            )
+            expected = f"expected {parts} parts with semicolons between"
+            raise self.wrong(f"topo_parameters={format_value(text)}: {expected}")
         return found
 
     def add_hosts(self, count: int, nodes: int, links: int) -> None:
@@ -297,7 +281,7 @@ def _flat(cluster: _Cluster) -> str:
 
 
 def _fat_tree(cluster: _Cluster) -> str:
-    """Levels; children, parents and parallel links of each, from the hosts upwards.
+    """Build levels from their children, parents and parallel links, from the hosts upwards.
 
     A node of level l has l digits below numbered by its parents' place and the others by children; those of
     neighbouring levels are joined where all digits but the one between them agree.
@@ -342,7 +326,7 @@ def _torus(cluster: _Cluster) -> str:
 
 
 def _dragonfly(cluster: _Cluster) -> str:
-    """Groups, chassis and blades with a router each; a group is joined to group j from its router j.
+    """Build groups of chassis of blades with a router each; router j of a group leads to group j.
 
     Blades of a chassis are joined each with each (green), as are equal blades of a group's chassis (black).
     """

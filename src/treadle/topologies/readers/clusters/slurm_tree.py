@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from graphlib import CycleError, TopologicalSorter
 
 from treadle.errors import FormatError
 from treadle.spelling import counted
@@ -49,29 +50,17 @@ class _Switch:
 
 
 def read_conf(source: SourceFile, options: ImportOptions) -> Imported:
-    """The tree of a ``topology.conf``; FormatError if it is malformed or a speed was not given."""
-    return _tree(source, options, _collected(source, _conf_switches(source)), "slurm")
+    """Return the tree of a ``topology.conf``; FormatError if it is malformed or a speed was not given."""
+    return _tree(source, options, _conf_switches(source), "slurm")
 
 
 def read_yaml(source: SourceFile, options: ImportOptions) -> Imported:
-    """The default tree of a ``topology.yaml``; FormatError likewise."""
-    return _tree(source, options, _collected(source, _yaml_switches(source)), "slurm-yaml")
-
-
-def _collected(source: SourceFile, switches: Iterable[_Switch]) -> list[_Switch]:
-    """The switches, each named once; FormatError as soon as there are too many."""
-    found: dict[str, _Switch] = {}
-    hosts = 0
-    for switch in switches:
-        if found.setdefault(switch.name, switch) is not switch:
-            raise source.error(f"switch {format_value(switch.name)} stands here and elsewhere", switch.line)
-        hosts += len(switch.nodes)
-        check_import_size(source, nodes=len(found) + hosts)
-    return list(found.values())
+    """Return the default tree of a ``topology.yaml``; FormatError likewise."""
+    return _tree(source, options, _yaml_switches(source), "slurm-yaml")
 
 
 def _lines(source: SourceFile) -> Iterator[tuple[int, str]]:
-    """Logical lines with the number of their first: a backslash at the end continues one."""
+    """Yield logical lines with the number of their first: a backslash at the end continues one."""
     start, pending = 0, ""
     for number, text in enumerate(source.text.splitlines(), start=1):
         text = text.partition("#")[0].rstrip()
@@ -93,24 +82,18 @@ def _conf_switches(source: SourceFile) -> Iterator[_Switch]:
             raise source.error(f"expected KEY=VALUE pairs, found {format_value(text)}", line)
         values = {key.lower(): value for key, value in pairs}
         if "blockname" in values or "blocksizes" in values:
-            raise source.error(
-                "topology/block describes groups of nodes, no links; only trees are read", line=line
-            )
-        unknown = [key for key, _ in pairs if key.lower() not in _KEYS]
-        if unknown or len(values) < len(pairs) or "switchname" not in values:
-            what = (
-                f"unknown key {format_value(unknown[0])}"
-                if unknown
-                else "expected SwitchName= and each key once"
-            )
-            raise source.error(what, line)
-        yield from _expanded(source, values, line)
+            found = "topology/block describes groups of nodes, no links"
+            raise source.error(f"{found}; only trees are read", line)
+        for key, _ in pairs:
+            if key.lower() not in _KEYS:
+                raise source.error(f"unknown key {format_value(key)}", line)
+        if len(values) < len(pairs) or "switchname" not in values:
+            raise source.error("expected SwitchName= and each key once", line)
+        yield _switch(source, values, line)
 
 
-def _expanded(
-    source: SourceFile, values: dict[str, str], line: int | None = None, place: str = ""
-) -> Iterator[_Switch]:
-    """The switches of one line, which usually is one."""
+def _switch(source: SourceFile, values: dict[str, str], line: int | None = None, place: str = "") -> _Switch:
+    """Return the switch of one line."""
     names, switches, nodes = (
         tuple(expanded_hosts(source, f"{place}{title}", values[key], line)) if values.get(key) else ()
         for title, key in (("SwitchName", "switchname"), ("switches", "switches"), ("nodes", "nodes"))
@@ -119,7 +102,7 @@ def _expanded(
         what = "expected one name and either switches or nodes below it"
         raise source.error(f"{place}switch {format_value(values['switchname'])}: {what}", line)
     speed = values.get("linkspeed", "")
-    yield _Switch(names[0], switches, nodes, place.removesuffix(": ") or f"line {line}", line, speed)
+    return _Switch(names[0], switches, nodes, place.removesuffix(": ") or f"line {line}", line, speed)
 
 
 def _yaml_switches(source: SourceFile) -> Iterator[_Switch]:
@@ -142,11 +125,11 @@ def _yaml_switches(source: SourceFile) -> Iterator[_Switch]:
             raise source.error(f"{place}: expected a mapping of switch, and children or nodes")
         mapping(source, place, row, keys, ["switch"])
         values = {keys[key]: value for key, value in row.items()}
-        yield from _expanded(source, values, place=f"{place}: ")
+        yield _switch(source, values, place=f"{place}: ")
 
 
 def _inhabited(rows: Sequence[_Switch]) -> list[_Switch]:
-    """Switches with nodes somewhere below; generated files have some without nodes yet."""
+    """Return the switches with nodes somewhere below; generated files have some without nodes yet."""
     kept = list(rows)
     for _ in range(_MAX_LEVELS):
         bare = {row.name for row in kept if not row.nodes and not row.switches}
@@ -157,8 +140,15 @@ def _inhabited(rows: Sequence[_Switch]) -> list[_Switch]:
     return kept
 
 
-def _tree(source: SourceFile, options: ImportOptions, all_rows: Sequence[_Switch], format: str) -> Imported:
-    rows = _inhabited(all_rows)
+def _tree(source: SourceFile, options: ImportOptions, switches: Iterable[_Switch], format: str) -> Imported:
+    all_rows: dict[str, _Switch] = {}
+    n_hosts = 0
+    for row in switches:  # one by one, so that too many are rejected before the last
+        if all_rows.setdefault(row.name, row) is not row:
+            raise source.error(f"switch {format_value(row.name)} stands here and elsewhere", row.line)
+        n_hosts += len(row.nodes)
+        check_import_size(source, nodes=len(all_rows) + n_hosts)
+    rows = _inhabited([*all_rows.values()])
     if not rows:
         raise source.error("names no switch with nodes")
     by_name = {row.name: row for row in rows}
@@ -167,9 +157,8 @@ def _tree(source: SourceFile, options: ImportOptions, all_rows: Sequence[_Switch
     check_import_size(source, nodes=len(rows) + len(hosts), links=2 * (len(rows) + len(hosts)))
     speed = options.nic_bandwidth
     if speed is None:
-        raise missing_option(
-            source, "nic-bandwidth", "names nodes and switches only, not how fast a node is joined"
-        )
+        missing = "names nodes and switches only, not how fast a node is joined"
+        raise missing_option(source, "nic-bandwidth", missing)
     levels = _levels(source, by_name)
     ratios = _ratios(source, options, max(levels.values()) if above else 0)
     down = {row.name: Fraction(len(row.nodes) * speed) for row in rows}
@@ -193,21 +182,18 @@ def _tree(source: SourceFile, options: ImportOptions, all_rows: Sequence[_Switch
     }
     shares = f"downlinks over uplinks, from the leaves: {', '.join(map(str, ratios))}"
     warnings = []
-    if len(rows) < len(all_rows):
-        bare = counted(len(all_rows) - len(rows), "switch")
-        warnings.append(Finding(f"left out: {bare} without nodes"))
-    unused = [row.place for row in rows if row.speed]
-    if unused:
+    if bare := len(all_rows) - len(rows):
+        warnings.append(Finding(f"left out: {counted(bare, 'switch')} without nodes"))
+    if unused := [row.place for row in rows if row.speed]:
         warnings.append(Finding("LinkSpeed has no unit and is not used", unused[0]))
     if (n_roots := len(rows) - len(above)) > 1:
-        text = f"{n_roots} switches have none above: the fabric falls into as many parts"
-        warnings.append(Finding(text))
+        warnings.append(Finding(f"{n_roots} switches have none above: the fabric falls into as many parts"))
     filled = (Finding(shares, "uplinks"),) if ratios else ()
     return Imported(builder.build(), format, found, filled, tuple(warnings))
 
 
 def _parents(source: SourceFile, rows: Sequence[_Switch], by_name: dict[str, _Switch]) -> dict[str, str]:
-    """The switch above each switch; FormatError for names used twice and for unknown ones."""
+    """Return the switch above each switch; FormatError for names used twice and for unknown ones."""
     seen: set[str] = set()
     above: dict[str, str] = {}
     for row in rows:
@@ -216,53 +202,51 @@ def _parents(source: SourceFile, rows: Sequence[_Switch], by_name: dict[str, _Sw
                 raise source.error(f"node {format_value(node)} is named twice", row.line)
             seen.add(node)
         for child in row.switches:
+            place = f"switch {format_value(child)} is below"
             if child not in by_name:
-                raise source.error(
-                    f"switch {format_value(child)} is below {row.name}, but has no line", row.line
-                )
+                raise source.error(f"{place} {row.name}, but has no line", row.line)
             if child in above:
                 both = f"both {above[child]} and {row.name}"
-                raise source.error(
-                    f"switch {format_value(child)} is below {both}; only trees are read", row.line
-                )
+                raise source.error(f"{place} {both}; only trees are read", row.line)
             above[child] = row.name
     return above
 
 
 def _levels(source: SourceFile, by_name: dict[str, _Switch]) -> dict[str, int]:
-    """Levels above the leaves, which are 0; FormatError for switches that are below themselves."""
-    levels: dict[str, int] = {name: 0 for name, row in by_name.items() if row.nodes}
-    waiting = [row for row in by_name.values() if row.switches]
-    while waiting:
-        ready = [row for row in waiting if all(child in levels for child in row.switches)]
-        if not ready:
-            raise source.error(f"switch {format_value(waiting[0].name)} is below itself", waiting[0].line)
-        for row in ready:
-            levels[row.name] = 1 + max(levels[child] for child in row.switches)
-            if levels[row.name] > _MAX_LEVELS:
-                raise source.error(f"more than {_MAX_LEVELS} levels of switches", row.line)
-        waiting = [row for row in waiting if row.name not in levels]
+    """Return the levels above the leaves, which are 0; FormatError for switches that are below themselves."""
+    levels: dict[str, int] = {}
+    sorter = TopologicalSorter({name: row.switches for name, row in by_name.items()})
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        row = by_name[error.args[1][0]]
+        raise source.error(f"switch {format_value(row.name)} is below itself", row.line) from None
+    while ready := sorter.get_ready():
+        for name in ready:
+            levels[name] = 1 + max((levels[child] for child in by_name[name].switches), default=-1)
+            if levels[name] > _MAX_LEVELS:
+                raise source.error(f"more than {_MAX_LEVELS} levels of switches", by_name[name].line)
+        sorter.done(*ready)
     return levels
 
 
 def _ratios(source: SourceFile, options: ImportOptions, levels: int) -> list[Fraction]:
-    """Downlinks over uplinks of each level from the leaves on; 1 above those that were given."""
+    """Return downlinks over uplinks of each level from the leaves on; 1 above those that were given."""
     text = options.oversubscription
     if not levels:
         return []
     if text is None:
-        raise missing_option(
-            source, "oversubscription", "does not say how fast switches are joined (8:1, or 1:1)"
-        )
-    said = f"--oversubscription {text[:40]!r}"
+        missing = "does not say how fast switches are joined (8:1, or 1:1)"
+        raise missing_option(source, "oversubscription", missing)
+    option = f"--oversubscription {text[:40]!r}"
     given = []
     for part in text.split(","):
         match = _RATIO.fullmatch(part.strip())
         if match is None or not Fraction(match[1]) or not Fraction(match[2]):
             meant = _PLAIN_RATIO.fullmatch(text.strip())
             hint = f"; did you mean {meant[1]}:1?" if meant is not None else ""
-            raise FormatError(f"{said}: expected down:up, such as 8:1 or 4:1,2:1{hint}")
+            raise FormatError(f"{option}: expected down:up, such as 8:1 or 4:1,2:1{hint}")
         given.append(Fraction(match[1]) / Fraction(match[2]))
     if len(given) > levels:
-        raise source.error(f"{said}: switches of {counted(levels, 'level')} have uplinks")
+        raise source.error(f"{option}: switches of {counted(levels, 'level')} have uplinks")
     return given + [Fraction(1)] * (levels - len(given))

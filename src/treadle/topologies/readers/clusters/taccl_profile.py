@@ -23,7 +23,6 @@ from typing import Any
 from treadle.input_files import parse_json
 from treadle.topologies.readers.checked_values import (
     check_import_size,
-    format_value,
     integer,
     integer_bandwidth,
     integer_latency,
@@ -31,6 +30,7 @@ from treadle.topologies.readers.checked_values import (
     mapping,
     missing_option,
     number,
+    unexpected,
 )
 from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceFile
 from treadle.topologies.topology import TopologyBuilder
@@ -47,7 +47,7 @@ _MAX_GPUS = 128
 
 
 def read(source: SourceFile, options: ImportOptions) -> Imported:
-    """The fabric of a profile; FormatError if it is malformed or the chunk's size was not given."""
+    """Return the fabric of a profile; FormatError if it is malformed or the chunk's size was not given."""
     document = parse_json(source.text, source=source.name)
     if not isinstance(document, dict):
         raise source.error("expected an object, as TACCL's topology files are")
@@ -56,9 +56,8 @@ def read(source: SourceFile, options: ImportOptions) -> Imported:
     mapping(source, "", document, KEYS)
     chunk, boxes = options.chunk_size, options.boxes or 1
     if chunk is None:
-        raise missing_option(
-            source, "chunk-size", "betas are microseconds for a chunk whose size the file does not say"
-        )
+        missing = "betas are microseconds for a chunk whose size the file does not say"
+        raise missing_option(source, "chunk-size", missing)
     profile = _Profile(source, document)
     n = integer(source, "gpus_per_node", profile["gpus_per_node"], 2, _MAX_GPUS)
     rows = _box_links(profile, n)
@@ -77,7 +76,7 @@ def read(source: SourceFile, options: ImportOptions) -> Imported:
     check_import_size(source, nodes=boxes * (n + 1) + len(relays), links=links)
     name = profile["name"]
     if not isinstance(name, str) or not name.isprintable():
-        raise source.error(f"name: expected text, found {format_value(name)}")
+        raise unexpected(source, "name", "text", name)
     builder = TopologyBuilder(name)
     prefixes = [f"box{box}." if boxes > 1 else "" for box in range(boxes)]
     for prefix in prefixes:
@@ -87,13 +86,11 @@ def read(source: SourceFile, options: ImportOptions) -> Imported:
             builder.switch(f"{prefix}hub")
         for row in rows:
             builder.link(f"{prefix}{row.tail}", f"{prefix}{row.head}", speed_of[row.beta], row.latency)
-    counts = [
-        f"{count} of {format_link_bandwidth(speed)}"
-        for speed, count in Counter(speed_of[row.beta] for row in rows).most_common(5)
-    ]
+    common = Counter(speed_of[row.beta] for row in rows).most_common(5)
+    counts = [f"{count} of {format_link_bandwidth(speed)}" for speed, count in common]
     found = {
         "GPUs": f"{boxes} x {n}",
-        "links": ", ".join([*counts[:4], *(["..."] if len(counts) > 4 else [])]),
+        "links": ", ".join([*counts[:4], *["..."] * (len(counts) > 4)]),
         "chunk": f"{format_size(chunk)} ({chunk} bytes)",
     }
     if boxes > 1:
@@ -151,33 +148,26 @@ def _box_links(profile: _Profile, n: int) -> list[_BoxLink]:
         return _matrix_links(profile, n, alpha)
     betas = profile["node_betas_list"]
     if not isinstance(betas, list) or len(betas) not in (1, 2):
-        raise source.error(
-            "node_betas_list: expected one or two numbers, or matrices links and betas instead"
-        )
+        expected = "expected one or two numbers, or matrices links and betas instead"
+        raise source.error(f"node_betas_list: {expected}")
     places = [f"node_betas_list[{k}]" for k in range(len(betas))]
     given = [(place, number(source, place, beta)) for place, beta in zip(places, betas, strict=True)]
     if len(given) == 1:
-        half = alpha // 2
-        return [
-            link
-            for gpu in range(n)
-            for link in (
-                _BoxLink(f"gpu{gpu}", "hub", *given[0], alpha - half, is_hub=True),
-                _BoxLink("hub", f"gpu{gpu}", *given[0], half, is_hub=True),
-            )
-        ]
-    if n != 8:
+        ends, waits = [(f"gpu{gpu}", "hub") for gpu in range(n)], (alpha - alpha // 2, alpha // 2)
+    elif n != 8:
         raise source.error(f"gpus_per_node: two betas are those of NDv2's 8 GPUs, found {n}")
-    return [
-        _BoxLink(f"gpu{a}", f"gpu{b}", *beta, alpha)
-        for pairs, beta in zip((_DOUBLE, _SINGLE), given, strict=True)
-        for one, other in pairs
-        for a, b in ((one, other), (other, one))
-    ]
+    else:
+        ends, waits = [(f"gpu{one}", f"gpu{other}") for one, other in (*_DOUBLE, *_SINGLE)], (alpha, alpha)
+    links = []
+    for number_of_pair, pair in enumerate(ends):
+        beta = given[0] if number_of_pair < len(ends) // len(given) else given[1]
+        for (tail, head), wait in zip((pair, pair[::-1]), waits, strict=True):
+            links.append(_BoxLink(tail, head, *beta, wait, is_hub="hub" in pair))
+    return links
 
 
 def _matrix_links(profile: _Profile, n: int, alpha: int) -> list[_BoxLink]:
-    """Links of matrices whose rows are destinations; a count above 1 is as many links."""
+    """Return the links of matrices whose rows are destinations; a count above 1 is as many links."""
     source = profile.source
     counts, betas = profile.matrix("links", n), profile.matrix("betas", n)
     found: list[_BoxLink] = []
@@ -193,7 +183,7 @@ def _matrix_links(profile: _Profile, n: int, alpha: int) -> list[_BoxLink]:
 
 
 def _relays(profile: _Profile, options: ImportOptions, n: int) -> list[tuple[int, int]]:
-    """Sender and receiver of each pair of boxes."""
+    """Return the sender and receiver of each pair of boxes."""
     source, boxes, text = profile.source, options.boxes or 1, options.network
     if boxes == 1 and text is not None:
         raise missing_option(source, "boxes", "--network joins boxes, and there is one")
@@ -201,19 +191,18 @@ def _relays(profile: _Profile, options: ImportOptions, n: int) -> list[tuple[int
         return []
     if text is None:
         raise missing_option(source, "network", f"how {boxes} boxes are joined (relay:0-1 or direct-map)")
-    kind, _, rest = text.partition(":")
-    matches = [_RELAY.fullmatch(part) for part in rest.split(",")]
-    pairs = [(k, k) for k in range(n)] if text == "direct-map" else []
-    if kind == "relay":
-        pairs = [(int(match[1]), int(match[2])) for match in matches if match]
-    said = f"--network {text[:40]!r}"
-    if not pairs or (kind == "relay" and len(pairs) < len(matches)):
-        raise source.error(f"{said}: expected direct-map or relay:SENDER-RECEIVER,...")
+    option = f"--network {text[:40]!r}"
+    if text == "direct-map":
+        pairs = [(gpu, gpu) for gpu in range(n)]
+    elif re.fullmatch(rf"relay:{_RELAY.pattern}(?:,{_RELAY.pattern})*", text):
+        pairs = [(int(match[1]), int(match[2])) for match in _RELAY.finditer(text)]
+    else:
+        raise source.error(f"{option}: expected direct-map or relay:SENDER-RECEIVER,...")
     if any(gpu >= n for pair in pairs for gpu in pair) or len({a for a, _ in pairs}) < len(pairs):
-        raise source.error(f"{said}: expected each sender once, GPUs 0 to {n - 1}")
+        raise source.error(f"{option}: expected each sender once, GPUs 0 to {n - 1}")
     nics = integer(source, "nics_per_node", profile["nics_per_node"], 1, _MAX_GPUS)
     if len(pairs) > nics:
-        raise source.error(f"{said}: {len(pairs)} senders and {nics} NICs; who shares one is not said")
+        raise source.error(f"{option}: {len(pairs)} senders and {nics} NICs; who shares one is not said")
     return pairs
 
 

@@ -21,14 +21,14 @@ import numpy as np
 from treadle.errors import TreadleError
 from treadle.topologies.naming import is_one_line
 from treadle.topologies.readers.checked_values import MAX_IMPORTED_LINKS, MAX_IMPORTED_NODES, format_value
-from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
+from treadle.topologies.topology import MAX_BANDWIDTH, SWITCH_FLAGS, Topology, TopologyBuilder
 from treadle.units import parse_bandwidth, parse_time_ns
 
 MAX_GRAPH_NODES = MAX_IMPORTED_NODES
 """Largest graph that becomes a fabric."""
 MAX_GRAPH_LINKS = MAX_IMPORTED_LINKS
 """Same as `MAX_GRAPH_NODES`, for directed links."""
-NODE_KEYS = ("kind", "multicast", "aggregation", "turns_round", "injection_bytes_per_s")
+NODE_KEYS = ("kind", *SWITCH_FLAGS, "injection_bytes_per_s")
 EDGE_KEYS = ("bandwidth_bytes_per_s", "bandwidth", "weight", "LinkSpeedRaw", "latency_ns", "latency")
 _SPEED_KEYS = EDGE_KEYS[:4]
 
@@ -49,6 +49,11 @@ class GraphEdge(NamedTuple):
     def location(self) -> str:
         """Name in messages."""
         return f"edge {format_value(self.tail)} to {format_value(self.head)}"
+
+    def given(self, key: str) -> Any:
+        """Return an attribute; None for one that is missing or empty."""
+        value = self.attributes.get(key)
+        return None if isinstance(value, str) and not value else value
 
 
 @dataclass
@@ -74,7 +79,7 @@ class AttributedGraph:
     nodes: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     filled_in: int = 0
     """Edges that took `bandwidth`, or a multiple of it."""
-    _figures: dict[tuple[Any, ...], tuple[int, int, bool]] = field(default_factory=dict)
+    _values: dict[tuple[Any, ...], tuple[int, int, bool]] = field(default_factory=dict)
 
     def add_node(self, name: str, attributes: Mapping[str, Any], line: int | None = None) -> None:
         """A node; its name must be new."""
@@ -87,44 +92,46 @@ class AttributedGraph:
         self.nodes[name] = attributes
 
     def fabric(self, name: str, edges: Iterable[GraphEdge]) -> Topology:
-        """The fabric; the caller's error if an attribute is wrong or a bandwidth is not said."""
+        """Return the fabric; the caller's error if an attribute is wrong or a bandwidth is not said."""
         builder = TopologyBuilder(name)
         for node, attributes in self.nodes.items():
             self._build_node(builder, node, attributes)
         links = 0
         for edge in edges:
-            links += 1 + (edge.both_ways and edge.tail != edge.head)
+            is_pair = edge.both_ways and edge.tail != edge.head
+            links += 1 + is_pair
             if links > MAX_GRAPH_LINKS:
-                raise self.error(
-                    f"more than {MAX_GRAPH_LINKS} directed links, the most that are read", edge.line
-                )
+                most = f"more than {MAX_GRAPH_LINKS} directed links"
+                raise self.error(f"{most}, the most that are read", edge.line)
             for end in (edge.tail, edge.head):
                 if end not in self.nodes:
-                    raise self.error(f"{edge.location}: unknown node {format_value(end)}", edge.line)
-            add = builder.duplex if edge.both_ways and edge.tail != edge.head else builder.link
-            add(edge.tail, edge.head, *self._known_figures(edge))
+                    raise self._error(edge, f"unknown node {format_value(end)}")
+            (builder.duplex if is_pair else builder.link)(edge.tail, edge.head, *self._rate_and_latency(edge))
         if all(attributes.get("kind", "compute") != "compute" for attributes in self.nodes.values()):
             raise self.error("has no compute node", None)
         return builder.build()
 
-    def _known_figures(self, edge: GraphEdge) -> tuple[int, int]:
-        """Bytes/s and nanoseconds of an edge; those of equal attributes are found once."""
+    def _error(self, edge: GraphEdge, message: str) -> TreadleError:
+        return self.error(f"{edge.location}: {message}", edge.line)
+
+    def _rate_and_latency(self, edge: GraphEdge) -> tuple[int, int]:
+        """Return bytes/s and nanoseconds of an edge; those of equal attributes are computed once."""
         found = edge.attributes
         try:
             key = tuple([(type(found.get(key)), found.get(key)) for key in EDGE_KEYS])
-            if key not in self._figures:
+            if key not in self._values:
                 before = self.filled_in
-                self._figures[key] = self._speed(edge), self._latency(edge), self.filled_in > before
-            elif self._figures[key][2]:
+                self._values[key] = self._speed(edge), self._latency(edge), self.filled_in > before
+            elif self._values[key][2]:
                 self.filled_in += 1
-            return self._figures[key][:2]
-        except TypeError:  # a value that nothing can be looked up by
+            return self._values[key][:2]
+        except TypeError:  # a value that has no hash
             return self._speed(edge), self._latency(edge)
 
     def _build_node(self, builder: TopologyBuilder, name: str, attributes: Mapping[str, Any]) -> None:
         kind, place = attributes.get("kind", "compute"), f"node {format_value(name)}"
         flags: dict[str, bool] = {}
-        for key in ("multicast", "aggregation", "turns_round"):
+        for key in SWITCH_FLAGS:
             value = attributes.get(key, False)
             if str(value).lower() not in _FLAGS:
                 raise self.error(f"{place}: {key} {format_value(value)}; expected true or false", None)
@@ -141,69 +148,52 @@ class AttributedGraph:
         builder.compute(name, injection_bytes_per_s=cap)
 
     def _speed(self, edge: GraphEdge) -> int:
-        found = edge.attributes
-        given = [key for key in _SPEED_KEYS if found.get(key) not in (None, "")]
+        given = [key for key in _SPEED_KEYS if edge.given(key) is not None]
         if len(given) > 1:
-            raise self.error(
-                f"{edge.location}: has both {given[0]} and {given[1]}; expected one of them", edge.line
-            )
-        key = given[0] if given else ""
-        if key == "bandwidth_bytes_per_s":
-            return self._bounded(edge, Fraction(self._whole(edge.location, key, found[key], edge.line)))
-        if key == "LinkSpeedRaw":
-            return self._bounded(edge, self._number(edge.location, key, found[key], edge.line) / 8)
-        if key == "bandwidth":
-            value = found[key]
-            if isinstance(value, str):
-                return self._bounded(edge, Fraction(self._parsed(edge, parse_bandwidth, value)))
-            if not self.bare_numbers:
-                raise self.error(
-                    f"{edge.location}: bandwidth {format_value(value)} has no unit, as in 25GB/s", edge.line
-                )
-            number = self._number(edge.location, key, value, edge.line)
-            if number.denominator != 1:
-                raise self.error(
-                    f"{edge.location}: bandwidth {format_value(value)}; expected an integer number of "
-                    f"bytes/s, or a string with a unit, such as {float(number):g}GB/s",
-                    edge.line,
-                )
-            return self._bounded(edge, number)
-        if self.bandwidth is None:
-            what = "a weight, which is a multiple of a bandwidth" if given else "no bandwidth"
-            raise self.error(f"{edge.location} has {what}; say it by {self.says}", edge.line)
-        self.filled_in += 1
-        if not given:
-            return self.bandwidth
-        weight = self._number(edge.location, key, found[key], edge.line)
-        return self._bounded(edge, weight * self.bandwidth)
+            raise self._error(edge, f"has both {given[0]} and {given[1]}; expected one of them")
+        if given in ([], ["weight"]):
+            if self.bandwidth is None:
+                what = "a weight, which is a multiple of a bandwidth" if given else "no bandwidth"
+                raise self.error(f"{edge.location} has {what}; say it by {self.says}", edge.line)
+            self.filled_in += 1
+            if not given:
+                return self.bandwidth
+        key, value = given[0], edge.given(given[0])
+        shown = f"bandwidth {format_value(value)}"
+        if key == "bandwidth" and isinstance(value, str):
+            rate = Fraction(self._parsed(edge, parse_bandwidth, value))
+        elif key == "bandwidth" and not self.bare_numbers:
+            raise self._error(edge, f"{shown} has no unit, as in 25GB/s")
+        elif key == "bandwidth_bytes_per_s":
+            rate = Fraction(self._whole(edge.location, key, value, edge.line))
+        else:
+            rate = self._number(edge.location, key, value, edge.line)
+        if key == "bandwidth" and rate.denominator != 1:
+            example = f"a string with a unit, such as {float(rate):g}GB/s"
+            raise self._error(edge, f"{shown}; expected an integer number of bytes/s, or {example}")
+        if key == "weight":
+            rate *= self.bandwidth or 0
+        rate /= 8 if key == "LinkSpeedRaw" else 1
+        if not 1 <= rate <= MAX_BANDWIDTH:
+            raise self._error(edge, f"expected 1 to 2**50 bytes/s, found {float(rate):g}")
+        return int(rate)
 
     def _parsed(self, edge: GraphEdge, parse: Callable[[str], int], text: str) -> int:
         try:
             return parse(text)
         except TreadleError as error:
-            raise self.error(f"{edge.location}: {error}", edge.line) from None
-
-    def _bounded(self, edge: GraphEdge, value: Fraction) -> int:
-        if not 1 <= value <= MAX_BANDWIDTH:
-            raise self.error(
-                f"{edge.location}: expected 1 to 2**50 bytes/s, found {float(value):g}", edge.line
-            )
-        return int(value)
+            raise self._error(edge, str(error)) from None
 
     def _latency(self, edge: GraphEdge) -> int:
-        exact, text = edge.attributes.get("latency_ns"), edge.attributes.get("latency")
-        if exact not in (None, ""):
+        exact, text = edge.given("latency_ns"), edge.given("latency")
+        if exact is not None:
             return self._whole(edge.location, "latency_ns", exact, edge.line)
-        if text in (None, ""):
-            return 0
-        if not isinstance(text, str):
-            raise self.error(
-                f"{edge.location}: latency {format_value(text)} has no unit, as in 5us", edge.line
-            )
-        return self._parsed(edge, parse_time_ns, text)
+        if text is not None and not isinstance(text, str):
+            raise self._error(edge, f"latency {format_value(text)} has no unit, as in 5us")
+        return 0 if text is None else self._parsed(edge, parse_time_ns, text)
 
     def _number(self, place: str, key: str, value: Any, line: int | None = None) -> Fraction:
-        """A number that is not negative, exactly as written."""
+        """Return a number that is not negative, exactly as written."""
         if isinstance(value, Fraction) and value >= 0:
             return value
         text = str(value.item() if isinstance(value, np.generic) else value).strip()

@@ -84,7 +84,7 @@ def _whole_edges(head: str) -> list[str]:
 
 
 def read(source: SourceFile, options: ImportOptions) -> Imported:
-    """The fabric of a list; FormatError if it is malformed or edges have no bandwidth."""
+    """Return the fabric of a list; FormatError if it is malformed or edges have no bandwidth."""
     graph = AttributedGraph(source.error, options.bandwidth, "--bandwidth")
     reading = _Lines(source, graph)
     edges = list(reading.edges())
@@ -164,19 +164,15 @@ class _Lines:
         elif title is not None:
             self.name = title[1] if title[1].isprintable() else ""
         elif node is not None:
-            self._graph.add_node(self._word(node[1], line), self._node_data(node[2].split(), line), line)
-
-    def _node_data(self, words: list[str], line: int) -> dict[str, Any]:
-        found: dict[str, Any] = {"kind": words[0] if words else "compute"}
-        for word in words[1:]:
-            key, _, value = word.partition("=")
-            if key not in NODE_KEYS[1:]:
-                known = ", ".join(NODE_KEYS[1:])
-                raise self._source.error(
-                    f"{format_value(word)} of a node is unknown; known are {known}", line
-                )
-            found[key] = value or True
-        return found
+            kind, *words = node[2].split() or ["compute"]
+            attributes: dict[str, Any] = {"kind": kind}
+            for word in words:
+                key, _, value = word.partition("=")
+                if key not in NODE_KEYS[1:]:
+                    known = f"known are {', '.join(NODE_KEYS[1:])}"
+                    raise self._source.error(f"{format_value(word)} of a node is unknown; {known}", line)
+                attributes[key] = value or True
+            self._graph.add_node(self._word(node[1], line), attributes, line)
 
     def _word(self, text: str, line: int) -> str:
         if not text.startswith('"'):

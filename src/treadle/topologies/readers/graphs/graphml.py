@@ -16,7 +16,7 @@ from treadle.topologies.readers.imported import Finding, Imported, ImportOptions
 
 
 def read(source: SourceFile, options: ImportOptions) -> Imported:
-    """The fabric of a file; FormatError if it is malformed or edges have no bandwidth."""
+    """Return the fabric of a file; FormatError if it is malformed or edges have no bandwidth."""
     return _GraphMl(source, bool(options.undirected)).imported(options.bandwidth)
 
 
@@ -40,9 +40,12 @@ class _GraphMl(Attributes):
         if len(graphs) != 1:
             raise self.source.error(f"has {len(graphs)} graphs; expected one")
         (top,) = graphs
-        for key in root:
-            if name_of(key) == "key":
-                self._take_key(key)
+        for key in (child for child in root if name_of(child) == "key"):
+            name = self.choice(key, "id")
+            if name in self._keys:
+                raise self.error(key, f"{name[:40]!r} stands here a second time")
+            default = next((child.text or "" for child in key if name_of(child) == "default"), "").strip()
+            self._keys[name] = key.get("for", "all"), key.get("attr.name", name), default
         directed = self._direction(top, "edgedefault", "") and not self._undirected
         for child in top:
             if name_of(child) in ("hyperedge", "port", "locator"):
@@ -63,13 +66,6 @@ class _GraphMl(Attributes):
         drawn = f"{counted(self._bare, 'edge')} of one direction drawn without arrows; see --undirected"
         return Imported(topology, "graphml", found, filled, (Finding(drawn),) if self._bare else ())
 
-    def _take_key(self, key: etree._Element) -> None:
-        name = self.choice(key, "id")
-        if name in self._keys:
-            raise self.error(key, f"{name[:40]!r} stands here a second time")
-        defaults = [child.text or "" for child in key if name_of(child) == "default"]
-        self._keys[name] = (key.get("for", "all"), key.get("attr.name", name), "".join(defaults[:1]).strip())
-
     def _edges(self, top: etree._Element, directed: bool) -> Iterator[GraphEdge]:
         for child in top:
             if name_of(child) != "edge":
@@ -77,7 +73,10 @@ class _GraphMl(Attributes):
             tail, head = self.choice(child, "source"), self.choice(child, "target")
             both_ways = not self._direction(child, "directed", "true" if directed else "false")
             both_ways = both_ways or self._undirected
-            self._bare += not both_ways and _is_bare(child)
+            # yEd writes every edge as directed, and those without a direction without arrows
+            arrows = [part for part in child.iter() if name_of(part) == "Arrows"]
+            is_bare = any(part.get("source") == part.get("target") == "none" for part in arrows)
+            self._bare += not both_ways and is_bare
             yield GraphEdge(tail, head, self._data(child, "edge", EDGE_KEYS), both_ways, line_of(child))
 
     def _direction(self, element: etree._Element, key: str, default: str) -> bool:
@@ -103,9 +102,3 @@ class _GraphMl(Attributes):
                 raise self.error(child, f"of the unknown key {key[:40]!r}")
             found[self._keys[key][1]] = (child.text or "").strip()
         return {name: value for name, value in found.items() if name in known}
-
-
-def _is_bare(edge: etree._Element) -> bool:
-    """Whether yEd drew an edge without arrows: it writes every edge as directed."""
-    arrows = [part for part in edge.iter() if name_of(part) == "Arrows"]
-    return any(part.get("source") == part.get("target") == "none" for part in arrows)

@@ -43,7 +43,7 @@ def is_matrix(head: str) -> bool:
 
 
 def read(source: SourceFile, options: ImportOptions) -> Imported:
-    """The fabric of a matrix; FormatError if it is malformed or its numbers have no unit."""
+    """Return the fabric of a matrix; FormatError if it is malformed or its numbers have no unit."""
     names, cells = _names(source, _rows(source))
     graph = AttributedGraph(source.error, options.bandwidth, "--bandwidth")
     for name in names:
@@ -70,7 +70,7 @@ def _is_cell(text: str) -> bool:
 
 
 def _rows(source: SourceFile) -> list[tuple[int, list[str]]]:
-    """Line and cells of each row that holds anything."""
+    """Return the line and cells of each row that holds anything."""
     first = next((line for line in io.StringIO(source.text) if line.strip()), "")
     if not _separator(first):
         raise source.error("expected rows of cells with commas, semicolons or tabs between")
@@ -94,7 +94,7 @@ def _rows(source: SourceFile) -> list[tuple[int, list[str]]]:
 def _names(
     source: SourceFile, rows: list[tuple[int, list[str]]]
 ) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """Names of the nodes, and the matrix itself."""
+    """Return the names of the nodes, and the matrix itself."""
     first, columns = rows[0][1], len(rows[-1][1])
     words = [any(not _is_cell(cell) for cell in first[1:]), any(not _is_cell(row[0]) for _, row in rows[1:])]
     # a square of cells has names on both sides or on none; otherwise it is one row or one column too long
@@ -106,16 +106,14 @@ def _names(
         own = [row[0].strip() for _, row in body]
         if names and names != own:
             at = next((k for k, pair in enumerate(zip(names, own, strict=False)) if pair[0] != pair[1]), 0)
-            raise source.error(
-                f"row {format_value(own[at])} and its column have other names", line=body[at][0]
-            )
+            name = format_value(own[at])
+            raise source.error(f"row {name} and its column have other names", line=body[at][0])
         names, body = own, [(line, row[1:]) for line, row in body]
     names = names or [f"node{k}" for k in range(len(body))]
     for line, row in body:
         if len(row) != len(body) or len(names) != len(body):
-            raise source.error(
-                f"{len(row)} cells in a matrix of {len(body)} rows; expected as many", line=line
-            )
+            found = f"{len(row)} cells in a matrix of {len(body)} rows"
+            raise source.error(f"{found}; expected as many", line=line)
     return names, body
 
 

@@ -27,7 +27,7 @@ def is_networkx_graph(value: object) -> bool:
 def from_networkx(
     graph: networkx.Graph, *, bandwidth: float | str | None = None, name: str | None = None
 ) -> Topology:
-    """The fabric that a graph of networkx is.
+    """Return the fabric that a graph of networkx is.
 
     Parameters
     ----------

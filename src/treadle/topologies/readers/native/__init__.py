@@ -15,9 +15,9 @@ FORMATS = (
         title="Treadle's JSON",
         read="treadle.topologies.readers.native.treadle_json:read",
         options=frozenset(),
-        tells=_HEAD.match,
+        detect=_HEAD.match,
         extensions=(".json",),
         max_bytes=MAX_FILE_BYTES,
-        says="everything",
+        contents="everything",
     ),
 )

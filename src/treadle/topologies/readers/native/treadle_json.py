@@ -7,6 +7,6 @@ from treadle.topologies.readers.imported import Imported, ImportOptions, SourceF
 
 
 def read(source: SourceFile, options: ImportOptions) -> Imported:
-    """The fabric that a file holds; FormatError if it is malformed."""
+    """Return the fabric that a file holds; FormatError if it is malformed."""
     del options  # such a file says everything
     return Imported(parse_topology_file(source.text, source=source.name), "json")
