@@ -171,16 +171,16 @@ def builder(
     return module._Builder(none, none, analysis, none if not pack else object())  # type: ignore[arg-type]
 
 
-FREE, TREES, TWO, COLUMNS = C.FREE_ROOTS, C.TREES, C.TWO_FAMILIES, C.ROOTED
+TREES, TWO, COLUMNS = C.TREES, C.TWO_FAMILIES, C.ROOTED
 
 
 @pytest.mark.parametrize(
     ("options", "order"),
     [
-        ({}, [FREE, TREES, TWO, COLUMNS]),
-        ({"terminals": True}, [FREE, TWO, TREES, COLUMNS]),
-        ({"symmetric": False}, [FREE, TWO, COLUMNS]),
-        ({"exact": False}, [FREE, TREES, COLUMNS]),
+        ({}, [TREES, TWO, COLUMNS]),
+        ({"terminals": True}, [TWO, TREES, COLUMNS]),
+        ({"symmetric": False}, [TWO, COLUMNS]),
+        ({"exact": False}, [TREES, COLUMNS]),
         ({"pack": False}, [TREES, COLUMNS]),
         ({"pack": False, "terminals": True}, [TREES, COLUMNS]),
     ],
@@ -198,7 +198,7 @@ def test_order_of_exact_constructions(
 
     monkeypatch.setattr(module._Builder, "_undirected", lambda _, most: answer(TREES, most))
     monkeypatch.setattr(module._Builder, "_by_columns", lambda _, most: answer(COLUMNS, most))
-    monkeypatch.setattr(module._Builder, "_rooted", lambda _, construction, allows: answer(construction, 9))
+    monkeypatch.setattr(module._Builder, "_rooted", lambda _, allows: answer(TWO, 9))
     monkeypatch.setattr(module, "algbw_of", lambda topology, schedule: F(schedule.total_units))
 
     def allows(number: int) -> bool:
@@ -278,9 +278,8 @@ def test_units_by_largest_remainders(shares: list[int], units: int, counts: list
         (False, UnitLimits(2), C.TREES, 1, 1, 4),
         (False, UnitLimits(2, is_fixed=True), C.TREES, 1, 1, 4),
         (False, UnitLimits(6), C.TREES, F(4, 3), 4, 4),
-        # halves of links are three trees of a sixth
-        (True, None, C.FREE_ROOTS, F(4, 3), 8, 8),
-        (True, UnitLimits(2), C.WHOLE_TREES, 1, 1, 8),
+        (True, None, C.TREES, F(4, 3), 4, 4),
+        (True, UnitLimits(2), C.WHOLE_TREES, 1, 1, 4),
         (True, UnitLimits(6), C.WHOLE_TREES, F(4, 3), 4, 4),
         (True, UnitLimits(2, is_fixed=True), C.WHOLE_TREES, 1, 2, None),
     ],

@@ -9,16 +9,13 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
 
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.trees.forest import Direction, Forest
-from treadle.synthesis.trees.allreduce.allreduce_forests import solve_unrestricted_roots
 from treadle.synthesis.trees.allreduce.capacities import (
     IntegralAllocation,
     LinkAllocation,
-    halves,
     integral_allocation,
     pack_allocation,
 )
@@ -319,8 +316,8 @@ def test_halves_and_whole_shares() -> None:
     """Of parallel links of 6 and 9 the wider is used first; a tree is the largest size that divides all."""
     fabric = odd_fabric()
     whole = network(fabric)
-    half = halves(whole, [Fraction(1)] * 4)
-    assert half.broadcast == half.reduce == tuple(Fraction(b, 2) for b in whole.capacity)
+    share = tuple(Fraction(b, 2) for b in whole.capacity)
+    half = LinkAllocation([Fraction(1)] * 4, share, share)
     shares = integral_allocation(fabric, whole, half)
     # pair 0 has 5/2 of 3 bytes/s, links hold 2 and 3: out-trees have 0 and 5/2, in-trees 2 and 1/2
     assert shares.roots == [2] * 4
@@ -382,49 +379,3 @@ def test_shares_are_packed_on_the_links_that_have_some() -> None:
     with pytest.raises(ScheduleError) as refused:
         pack_allocation(fabric, allreduce(fabric), shares, pack)
     assert str(refused.value) == "allreduce: the exact schedule needs more than 2**50 trees on one link"
-
-
-@pytest.mark.parametrize(("widths", "rate"), [((2, 2, 2), 1), ((4, 2, 2), 2), ((3, 3, 7, 5), Fraction(5, 2))])
-def test_free_roots_on_half_of_every_link(widths: tuple[int, ...], rate: Fraction) -> None:
-    """At a switch: x(S) is at most half of what leaves S; of all but rank v, half of what enters v."""
-    fabric = star(*widths)
-    whole = network(fabric)
-    found = solve_unrestricted_roots(whole)
-    assert found is not None
-    assert found.rate == sum(found.root_rates)
-    half = [Fraction(b, 2) for b in (w // whole.unit for w in widths)]
-    n = len(widths)
-    for size in range(1, n):
-        for nodes in combinations(range(n), size):
-            out = min(sum(half[v] for v in nodes), sum(half[v] for v in range(n) if v not in nodes))
-            assert sum(found.root_rates[v] for v in nodes) <= out
-    # x(all but v) <= h(v) for all v: summed, (n - 1) x <= sum of h, and x(v) <= h(v)
-    best = linear(half)
-    assert found.rate == best
-    only = solve_unrestricted_roots(whole, 1)
-    assert only is not None
-    assert only.root_rates[1:] == (0,) * (n - 1)
-    assert only.rate == min(half)
-
-
-def linear(half: list[Fraction]) -> Fraction:
-    """The largest sum of x with sum - x(v) <= h(v) and x(S) at most what leaves S."""
-    n = len(half)
-    rows, bounds = [], []
-    for size in range(1, n):
-        for nodes in combinations(range(n), size):
-            rows.append([float(v in nodes) for v in range(n)])
-            out = min(sum(half[v] for v in nodes), sum(half[v] for v in range(n) if v not in nodes))
-            bounds.append(float(out))
-    done = linprog([-1.0] * n, rows, bounds)
-    return Fraction(-float(done.fun)).limit_denominator(1000)
-
-
-def test_halves_need_switches_that_are_balanced() -> None:
-    builder = TopologyBuilder("odd")
-    builder.switch("s")
-    for name in "abc":
-        builder.compute(name)
-        builder.duplex(name, "s", 2)
-    builder.link("a", "s", 2)
-    assert solve_unrestricted_roots(network(builder.build())) is None

@@ -1,8 +1,8 @@
 """Allreduce schedules that attain the optimum.
 
 Constructions are tried from the cheapest to the most expensive until one meets the exact bound:
-reduce-scatter + allgather, integral trees within limits, unrestricted roots, undirected trees, two families
-of trees, column generation. Source: docs/how-it-works/allreduce-and-groups.md.
+reduce-scatter + allgather, integral trees within limits, undirected trees, two families of trees, column
+generation. Source: docs/how-it-works/allreduce-and-groups.md.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from fractions import Fraction
 
 from treadle.context import Context, TimeLimitError, context, under
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.math.columns import RestrictedMaster
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.forest_cost import algbw as algbw_of
@@ -23,11 +22,9 @@ from treadle.synthesis.trees.allreduce.bound import AllreduceBound, Analysis, an
 from treadle.synthesis.trees.allreduce.capacities import (
     IntegralAllocation,
     Packer,
-    halves,
     integral_allocation,
     pack_allocation,
 )
-from treadle.synthesis.trees.allreduce.cutting_planes import CutFamily, maximise_over_cuts
 from treadle.synthesis.trees.allreduce.integral_trees import Goal, find_integral_trees
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.switch_terminals import (
@@ -53,7 +50,6 @@ class Construction(StrEnum):
     """Construction of an allreduce schedule."""
 
     PHASES = "reduce-scatter + allgather"
-    FREE_ROOTS = "free roots in halves of the links"
     TREES = "undirected trees"
     TWO_FAMILIES = "in-trees and out-trees from the linear program"
     ROOTED = "in-trees and out-trees by column generation"
@@ -146,11 +142,10 @@ def solve_allreduce(
 
     Notes
     -----
-    Tried in this order until the bound is met: the given phases; within limits, integral trees; unrestricted
-    roots in halves of all links; undirected trees (symmetric fabrics); in-trees and out-trees in the shares
-    of the links that the linear program gives them (where trees visit capable switches as terminals, before
-    undirected trees); on small fabrics whose capable switches some trees visit and some do not, in-trees and
-    out-trees by column generation.
+    Tried in this order until the bound is met: the given phases; within limits, integral trees; undirected
+    trees (symmetric fabrics); in-trees and out-trees in the shares of the links that the linear program gives
+    them (where trees visit capable switches as terminals, before undirected trees); on small fabrics whose
+    capable switches some trees visit and some do not, in-trees and out-trees by column generation.
 
     Each construction has a work budget (`work_budget`); one that spends it is passed over.
 
@@ -263,7 +258,7 @@ class _Builder:
         order = [Construction.TWO_FAMILIES] if two_families else []
         order = order + undirected if analysis.has_switch_terminals else undirected + order
         # column generation: 7% more where links of GPUs at a GPU-initiated switch differ up and down
-        order = [*([Construction.FREE_ROOTS] if self.pack else []), *order, Construction.ROOTED]
+        order = [*order, Construction.ROOTED]
         for construction in order:
             schedule: ForestSchedule | None = None
             with self._limited(construction):
@@ -272,7 +267,7 @@ class _Builder:
                 elif construction is Construction.ROOTED:
                     schedule = self._by_columns(most)
                 else:
-                    schedule = self._rooted(construction, allows)
+                    schedule = self._rooted(allows)
             if schedule is not None and allows(schedule.total_units):
                 yield _Made(algbw_of(self.topology, schedule), schedule, construction)
 
@@ -314,17 +309,9 @@ class _Builder:
                 raise
             self.unfinished.append(construction)
 
-    def _rooted(self, construction: Construction, allows: Callable[[int], bool]) -> ForestSchedule | None:
-        setting, network = self.analysis.setting, self.analysis.setting_network
-        if construction is Construction.FREE_ROOTS:
-            if network.groups:  # half of each link says nothing about operations
-                return None
-            free = solve_unrestricted_roots(network, len(self.analysis.network.ranks))
-            if free is None or free.rate * network.unit != self.bound:
-                return None
-            shares = halves(network, free.root_rates)
-        else:
-            shares = terminal_allocation(self.topology, network, setting)
+    def _rooted(self, allows: Callable[[int], bool]) -> ForestSchedule | None:
+        setting = self.analysis.setting
+        shares = terminal_allocation(self.topology, self.analysis.setting_network, setting)
         topology, _, network = self._with_terminals()
         whole = integral_allocation(topology, network, shares)
         if setting.rate * self.analysis.network.unit == self.bound:
@@ -364,50 +351,3 @@ class _Builder:
             return schedule
         n_ranks, visiting = len(self.analysis.network.ranks), self.analysis.setting_network
         return prune_to_ranks(schedule, n_ranks, self.topology, visiting)
-
-
-@dataclass(frozen=True)
-class UnrestrictedRoots:
-    """The best root rates x(v) for in-trees in one half of every link and out-trees in the other.
-
-    Parameters
-    ----------
-    rate : Fraction
-        Sum of the root rates, in units of `PairNetwork.unit`.
-    root_rates : tuple of Fraction
-        Per rank.
-    """
-
-    rate: Fraction
-    root_rates: tuple[Fraction, ...]
-
-
-def solve_unrestricted_roots(network: PairNetwork, n_roots: int | None = None) -> UnrestrictedRoots | None:
-    """Maximise x(Vc) where x(S) is at most half the bandwidth out of S and into S, if S leaves out a rank.
-
-    Parameters
-    ----------
-    network : PairNetwork
-        Switches are treated as incapable.
-    n_roots : int, optional
-        Number of first ranks that may be roots.
-
-    Returns
-    -------
-    UnrestrictedRoots or None
-        None where halves cannot be packed as they are: some switch or forwarder is not balanced; or where the
-        solver's basis is not exactly feasible.
-    """
-    unbalanced = network.unbalanced(network.capacity)
-    if not unbalanced <= {*network.ranks}:
-        return None
-    lp = RestrictedMaster(max(network.capacity))
-    roots = {rank: lp.add_column(1) for rank in network.ranks[:n_roots]}
-    # where the ranks are balanced too, as much leaves a set as enters it
-    families = [CutFamily(leaving) for leaving in ((True, False) if unbalanced else (True,))]
-    vertex, is_exact = maximise_over_cuts(lp, network, families, roots)
-    if not is_exact:
-        return None
-    # the program had all of every link, and each family gets half
-    rates = tuple(vertex.primal[roots[rank]] / 2 if rank in roots else Fraction(0) for rank in network.ranks)
-    return UnrestrictedRoots(sum(rates, Fraction(0)), rates)

@@ -41,12 +41,6 @@ class LinkAllocation:
     parts: Sequence[Fraction] = ()
 
 
-def halves(network: PairNetwork, root_rates: Sequence[Fraction]) -> LinkAllocation:
-    """Half of every link for each direction of data."""
-    half = tuple(Fraction(b, 2) for b in network.capacity)
-    return LinkAllocation(root_rates, half, half)
-
-
 @dataclass(frozen=True)
 class IntegralAllocation:
     """Shares in unit trees, per physical link.

@@ -33,7 +33,7 @@ class CutFamily:
     leaving : bool
         True: capacity out of S (broadcast); False: into S (reduce).
     columns : tuple of int
-        The column of each pair's capacity; empty when capacities are fixed at the network's.
+        The column of each pair's capacity.
     asked : mapping of group node to tuple of int
         Column of the operations that each member initiates, for the groups whose operations the family may
         use. They cross a cut that separates the initiator from another member.
@@ -42,7 +42,7 @@ class CutFamily:
     """
 
     leaving: bool
-    columns: tuple[int, ...] = ()
+    columns: tuple[int, ...]
     asked: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     rows: dict[frozenset[int], int] = field(default_factory=dict)
 
@@ -53,20 +53,16 @@ class CutFamily:
         if nodes in self.rows:
             return False
         coefficients = {column: 1 for root, column in roots.items() if root in nodes}
-        rhs = 0
-        for e, (tail, head) in enumerate(zip(network.tails, network.heads, strict=True)):
+        for column, tail, head in zip(self.columns, network.tails, network.heads, strict=True):
             start, end = (tail, head) if self.leaving else (head, tail)
             if start in nodes and end not in nodes:
-                if self.columns:
-                    coefficients[self.columns[e]] = -1
-                else:
-                    rhs += network.capacity[e]
+                coefficients[column] = -1
         for group in network.groups:
             if group.node in self.asked and group.node not in nodes:
                 for member, column in zip(group.members, self.asked[group.node], strict=True):
                     if member in nodes:
                         coefficients[column] = -1
-        self.rows[nodes] = lp.add_row(coefficients, upper=rhs)
+        self.rows[nodes] = lp.add_row(coefficients, upper=0)
         return True
 
 
@@ -119,8 +115,8 @@ def maximise_over_cuts(
 
     def separate_exactly(vertex: Vertex) -> int:
         # there are no rounding errors now: no tolerance
-        values, scale = over_common_denominator(vertex.primal)
-        return separate(lp, network, families, roots, values, 0, fixed_scale=scale)
+        values, _ = over_common_denominator(vertex.primal)
+        return separate(lp, network, families, roots, values, 0)
 
     vertex = lp.generate(separate_near, separate_exactly)
     if vertex is not None:
@@ -152,21 +148,13 @@ def separate(
     roots: Roots,
     values: Sequence[Number],
     tolerance: Number,
-    *,
-    fixed_scale: int | None = None,
 ) -> int:
     """Add cuts that `values` violate; return how many are new."""
     added = 0
     supply = {root: values[column] for root, column in roots.items()}
     total = sum(supply.values())
     for family in families:
-        if family.columns:
-            room: list[Number] = [values[column] for column in family.columns]
-        elif fixed_scale is not None:
-            room = [b * fixed_scale for b in network.capacity]
-        else:
-            assert isinstance(lp, RestrictedMaster)
-            room = [b / lp.scale for b in network.capacity]
+        room = [values[column] for column in family.columns]
         ends = zip(network.tails, network.heads, room, strict=True)
         arcs = [(t, h, c) if family.leaving else (h, t, c) for t, h, c in ends if c > 0]
         for group in network.groups:
