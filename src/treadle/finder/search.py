@@ -31,6 +31,9 @@ from treadle.finder.predict import (
 )
 from treadle.finder.searches.cayley_groups import divisors
 
+_MOST_HOPEFUL = 24
+"""Candidates beyond the frontier that are measured."""
+
 Bases = Callable[[int, int], Iterable["FabricCandidate"]]
 """bases(nodes, degree): every known base of that size."""
 
@@ -237,7 +240,7 @@ class Finder:
         found = {one.construction: one for one in self._candidates(nodes, degree)}
         return sorted(found.values(), key=attrgetter("cost"))
 
-    def hopeful(self, nodes: int, degree: int, *, limit: int = 24) -> list[FabricCandidate]:
+    def hopeful(self, nodes: int, degree: int) -> list[FabricCandidate]:
         """Return candidates beyond the frontier that may beat it once measured, by rising predictions.
 
         Their values are upper bounds, such as those of line graphs of bases without
@@ -246,8 +249,6 @@ class Finder:
         Parameters
         ----------
         nodes, degree : int
-        limit : int
-            Largest number.
         """
         kept = self.frontier(nodes, degree)
         best = [found.steps for found in kept if found.is_bandwidth_optimal]
@@ -257,7 +258,7 @@ class Finder:
             for found in self._candidates(nodes, degree)
             if not (found.is_exact or found.construction in known or found.steps >= min(best, default=nodes))
         }
-        return sorted(hopes.values(), key=attrgetter("cost"))[:limit]
+        return sorted(hopes.values(), key=attrgetter("cost"))[:_MOST_HOPEFUL]
 
     def _useful(self, nodes: int, degree: int) -> list[FabricCandidate]:
         """Return the candidates to expand; recursion ends because nodes or degree shrink."""

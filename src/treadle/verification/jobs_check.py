@@ -49,14 +49,16 @@ class JobsReport:
         return self.report.is_ok and self.proved is not None and not self.loss
 
 
+_MOST_DESCRIBED = 1000
+"""Violations that are described; all are counted."""
+
+
 def verify_jobs(
     topology: Topology,
     jobs: Sequence[Job],
     plans: Sequence[Plan],
     rates: Sequence[Fraction],
     levels: Sequence[JobLevel],
-    *,
-    limit: int = 1000,
 ) -> JobsReport:
     """Check that plans perform the jobs and that the links carry all of them concurrently.
 
@@ -71,10 +73,8 @@ def verify_jobs(
         Claimed algbw of each job while all run, bytes/s.
     levels : sequence of JobLevel
         Proof that the rates are the max-min ones.
-    limit : int
-        Maximum number of violations to describe; all are counted.
     """
-    found = Findings(limit)
+    found = Findings(_MOST_DESCRIBED)
     if not len(jobs) == len(plans) == len(rates):
         found.add(
             ViolationKind.SHAPE,
@@ -83,7 +83,7 @@ def verify_jobs(
         return JobsReport(found.report())
     carried = np.zeros(topology.n_links, dtype=object)
     for job, plan, rate in zip(jobs, plans, rates, strict=True):
-        own = Findings(limit)
+        own = Findings(_MOST_DESCRIBED)
         load = _checked_load(topology, job, plan, own)
         if rate <= 0:
             own.add(ViolationKind.CLAIM, f"rate {rate} bytes/s, expected more than 0")

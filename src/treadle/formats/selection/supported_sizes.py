@@ -119,24 +119,21 @@ def round_sizes(min_bytes: int = 0, max_bytes: int = 0) -> tuple[int, ...]:
 
 
 def supported_call_sizes(
-    facts: FileFacts,
-    selector: Selector,
-    sizes: Sequence[int] | None = None,
-    element_bytes: int = ELEMENT_BYTES,
+    facts: FileFacts, selector: Selector, sizes: Sequence[int] | None = None
 ) -> tuple[int, ...]:
     """Return the supported ones among some sizes, by default among the file's `round_sizes`.
 
     Examples
     --------
     >>> facts = FileFacts(CollectiveKind.ALLGATHER, 16, 128)
-    >>> [len(served_sizes(facts, selector)) for selector in Selector]
+    >>> [len(supported_call_sizes(facts, selector)) for selector in Selector]
     [21, 18, 21, 21, 20]
-    >>> served_sizes(FileFacts(CollectiveKind.ALLGATHER, 16, 208), Selector.AZURE)
+    >>> supported_call_sizes(FileFacts(CollectiveKind.ALLGATHER, 16, 208), Selector.AZURE)
     ()
     """
     if sizes is None:
         sizes = round_sizes(facts.min_bytes, facts.max_bytes)
-    return tuple(size for size in sizes if supports_call(facts, selector, size, element_bytes))
+    return tuple(size for size in sizes if supports_call(facts, selector, size))
 
 
 @brief("selector", "sizes", "rule")

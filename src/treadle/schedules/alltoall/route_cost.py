@@ -94,7 +94,6 @@ def route_runtime(
     size_bytes: int,
     *,
     alpha_ns: int = 0,
-    hop_ns: int = 0,
 ) -> Fraction:
     """Return the time of the alpha-beta model for cut-through, seconds, exact.
 
@@ -111,8 +110,6 @@ def route_runtime(
         The larger per-rank buffer.
     alpha_ns : int
         Nanoseconds until a host has started the flows of a round.
-    hop_ns : int
-        Nanoseconds that an adapter or switch takes to forward a packet, for each hop of a path.
 
     Notes
     -----
@@ -123,7 +120,7 @@ def route_runtime(
     """
     routes = schedule.routes if isinstance(schedule, TimedRoutes) else schedule
     owner = np.repeat(np.arange(routes.n_paths), routes.hops)
-    path_ns = sums_of(routes.n_paths, owner, topology.latencies_ns[routes.path_links] + hop_ns)
+    path_ns = sums_of(routes.n_paths, owner, topology.latencies_ns[routes.path_links])
     if isinstance(schedule, TimedRoutes):
         times = round_times(topology, collective, schedule)
         rounds = [path_ns[schedule.path[schedule.span(number)]] for number in range(schedule.n_rounds)]

@@ -121,18 +121,6 @@ def test_all_targets_of_a_source_are_routed_before_their_weights_count() -> None
     assert [found.path(p).tolist() for p in range(2)] == [[0, 2], [0, 4]]
 
 
-def test_light_links_let_routes_go_around() -> None:
-    """Rank 0 loads the link to 1; the next one's data go round it over two, if hops weigh little."""
-    graph = from_arcs("round", [0, 0, 2, 3, 3], [1, 2, 1, 0, 3], n=4)
-    matrix = np.zeros((4, 4), dtype=np.int64)
-    matrix[0, 1], matrix[3, 1] = 3, 1
-    some = Collective(ALLTOALL, tuple(range(4)), demands=Demands(matrix))
-    short = single_source_shortest_paths(graph, some)
-    assert [short.path(p).tolist() for p in range(2)] == [[0], [3, 0]]
-    long = single_source_shortest_paths(graph, some, minimal=False)
-    assert [long.path(p).tolist() for p in range(2)] == [[0], [3, 1, 2]]
-
-
 def test_equal_shares_of_all_paths() -> None:
     """Three paths from 0 to 4 for 2 units: by 1, and by 3 over two links; 5 units from 0 to 3 on one."""
     graph = from_arcs("three", [0, 0, 1, 3, 3, 4, 4, 2], [1, 3, 4, 4, 4, 0, 2, 4], n=5)

@@ -276,10 +276,6 @@ def test_paths_go_into_the_first_layer_without_a_circle() -> None:
     paths = from_lists([(0, 2, [0, 1]), (1, 0, [1, 2]), (2, 1, [2, 0]), (2, 3, [3])])
     assert waits_of(paths) == [[(0, 1)], [(1, 2)], [(2, 0)], []]
     assert lash_layers(paths, 4).tolist() == [0, 0, 1, 0]
-    assert lash_layers(paths, 4, max_layers=2).tolist() == [0, 0, 1, 0]
-    message = "layers: 1 of 4 paths do not fit into 1 layers; allow more, or choose paths and layers together"
-    with pytest.raises(InfeasibleError, match=f"^{re.escape(message)}$"):
-        lash_layers(paths, 4, max_layers=1)
     chosen, layers = fill_layers(paths, 4, 1)
     assert (chosen.tolist(), len(layers)) == ([0, 0, -1, 0], 1)
     mixed = from_lists([(0, 1, [0]), (0, 2, [0, 1]), (1, 0, [1, 2, 0]), (2, 1, [2, 0])])

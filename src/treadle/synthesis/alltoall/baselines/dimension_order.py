@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,10 +22,8 @@ def dor_routes(topology: Topology, collective: Collective) -> RouteSchedule:
     return with_layers(topology, dimension_order(topology, collective))
 
 
-def dimension_order(
-    topology: Topology, collective: Collective, *, order: Sequence[int] | None = None
-) -> RouteSchedule:
-    """Correct one coordinate after another, each the shorter way round.
+def dimension_order(topology: Topology, collective: Collective) -> RouteSchedule:
+    """Correct one coordinate after another, the last axis first, each the shorter way round.
 
     Parameters
     ----------
@@ -35,8 +31,6 @@ def dimension_order(
         A mesh, torus or hypercube (axes may mix), nodes in row-major order.
     collective : Collective
         An all-to-all.
-    order : sequence of int, optional
-        The axes in the order in which they are corrected; default the last one, which varies fastest, first.
 
     Returns
     -------
@@ -47,7 +41,7 @@ def dimension_order(
     Raises
     ------
     ScheduleError
-        If the fabric is not such a grid, or `order` is not an order of its axes.
+        If the fabric is not such a grid.
 
     Notes
     -----
@@ -64,9 +58,6 @@ def dimension_order(
     <RouteSchedule: 64 ranks, 4 chunks, 5120 paths, 23040 hops, 1 layers>
     """
     grid = find_grid(topology, "dor")
-    axes = list(range(grid.n_axes))[::-1] if order is None else list(order)
-    if sorted(axes) != list(range(grid.n_axes)):
-        raise ScheduleError(f"dor: order {axes}: expected each axis from 0 to {grid.n_axes - 1} once")
     source, target, demand = demanded_pairs(collective)
     ranks = np.array(collective.ranks)
     begin, end = ranks[source], ranks[target]
@@ -92,24 +83,22 @@ def dimension_order(
         signed = np.concatenate([signed, flipped], axis=1)
         pair = np.concatenate([pair, pair[twice]])
     shares = np.left_shift(1, tied[:, pair].sum(axis=0))
-    rows = _rows(grid, axes, begin[pair], signed)
+    rows = _rows(grid, begin[pair], signed)
     by_pair = np.argsort(pair, kind="stable")  # path_set keeps the order within a pair
     paths = path_set(source[pair[by_pair]], target[pair[by_pair]], rows[by_pair])
     units = (demand[pair] * chunks // shares)[by_pair]
     return routes_of(collective, paths, units, chunks)
 
 
-def _rows(
-    grid: GridFabric, axes: list[int], begin: NDArray[np.integer], signed: Int64Array
-) -> NDArray[np.int64]:
-    """Links of the walks, padded by -1."""
+def _rows(grid: GridFabric, begin: NDArray[np.integer], signed: Int64Array) -> NDArray[np.int64]:
+    """Links of the walks, the last axis first, padded by -1."""
     strides = np.ones(grid.n_axes, dtype=np.int64)
     for axis in range(grid.n_axes - 1, 0, -1):
         strides[axis - 1] = strides[axis] * grid.sides[axis]
     longest = int(np.abs(signed).sum(axis=0).max(initial=0))
     rows = np.full((len(begin), longest), -1, dtype=np.int64)
     node, walked = begin.astype(np.int64), np.zeros(len(begin), dtype=np.int64)
-    for axis in axes:
+    for axis in reversed(range(grid.n_axes)):
         left = signed[axis].copy()
         while left.any():
             row = np.flatnonzero(left)

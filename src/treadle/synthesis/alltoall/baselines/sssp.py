@@ -17,9 +17,7 @@ def sssp_routes(topology: Topology, collective: Collective) -> RouteSchedule:
     return with_layers(topology, single_source_shortest_paths(topology, collective))
 
 
-def single_source_shortest_paths(
-    topology: Topology, collective: Collective, *, minimal: bool = True
-) -> RouteSchedule:
+def single_source_shortest_paths(topology: Topology, collective: Collective) -> RouteSchedule:
     """One path for every pair, source by source, by Dijkstra's algorithm on weights that record congestion.
 
     Parameters
@@ -28,9 +26,6 @@ def single_source_shortest_paths(
         Every node may forward.
     collective : Collective
         An all-to-all.
-    minimal : bool
-        True: links begin so heavy that all paths have fewest hops, and congestion decides between them.
-        False: links begin with weight 1 and a crowded short path may lose to a longer one.
 
     Returns
     -------
@@ -44,11 +39,12 @@ def single_source_shortest_paths(
 
     Notes
     -----
-    After a source's tree is found, each link gains what it carries over its bandwidth. Source: Hoefler,
-    Schneider and Lumsdaine, Optimized routing for large-scale InfiniBand networks (HOTI 2009); Domke, Hoefler
-    and Nagel (IPDPS 2011). The result depends on how ties are broken: here the node of the smallest number
-    leaves the queue first, and the first link (in order) to reach a node at its distance keeps it. Other
-    rules gave 1.0 to 2.4 times the optimum on torus(3, 3, 3), this one 1.78. N m log n operations.
+    Links begin so heavy that all paths have fewest hops, and congestion decides between them. After a
+    source's tree is found, each link gains what it carries over its bandwidth. Source: Hoefler, Schneider and
+    Lumsdaine, Optimized routing for large-scale InfiniBand networks (HOTI 2009); Domke, Hoefler and Nagel
+    (IPDPS 2011). The result depends on how ties are broken: here the node of the smallest number leaves the
+    queue first, and the first link (in order) to reach a node at its distance keeps it. Other rules gave 1.0
+    to 2.4 times the optimum on torus(3, 3, 3), this one 1.78. N m log n operations.
 
     Examples
     --------
@@ -63,8 +59,7 @@ def single_source_shortest_paths(
     scale = int(topology.bandwidths.max(initial=1))
     per_unit = [scale // int(rate) for rate in topology.bandwidths]
     heaviest = max(per_unit, default=1) * int(between.sum())
-    base = 1 + heaviest * topology.n_nodes if minimal else scale
-    weight = [base] * topology.n_links
+    weight = [1 + heaviest * topology.n_nodes] * topology.n_links
     out, tails = out_links(topology, range(topology.n_links)), topology.tails.tolist()
     found: list[tuple[int, int, list[int]]] = []
     for rank, node in enumerate(collective.ranks):

@@ -15,7 +15,6 @@ import numpy as np
 
 from treadle.arrays import Int32Array
 from treadle.context import context, under
-from treadle.errors import InfeasibleError
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.path_sets import PathSet
@@ -108,7 +107,7 @@ def waits_of(paths: PathSet) -> list[Waits]:
     ]
 
 
-def lash_layers(paths: PathSet, n_links: int, *, max_layers: int | None = None) -> Int32Array:
+def lash_layers(paths: PathSet, n_links: int) -> Int32Array:
     """Put every path into the first layer that stays free of cycles, long paths first.
 
     Parameters
@@ -116,8 +115,6 @@ def lash_layers(paths: PathSet, n_links: int, *, max_layers: int | None = None) 
     paths : PathSet
     n_links : int
         m of the fabric.
-    max_layers : int, optional
-        Most layers to open.
 
     Returns
     -------
@@ -126,8 +123,6 @@ def lash_layers(paths: PathSet, n_links: int, *, max_layers: int | None = None) 
 
     Raises
     ------
-    InfeasibleError
-        If `max_layers` do not suffice.
     TimeLimitError
         If the deadline passes.
 
@@ -135,14 +130,7 @@ def lash_layers(paths: PathSet, n_links: int, *, max_layers: int | None = None) 
     -----
     LASH (Skeie, Lysne and Theiss, 2002) one path after another, as the all-to-all paper's LASH-sequential.
     """
-    layer, _ = fill_layers(paths, n_links, max_layers)
-    left = int((layer < 0).sum())
-    if left:
-        raise InfeasibleError(
-            f"layers: {left} of {paths.n_paths} paths do not fit into {max_layers} layers; allow more, or "
-            "choose paths and layers together"
-        )
-    return layer
+    return fill_layers(paths, n_links, None)[0]
 
 
 def with_layers(topology: Topology, schedule: RouteSchedule) -> RouteSchedule:

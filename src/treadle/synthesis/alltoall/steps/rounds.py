@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from itertools import product
 
@@ -72,7 +71,6 @@ def fastest_at_size(
     size_bytes: int,
     *,
     alpha_s: float,
-    rounds: Sequence[int] = (2, 4, *ROUNDS),
     max_chunks: int = MAX_CHUNKS,
 ) -> ExchangeSchedule:
     """Choose the number of rounds that is fastest in the alpha-beta model.
@@ -87,9 +85,6 @@ def fastest_at_size(
         The larger per-rank buffer.
     alpha_s : float
         Added per step, seconds.
-    rounds : sequence of int
-        Numbers to try, rising, besides one hop per step. More rounds save bandwidth time and cost latency;
-        none are tried once the latency of the steps alone exceeds the best time.
     max_chunks : int
         Limit of chunks per shard.
 
@@ -102,7 +97,7 @@ def fastest_at_size(
         raise ScheduleError(f"size {size_bytes} and latency {alpha_s} s: expected neither to be negative")
     best = hop_synchronous(topology, collective, routes, max_chunks=max_chunks)
     least = exchange_runtime_s(topology, collective, best, size_bytes, alpha_s=alpha_s)
-    for number in rounds:
+    for number in (2, 4, *ROUNDS):  # more rounds save bandwidth time and cost latency
         if number * alpha_s >= least:
             break
         found = pipelined(topology, collective, routes, rounds=number, max_chunks=max_chunks)
