@@ -52,9 +52,9 @@ def check_parent(path: str | Path) -> None:
 
     Examples
     --------
-    >>> check_parent("no/such/folder/ring.plan")
+    >>> check_parent("no/such/ring.plan")
     Traceback (most recent call last):
-    treadle.errors.FormatError: no/such/folder/ring.plan: there is no folder no/such/folder; make it first
+    treadle.errors.FormatError: no/such/ring.plan: folder no/such does not exist; create it first
     """
     folder = Path(path).parent
     try:

@@ -30,7 +30,7 @@ def similarly_spelt(name: str, known: Iterable[str]) -> str | None:
 
     Examples
     --------
-    >>> spelt_alike("msccl_xml", ["msccl-xml", "cpu-xml"])
+    >>> similarly_spelt("msccl_xml", ["msccl-xml", "cpu-xml"])
     'msccl-xml'
     """
     names = list(known)

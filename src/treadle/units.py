@@ -263,7 +263,7 @@ def format_fraction(share: Fraction) -> str:
 
     Examples
     --------
-    >>> format_share(Fraction(1, 8)), format_share(Fraction(1, 10**6)), format_share(Fraction(0))
+    >>> format_fraction(Fraction(1, 8)), format_fraction(Fraction(1, 10**6)), format_fraction(Fraction(0))
     ('12.50%', 'less than 0.01%', 'nothing')
     """
     return (

@@ -32,7 +32,7 @@ def as_mesh(mesh: Mesh | str) -> Mesh:
     Examples
     --------
     >>> as_mesh("dp=16,tp=8")
-    Mesh(text='dp=16,tp=8')
+    <Mesh dp=16,tp=8>
     >>> as_mesh("16,8").axis_names
     ('0', '1')
     """

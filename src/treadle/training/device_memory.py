@@ -160,7 +160,7 @@ def memory_parts(
     --------
     >>> from treadle.training.models.zoo import zoo_model
     >>> parts = memory_parts(
-    ...     [zoo_model("gpt2").layers], [(0, True), (0, False)], LocalWork(8, {"": 1024}), Keeping()
+    ...     [zoo_model("gpt2").layers], [(0, True), (0, False)], LocalWork(8, {"": 1024}), ActivationPolicy()
     ... )
     >>> parts.weights_bytes, parts.optimizer_bytes
     (248879616.0, 1493277696.0)

@@ -34,10 +34,10 @@ def placement_sheet(option: Option) -> str:
     >>> from treadle.finder.designing.candidates import named_option
     >>> print(placement_sheet(named_option('with_nodes_ordered(hamming(2, 2), "0,1,3,2")', 4, 2)))
     rank,node,number
-    0,"0,0",0
-    1,"0,1",1
-    2,"1,1",3
-    3,"1,0",2
+    0,n0,0
+    1,n1,1
+    2,n3,3
+    3,n2,2
     <BLANKLINE>
     """
     made, names = option.candidate.construction, option.topology.node_names

@@ -229,7 +229,7 @@ def ports_of(topology: Topology) -> list[int]:
     --------
     >>> from treadle.topologies import ring
     >>> ports_of(ring(3))
-    [0, 1, 0, 1, 0, 1]
+    [0, 0, 1, 0, 1, 1]
     """
     used: dict[int, int] = defaultdict(int)
     ports = []

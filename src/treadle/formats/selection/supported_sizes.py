@@ -106,7 +106,7 @@ def round_sizes(min_bytes: int = 0, max_bytes: int = 0) -> tuple[int, ...]:
     >>> round_sizes(2**20, 2**22)
     (1048576, 2097152, 4194304)
     >>> round_sizes(1449, 2047)
-    (1536, 1792, 1920)
+    (1536, 1664, 1792)
     """
     first = max(min_bytes, SIZES[0] if not max_bytes or max_bytes >= SIZES[0] else 1)
     last = max_bytes or max(SIZES[-1], 4 * first)
@@ -155,7 +155,7 @@ class SupportedSizes:
 
         Examples
         --------
-        >>> served(FileFacts(CollectiveKind.ALLGATHER, 16, 128), Selector.MSCCLPP).summary
+        >>> supported_sizes(FileFacts(CollectiveKind.ALLGATHER, 16, 128), Selector.MSCCLPP).summary
         '20 of the 21 powers of two from 1KB to 1GB of float32: all from 2KB'
         """
         if not self.asked:

@@ -35,7 +35,7 @@ def coarse_meshes(n_ranks: int, fabric: str = "") -> Iterator[Mesh]:
 
     Examples
     --------
-    >>> [mesh.text for mesh in coarse_meshes(8)]
+    >>> [mesh.notation for mesh in coarse_meshes(8)]
     ['8', '2,4', '4,2']
     """
     yield _mesh((n_ranks,))
@@ -49,7 +49,7 @@ def finer_meshes(mesh: Mesh) -> Iterator[Mesh]:
 
     Examples
     --------
-    >>> [mesh.text for mesh in finer_meshes(Mesh((4, 4), ("0", "1")))]
+    >>> [mesh.notation for mesh in finer_meshes(Mesh((4, 4), ("0", "1")))]
     ['2,2,4', '4,2,2']
     """
     for place, size in enumerate(mesh.shape):
@@ -63,7 +63,7 @@ def joined_meshes(mesh: Mesh) -> Iterator[tuple[Mesh, dict[str, tuple[str, ...]]
 
     Examples
     --------
-    >>> [(joined.text, parts) for joined, parts in joined_meshes(Mesh((4, 4, 8), ("a", "b", "c")))]
+    >>> [(joined.notation, parts) for joined, parts in joined_meshes(Mesh((4, 4, 8), ("a", "b", "c")))]
     [('4,32', {'0': ('a',), '1': ('b', 'c')}), ('16,8', {'0': ('a', 'b'), '1': ('c',)})]
     """
     sizes = axis_sizes(mesh)

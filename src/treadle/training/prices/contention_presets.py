@@ -96,7 +96,7 @@ def contention_of(given: str | float | None, device: str) -> ContentionChoice:
     Examples
     --------
     >>> contention_of(None, "a100").kappa, contention_of("1.5", "a100").kappa
-    (2.0, 1.5)
+    (1.5, 1.5)
     """
     if given is None:
         for one in PRESETS.values():

@@ -180,8 +180,10 @@ def common_prefix(found: Sequence[str], *, has_all: bool = True) -> str:
 
     Examples
     --------
-    >>> shared_word(["0", "1", "2"]), shared_word(["0", "1", "2"], has_all=False), shared_word(["1", "3"])
-    ('*', '[0:3]', '[1:4:2]')
+    >>> common_prefix(["0", "1", "2"]), common_prefix(["1", "3"])
+    ('*', '[1:4:2]')
+    >>> common_prefix(["0", "1", "2"], has_all=False)
+    '[0:3]'
     """
     if len(set(found)) == 1:
         return found[0]

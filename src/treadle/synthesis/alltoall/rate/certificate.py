@@ -128,7 +128,7 @@ def rounded_certificate(lengths: Float64Array) -> FlowDualCertificate:
 
     Examples
     --------
-    >>> rounded_witness(np.array([0.1, 0.3, 0.0])).lengths.tolist()
+    >>> rounded_certificate(np.array([0.1, 0.3, 0.0])).lengths.tolist()
     [1, 3, 0]
     """
     shares = np.maximum(lengths, 0) / lengths.max()

@@ -88,7 +88,7 @@ def solve_exactly(instance: FlowInstance, symmetry: FlowSymmetry) -> ExactRate |
     >>> from treadle.context import UNLIMITED
     >>> cube = torus(3, 3, 3)
     >>> instance = flow_instance(cube, on_all_ranks(cube, CollectiveKind.ALLTOALL))
-    >>> solve_exactly(instance, suitable_symmetry(instance), UNLIMITED).rate
+    >>> solve_exactly(instance, suitable_symmetry(instance)).rate
     Fraction(1, 9)
     """
     check_reachable(instance, symmetry.representatives)

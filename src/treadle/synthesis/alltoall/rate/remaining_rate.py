@@ -50,7 +50,7 @@ def rate_with_routes(topology: Topology, collective: Collective, routes: RouteSc
     >>> from treadle.topologies.catalogue.direct import from_arcs
     >>> pair = from_arcs("pair", [0, 1], [1, 0], n=2)
     >>> routes = routes_from_paths(2, 1, [(0, 1, 1, 0, [0]), (1, 0, 1, 0, [1])])
-    >>> rate_beside_routes(pair, on_all_ranks(pair, CollectiveKind.ALLTOALL), routes).upper
+    >>> rate_with_routes(pair, on_all_ranks(pair, CollectiveKind.ALLTOALL), routes).upper
     Fraction(1, 1)
     """
     free = without_caps(topology)
