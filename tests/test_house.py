@@ -95,7 +95,7 @@ def test_every_public_function_is_used() -> None:
         group, _, name = verb.rpartition(" ")
         tables.add((f"treadle.cli.{one.room}.{group or name}", f"{name}_command" if group else "command"))
     own = schedulers(plug_ins=False)
-    calls = [call for record in own for call in (record.function, *record.needs)]
+    calls = [call for record in own for call in (record.function, *record.requirements)]
     calls += [call for record in own_formats() for call in (record.write, record.read, record.judge)]
     calls += [record.read for record in topology_formats()]
     calls += [exhibit.function for exhibit in EXHIBITS]

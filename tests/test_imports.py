@@ -41,7 +41,6 @@ BASE = {
     "treadle.typed_files",
     "treadle.engine",
     "treadle.tabular",
-    "treadle.format_choice",
     "treadle.workers",
     "treadle._version",
 }

@@ -27,7 +27,7 @@ def format_csv(heading: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
 
     Examples
     --------
-    >>> csv_text(["node", "loss"], [["=1+1", -2], ["gpu0", "-"]])
+    >>> format_csv(["node", "loss"], [["=1+1", -2], ["gpu0", "-"]])
     "node,loss\\n'=1+1,-2\\ngpu0,-\\n"
     """
     out = io.StringIO()

@@ -263,12 +263,12 @@ def format_fraction(share: Fraction) -> str:
 
     Examples
     --------
-    >>> format_share(Fraction(1, 8)), format_share(Fraction(1, 10**6)), format_share(Fraction(0))
+    >>> format_fraction(Fraction(1, 8)), format_fraction(Fraction(1, 10**6)), format_fraction(Fraction(0))
     ('12.50%', 'less than 0.01%', 'nothing')
     """
-    return (
-        "nothing" if not share else "less than 0.01%" if share < Fraction(1, 10**4) else f"{float(share):.2%}"
-    )
+    if not share:
+        return "nothing"
+    return "less than 0.01%" if share < Fraction(1, 10**4) else f"{float(share):.2%}"
 
 
 def format_seconds(seconds: float) -> str:

@@ -18,7 +18,7 @@ class Unsupported:
 
     Examples
     --------
-    >>> str(Refusal("shards are unequal", "circulant trees"))
+    >>> str(Unsupported("shards are unequal", "circulant trees"))
     'circulant trees: shards are unequal'
     """
 

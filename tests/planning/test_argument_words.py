@@ -252,6 +252,6 @@ def test_the_likest_names_first() -> None:
 
 def test_complaints_about_unknown_names() -> None:
     assert unknown("form", "zz", []) == "unknown form 'zz'; expected one of "
-    assert unknown("form", "zz", ["a"], remedy="see y") == "unknown form 'zz'; see y"
+    assert unknown("form", "zz", ["a"], fix="see y") == "unknown form 'zz'; see y"
     assert [counted(number, "box") for number in (0, 1, 2)] == ["0 boxes", "1 box", "2 boxes"]
     assert [counted(2, noun) for noun in ("switch", "pass", "path")] == ["2 switches", "2 passes", "2 paths"]

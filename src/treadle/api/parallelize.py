@@ -63,7 +63,7 @@ def parallelize(
     overlap : str
         Where communication hides behind computing: ``layer`` (its own), ``none``, ``model`` (anywhere: no
         schedule reaches that where layers differ).
-    pins : mapping of str to str
+    constraints : mapping of str to str
         Parameters and the states that they are stored in, tensors and those that they are made in:
         ``{"wq": "k:1/h:0"}``.
     schedule : str

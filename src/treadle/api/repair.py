@@ -16,8 +16,8 @@ from treadle.arrays import BoolArray, Int64Array, mask_of
 from treadle.checking import checked
 from treadle.context import Progress, context, in_context
 from treadle.errors import InfeasibleError, ScheduleError, TopologyError
-from treadle.format_choice import format_choice
 from treadle.inputs.fabrics_and_plans import PlanLike, as_plan, as_size
+from treadle.notebook import displayed_by
 from treadle.options.keywords import OptionKeywords
 from treadle.schedulers.given_options import given_options
 from treadle.schedulers.repairing.repair_candidates import DEFAULT_SIZE, JUDGED_AT, CandidateSet, best_for
@@ -40,7 +40,7 @@ _SHOWN = 3
 _DEAR = Fraction(1, 4)
 
 
-@format_choice("treadle.render.solving:repair_rows")
+@displayed_by("treadle.render.solving:repair_rows")
 @dataclass(frozen=True)
 class RepairResult:
     """A plan for the remaining fabric, and the plan that it replaces.
@@ -58,7 +58,7 @@ class RepairResult:
         Ranks of the old plan that are gone.
     seconds : mapping of stage to CPU seconds
         Those of `solved`, and `failures` for the fabric and the collective; with `total`.
-    contest : Contest, optional
+    candidates : CandidateSet, optional
         Algorithms that were compared at a size, where the plan's own could not be run or a size was given.
 
     Examples
@@ -76,7 +76,7 @@ class RepairResult:
     lost_links: int
     lost_ranks: tuple[str, ...]
     seconds: Mapping[str, float]
-    contest: CandidateSet | None = None
+    candidates: CandidateSet | None = None
 
     @property
     def plan(self) -> Plan:
@@ -209,16 +209,16 @@ def repair(
         if collective.groups is None:  # those that are cut off are named with what forwarding would give
             _check_connected(fabric, collective)
     at_bytes = _judged_at(plan, algorithm, form, trim=trim, size_bytes=size_bytes)
-    contest: CandidateSet | None = None
+    candidates: CandidateSet | None = None
     if at_bytes is not None:
-        solved, contest = best_for(
+        solved, candidates = best_for(
             fabric, collective, plan, at_bytes, time_limit_s=time_limit_s, progress=progress
         )
     else:
         how = _how(plan, algorithm, form, trim=trim)
         solved = _as_before(fabric, collective, how, form, _Limits(time_limit_s, progress))
     if len(plan.entries) > 1:
-        note = _ranges_note(plan, (*links, *nodes), contest)
+        note = _ranges_note(plan, (*links, *nodes), candidates)
         solved = replace(solved, notes=(*solved.notes, note))
     for stage, seconds in solved.seconds.items():
         if stage != "total":
@@ -231,7 +231,7 @@ def repair(
         lost_links=plan.topology.n_links - fabric.n_links,
         lost_ranks=lost_ranks,
         seconds=context().seconds,
-        contest=contest,
+        candidates=candidates,
     )
 
 
@@ -298,10 +298,10 @@ def _solved(
     )
 
 
-def _ranges_note(plan: Plan, failed: Sequence[str], contest: CandidateSet | None) -> str:
+def _ranges_note(plan: Plan, failed: Sequence[str], candidates: CandidateSet | None) -> str:
     """Return the note that one schedule replaces those of a plan by size, and how to recompute them."""
     without = ",".join(failed) if len(failed) <= _SHOWN else "NAMES"
-    at = "" if contest is None else f", chosen at {format_size(contest.size_bytes)}"
+    at = "" if candidates is None else f", chosen at {format_size(candidates.size_bytes)}"
     return (
         f"the plan had {len(plan.entries)} schedules by size; this is one for all sizes{at}; for ranges "
         f"anew: treadle solve {quote(plan.topology.name)} {plan.collective.kind} --without {quote(without)} "

@@ -10,13 +10,13 @@ from typing import Unpack
 
 from treadle.api.solve import solve
 from treadle.context import Progress
-from treadle.format_choice import format_choice
 from treadle.formats.file_options import FileOptions
 from treadle.formats.format import find_format
 from treadle.inputs.fabrics_and_plans import FabricLike
 from treadle.inputs.verification import UnverifiedPlanError, check_plan
 from treadle.lowering.lower import lower_verified
 from treadle.lowering.lowered import Lowered
+from treadle.notebook import displayed_by
 from treadle.options.keywords import ProblemOptions
 from treadle.schedulers.scheduler_records import ROUTES
 from treadle.schedules.alltoall.routes import RouteSchedule
@@ -41,7 +41,7 @@ class RouteFormat(StrEnum):
     XML = "xml"
 
 
-@format_choice("treadle.render.solving:route_rows")
+@displayed_by("treadle.render.solving:route_rows")
 @dataclass(frozen=True)
 class RoutesResult:
     """Verified routes and what is known of them.
@@ -209,7 +209,7 @@ def routes_lowered(result: RoutesResult, form: RouteFormat, *, path: str = "") -
     --------
     >>> from treadle import planning
     >>> found = planning.routes_lowered(planning.routes("ring:4"), planning.RouteFormat.CSV)
-    >>> found.judgement
+    >>> found.verdict
     <Verdict compared, alltoall, 4 ranks>
     """
     return lower_verified(result.plan, find_format(f"routes-{form}"), FileOptions(), path=path)

@@ -114,8 +114,8 @@ class Command(click.Command):
             row = self.rows[name]
             for word in found if isinstance(found, list | tuple) else [found]:
                 if word in options and not row.is_argument:
-                    remedy = f" (./{word} is a file of that name)" if "Path" in row.type else ""
-                    raise FormatError(f"{row.label}: expected a value, found the option {word}{remedy}")
+                    fix = f" (./{word} is a file of that name)" if "Path" in row.type else ""
+                    raise FormatError(f"{row.label}: expected a value, found the option {word}{fix}")
 
     def _value(self, row: Row, found: Any) -> Any:
         """The value of what was typed; FormatError for nothing where a file should stand."""

@@ -140,7 +140,7 @@ class Verdict:
 
         Examples
         --------
-        >>> Judgement(Check.PARSED, (), (), 2, detail=", rank 1 alone").words
+        >>> Verdict(Check.PARSED, (), (), 2, detail=", rank 1 alone").summary
         'parsed back, rank 1 alone; nothing executed'
         """
         return _WORDS[self.check].format(self.detail)

@@ -31,7 +31,7 @@ class Sharding(Options):
     overlap: str = rare(
         "Communication hides behind computing: none, layer or model.", "layer", words="none layer model"
     )
-    pins: list[str] = rare(
+    constraints: list[str] = rare(
         "Fix a tensor, e.g. wq=h:0: letter h cut by mesh axis 0; repeatable.",
         (),
         flag="--pin",

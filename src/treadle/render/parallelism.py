@@ -133,7 +133,7 @@ def _search_rows(search: FabricSearch) -> Rows:
         bound = format_seconds(search.checked_bound_s)
         yield row("checked", f"at least {bound}, by a pass that shares no code with the search")
     yield row("plan", _plan_text(best))
-    yield row("train", _retimed_text(search.retimed))
+    yield row("train", _resimulation_text(search.resimulation))
 
 
 def _distinct(rows: Iterable[PricedPlan]) -> Iterator[PricedPlan]:
@@ -163,7 +163,7 @@ def _plan_text(one: PricedPlan) -> str:
     return ", ".join(words)
 
 
-def _retimed_text(again: Resimulated | Unsupported) -> str:
+def _resimulation_text(again: Resimulated | Unsupported) -> str:
     if isinstance(again, Unsupported):
         return f"does not support this plan: {again.reason}"
     layout = again.layout
@@ -176,7 +176,7 @@ def _retimed_text(again: Resimulated | Unsupported) -> str:
 
 
 def _search_values(search: FabricSearch) -> dict[str, object]:
-    again = search.retimed
+    again = search.resimulation
     train: dict[str, object] = {"mesh": None, "iteration_s": None}
     if isinstance(again, Unsupported):
         train["left_out"] = [again.reason]

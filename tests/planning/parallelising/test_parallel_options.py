@@ -44,7 +44,7 @@ def test_what_nobody_asked_for() -> None:
     found = parallel_request(device("fp32", "bf16"), None, {})
     assert found.times == roofline_times(found.device, "bf16")
     assert (found.memory_bytes, found.gap, found.overlap) == (3 * 2**20, 0.01, Overlap.LAYER)
-    assert (found.tokens, found.sequence, dict(found.pins)) == (None, None, {})
+    assert (found.tokens, found.sequence, dict(found.constraints)) == (None, None, {})
 
 
 def test_what_was_asked_for() -> None:
@@ -58,12 +58,12 @@ def test_what_was_asked_for() -> None:
             "sequence": "7",
             "gap": 0,
             "overlap": "Model",
-            "pins": {"wq": "k:1"},
+            "constraints": {"wq": "k:1"},
         },
     )
     assert (found.times.efficiency, found.times.memory_efficiency) == (0.25, 0.75)
     assert (found.memory_bytes, found.gap, found.overlap) == (1, 0, Overlap.MODEL)
-    assert (found.tokens, found.sequence, dict(found.pins)) == (3072, 7, {"wq": "k:1"})
+    assert (found.tokens, found.sequence, dict(found.constraints)) == (3072, 7, {"wq": "k:1"})
 
 
 @pytest.mark.parametrize(

@@ -219,7 +219,7 @@ def test_the_quickest_at_the_size_is_taken(monkeypatch: pytest.MonkeyPatch) -> N
     found, told, limits = contest(monkeypatch, times)
     assert found.plan == Made("forestcoll", 2.0, {JUDGED_AT: 10})
     assert (told.size_bytes, told.old_seconds) == (10, 70.0)
-    assert told.contenders == (
+    assert told.outcomes == (
         Candidate("forestcoll --trees 1", 20.0, Fraction(12)),
         Candidate("bfb", 30.0, Fraction(3)),
         Candidate("forestcoll", 40.0, Fraction(10)),
@@ -233,7 +233,7 @@ def test_plans_of_other_algorithms_do_not_count(monkeypatch: pytest.MonkeyPatch)
     """One that falls back on another has lost; all share the time there is."""
     found, told, limits = contest(monkeypatch, {"bfb": -1.0, "forestcoll": 4.0}, 20.0)
     assert found.plan.algorithm == "forestcoll"
-    reasons = {one.algorithm: one.reason for one in told.contenders}
+    reasons = {one.algorithm: one.reason for one in told.outcomes}
     assert reasons == {
         "forestcoll": "",
         "bfb": "not ready within 20 s",
@@ -261,7 +261,7 @@ def test_a_plan_by_size_says_that_its_ranges_are_given_up() -> None:
     [only] = whole.entries
     entries = (replace(only, max_bytes=999), replace(only, min_bytes=1000))
     chosen = repair(replace(whole, entries=entries, algorithm="by-size"), links=["n0--n1"])
-    assert chosen.contest is not None
+    assert chosen.candidates is not None
     assert chosen.solved.notes[-1] == (
         "the plan had 2 schedules by size; this is one for all sizes, chosen at 1MB; for ranges anew: "
         "treadle solve 'complete(4)' allreduce --without n0--n1 --size SIZES, with the options that the plan "

@@ -25,8 +25,8 @@ def command(o: Parallelize) -> int:
     if o.report is not None:
         planning.check_page_name(o.report, "--report FILE")
     fabrics = named_fabrics(o.fabric, "")
-    options: ParallelizeKeywords = keywords(o, Sharding, but=("pins",))
-    options["pins"] = planning.read_constraints(o.pins)
+    options: ParallelizeKeywords = keywords(o, Sharding, but=("constraints",))
+    options["constraints"] = planning.read_constraints(o.constraints)
     with ProgressLine(quiet=output.is_silent) as progress:
         found = planning.parallelize(
             o.model, fabrics, mesh=o.mesh, gpu=o.gpu, tokens=o.tokens, progress=progress, **options

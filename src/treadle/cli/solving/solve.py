@@ -169,7 +169,7 @@ def _solve_routes(output: Output, o: Solve) -> int:
             return FAILED
         write_bytes(o.output, lowered.text.encode())
         rows.append(row("written", f"{o.output}; no runtime adapter loads it", routes_file=str(o.output)))
-        rows.append(row("checked", lowered.checked, judged=lowered.judgement.check.value))
+        rows.append(row("checked", lowered.checked, judged=lowered.verdict.check.value))
     output.show(rows)
     return late("these are quick routes in place of the wanted ones") if result.is_late else 0
 

@@ -11,7 +11,7 @@ from treadle._version import __version__
 from treadle.brief import brief
 from treadle.context import TimeLimitError, context
 from treadle.errors import ScheduleError, TreadleError
-from treadle.format_choice import format_choice
+from treadle.notebook import displayed_by
 from treadle.schedulers.generation import generate
 from treadle.schedulers.sizes.candidate_options import Entrant, format_options
 from treadle.schedulers.sizes.cost_ranges import UncertainChoice
@@ -90,7 +90,7 @@ class SizedChoice:
     bound: SizeBound | None = None
 
 
-@format_choice("treadle.render.solving:size_set_rows")
+@displayed_by("treadle.render.solving:size_set_rows")
 @dataclass(frozen=True)
 class SizeSet(Tabular):
     """A plan of size ranges, and what was learnt while making it.

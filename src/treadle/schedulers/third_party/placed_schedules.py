@@ -312,19 +312,19 @@ class ScheduleFile:
     record : ScheduleSource
     data : bytes
     terms : Terms
-    judgement : Verdict
+    verdict : Verdict
     """
 
     name: str
     record: ScheduleSource
     data: bytes
     terms: Terms
-    judgement: Verdict
+    verdict: Verdict
 
     @property
     def kind(self) -> CollectiveKind:
         """Collective that it claims to perform."""
-        found = self.judgement.collective
+        found = self.verdict.collective
         return CollectiveKind(_SPELT.get(found, found))
 
 
@@ -347,8 +347,8 @@ def route_parsed_file(text: ScheduleFile, problem: Problem, *, name: str = "") -
     name, form, collective = name or text.name, text.record.name, problem.collective
     if collective.groups is not None:
         return _refused(name, form, problem, _ONE_GROUP)
-    n_ranks, faults = text.judgement.n_ranks, [*text.judgement.violations]
-    if text.judgement.collective and n_ranks != collective.n_ranks:
+    n_ranks, faults = text.verdict.n_ranks, [*text.verdict.violations]
+    if text.verdict.collective and n_ranks != collective.n_ranks:
         faults = [f"the file has {n_ranks} ranks, {problem.topology.name} has {collective.n_ranks}", *faults]
     if faults:
         return _refused(name, form, problem, *faults)
@@ -389,7 +389,7 @@ def route_file(
     (True, Fraction(8, 3), Fraction(4, 1))
     """
     text = read_schedule_file(path, root=root)
-    if not text.judgement.collective:
+    if not text.verdict.collective:
         raise FormatError(
             f"{text.record.name}: names no collective; use treadle compare TOPOLOGY COLLECTIVE --with {path}",
             source=str(path),

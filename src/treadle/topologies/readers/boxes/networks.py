@@ -174,8 +174,8 @@ def _whole_tree(source: SourceFile, box: Box, speeds: Mapping[int, int], format:
     tree = full_tree(box, speeds)
     if any(link.bandwidth is None for link in tree):
         reason = "does not say how fast PCIe is, which --pcie full and GPUs without links need"
-        remedy = "say it by --pcie-bandwidth, as gen4x16" if format == "nvidia-smi" else _DUMP
-        raise source.error(f"{reason}; {remedy}")
+        fix = "say it by --pcie-bandwidth, as gen4x16" if format == "nvidia-smi" else _DUMP
+        raise source.error(f"{reason}; {fix}")
     ends = [(link.lower, link.upper) for link in full_tree(box, {})]
     ends += [
         (PciePosition("bridge", joint.one), PciePosition("bridge", joint.other)) for joint in box.host_links
@@ -252,14 +252,14 @@ def _choose_nics(source: SourceFile, box: Box, options: ImportOptions, warnings:
             raise source.error("has no NICs, and so nothing joins several boxes")
         near = near_nics(box, every)
         has_tree = any(bridge.kind is BridgeKind.HOST for bridge in box.bridges)
-        remedy = "; --nics all takes it" if has_tree else ""
-        text = f"shares no PCIe switch with a GPU and is left out{remedy}"
+        fix = "; --nics all takes it" if has_tree else ""
+        text = f"shares no PCIe switch with a GPU and is left out{fix}"
         warnings += [Finding(text, box.nics[nic].name) for nic in every if nic not in near]
         if not near:
-            remedy = "; --nics all takes them over the CPUs, or name those that are used"
+            fix = "; --nics all takes them over the CPUs, or name those that are used"
             if not has_tree:
-                remedy = f", and the file has no PCIe tree; {_DUMP}"
-            raise source.error(f"no NIC shares a PCIe switch with a GPU{remedy}")
+                fix = f", and the file has no PCIe tree; {_DUMP}"
+            raise source.error(f"no NIC shares a PCIe switch with a GPU{fix}")
         return list(near)
     if options.nics == "all":
         return every
