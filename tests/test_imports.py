@@ -301,8 +301,8 @@ def loaded_by_name() -> set[str]:
         for call in functions
         if call is not None
     }
-    commands = {f"treadle.cli.{one.room}.{name.split()[0]}" for name, one in VERBS.items()}
-    commands |= {f"treadle.options.{one.room}" for one in VERBS.values()}
+    commands = {f"treadle.cli.{one.package}.{name.split()[0]}" for name, one in VERBS.items()}
+    commands |= {f"treadle.options.{one.package}" for one in VERBS.values()}
     records = {
         f"{place.__name__}.{module.name}"
         for place in (treadle.formats, treadle.topologies.readers)

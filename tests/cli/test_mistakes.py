@@ -189,7 +189,7 @@ MISTAKES = """
 2 | design --nodes 8 --degree 2 --collective alltoall | expected one of allreduce
 2 | calibrate ring.plan --fabric ring:4 | --fabric and --fabric-output go together
 2 | verify ring.plan --max-memory 0B | --max-memory 0B: expected at least 1 byte
-2 | verify ring.plan --root 0 | ring.plan: --profile and --root are for runtime files; a plan says both itself
+2 | verify ring.plan --root 0 | ring.plan: --profile and --root are for runtime files; a plan has both
 2 | verify folder --root 0 | folder: --profile and --root are for runtime files; this is a folder of plans
 2 | verify folder --profile azure | --profile and --root are for runtime files
 2 | report ring.plan -o x.html --gpu a100 | --gpu: valid only for plans that parallelize wrote (JSON)

@@ -240,7 +240,7 @@ def test_false_claims_and_foreign_plans_are_refused() -> None:
         with pytest.raises(FormatError, match=words):
             repair(dataclasses.replace(old, provenance=entries), links=["box0.gpu0--ib0"])
     designed = dataclasses.replace(solve("ring:5", "allgather", algorithm="bfb").plan, algorithm="finder: C5")
-    with pytest.raises(ScheduleError, match="'finder: C5': there is none; name one"):
+    with pytest.raises(ScheduleError, match="'finder: C5' does not exist; choose one"):
         repair(designed, links=["n0--n1"], trim=True)
     assert checked(repair(designed, links=["n0--n1"], algorithm="bfb")).new.algorithm == "bfb"
 

@@ -49,16 +49,16 @@ def made(algorithm: str = "forestcoll", kind: CollectiveKind = GATHER, judged: o
     ],
 )
 def test_the_size_at_which_algorithms_are_compared(plan: Any, size: int | None, judged: int | None) -> None:
-    assert repair_module._judged_at(plan, None, None, trim=False, size_bytes=size) == judged
+    assert repair_module._compared_at(plan, None, None, trim=False, size_bytes=size) == judged
 
 
 @pytest.mark.parametrize("told", [{"algorithm": "ring"}, {"form": Form.EXPLICIT}, {"trim": True}])
 def test_who_says_how_compares_nothing(told: dict[str, Any]) -> None:
     asked = {"algorithm": None, "form": None, "trim": False, **told}
     plan = made("finder: C5", judged=5)
-    assert repair_module._judged_at(plan, **asked, size_bytes=None) is None
+    assert repair_module._compared_at(plan, **asked, size_bytes=None) is None
     with pytest.raises(ScheduleError, match="a size of at least 1 byte compares algorithms"):
-        repair_module._judged_at(plan, **asked, size_bytes=5)
+        repair_module._compared_at(plan, **asked, size_bytes=5)
 
 
 def test_sizes_that_compare_nothing() -> None:
@@ -68,22 +68,14 @@ def test_sizes_that_compare_nothing() -> None:
     )
     for plan, size in ((made(), 0), (made(kind=EXCHANGE), 5)):
         with pytest.raises(ScheduleError, match=f"^{re.escape(words)}$"):
-            repair_module._judged_at(plan, None, None, trim=False, size_bytes=size)
+            repair_module._compared_at(plan, None, None, trim=False, size_bytes=size)
     groups = made()
     groups.collective = Collective(GATHER, (0, 1, 2, 3), groups=((0, 2), (1, 3)))
     words = "repair: algorithms are compared at a size for one group of ranks, found 2 "
     words += "concurrent groups; leave --size out"
     with pytest.raises(ScheduleError, match=f"^{re.escape(words)}$"):
-        repair_module._judged_at(groups, None, None, trim=False, size_bytes=5)
-    assert repair_module._judged_at(groups, None, None, trim=False, size_bytes=None) is None
-
-
-@pytest.mark.parametrize(
-    ("n", "words"),
-    [(1, "rank a"), (2, "ranks a, b"), (3, "ranks a, b, c"), (4, "ranks a, b, c and 1 more")],
-)
-def test_few_ranks_are_named(n: int, words: str) -> None:
-    assert repair_module._some(list("abcd")[:n]) == words
+        repair_module._compared_at(groups, None, None, trim=False, size_bytes=5)
+    assert repair_module._compared_at(groups, None, None, trim=False, size_bytes=None) is None
 
 
 def test_nothing_and_the_same_twice_do_not_fail() -> None:
@@ -263,13 +255,12 @@ def test_a_plan_by_size_says_that_its_ranges_are_given_up() -> None:
     chosen = repair(replace(whole, entries=entries, algorithm="by-size"), links=["n0--n1"])
     assert chosen.candidates is not None
     assert chosen.solved.notes[-1] == (
-        "the plan had 2 schedules by size; this is one for all sizes, chosen at 1MB; for ranges anew: "
-        "treadle solve 'complete(4)' allreduce --without n0--n1 --size SIZES, with the options that the plan "
-        "was made with"
+        "the plan had 2 schedules by size; this is one for all sizes, chosen at 1MB; for size ranges: "
+        "treadle solve 'complete(4)' allreduce --without n0--n1 --size SIZES, with the options of the plan"
     )
     assert chosen.solved.notes[-1] in cast("list[str]", repair_summary(chosen)["notes"])
     failed = ["n0--n1", "n1->n2"]
     told = repair(replace(whole, entries=entries), links=failed, algorithm="forestcoll", trim=True)
-    assert "for all sizes; for ranges anew" in told.solved.notes[-1]
+    assert "for all sizes; for size ranges" in told.solved.notes[-1]
     assert "--without 'n0--n1,n1->n2' --size" in told.solved.notes[-1]
     assert not any("by size" in note for note in repair(whole, links=["n0--n1"]).solved.notes)

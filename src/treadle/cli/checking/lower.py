@@ -31,28 +31,21 @@ def command(o: Lower) -> int:
     if o.output is None and target.is_per_rank:
         raise ScheduleError(f"{target.title} are a file for each rank; name them by -o PREFIX")
     options: TextKeywords = keywords(o, RuntimeFileOptions)
-    try:
-        with ProgressLine(quiet=o.quiet or o.json) as progress:
-            Context(progress).announce("reading")
-            loaded = read_plan(o.plan, o.max_memory)
-            folder = set_folder(loaded, target, o.output, options)
-            Context(progress).announce("lowering")
-            if folder is not None:
-                sets = lowered_sets(
-                    loaded, o.plan, folder, to=o.to, profile=o.profile, group=o.group, **options
-                )
+    with ProgressLine(quiet=o.quiet or o.json) as progress:
+        Context(progress).announce("reading")
+        loaded = read_plan(o.plan, o.max_memory)
+        folder = set_folder(loaded, target, o.output, options)
+        Context(progress).announce("lowering")
         if folder is not None:
-            return put_sets(output, loaded, sets, options)
-        with ProgressLine(quiet=o.quiet or o.json) as progress:
-            Context(progress).announce("lowering")
+            sets = lowered_sets(loaded, o.plan, folder, to=o.to, profile=o.profile, group=o.group, **options)
+        else:
             place = None if o.output is None else output_path(o.output, o.plan, target)
             if place is not None:
                 check_folder(place, o.profile)
             places = _places(loaded, o.plan, place, o.profile, o.group)
-            results = _lowered(loaded, o.group, places, to=o.to, profile=o.profile, options=options)
-    except planning.UnverifiedPlanError as error:
-        warn(f"{o.plan}: {error}")
-        return FAILED
+            results = _lowered(loaded, o, places, options)
+    if folder is not None:
+        return put_sets(output, loaded, sets, options)
     faults = [fault for result in results for fault in result.faults]
     if faults:
         for fault in faults[:20]:
@@ -87,8 +80,7 @@ def _places(
     if place is None or not place.is_own_folder:
         raise ScheduleError(
             f"{plan}: {n_groups} concurrent groups, each with its own file; name a folder for them (-o "
-            "files/), or "
-            f"choose one (--group 0 to {n_groups - 1})"
+            f"files/), or choose one (--group 0 to {n_groups - 1})"
         )
     numbers = range(n_groups) if group is None else [group] if group < n_groups else []
     found = [group_output_path(place, plan, group_name(loaded, number)) for number in numbers]
@@ -98,32 +90,25 @@ def _places(
 
 
 def _lowered(
-    loaded: Plan,
-    group: int | None,
-    places: list[RuntimeFilePath | None],
-    *,
-    to: str,
-    profile: Profile | None,
-    options: TextKeywords,
+    loaded: Plan, o: Lower, places: list[RuntimeFilePath | None], options: TextKeywords
 ) -> tuple[Lowered, ...]:
-    """Lower all groups, or one."""
+    """Lower all groups, or the given one."""
     paths = ["" if one is None else str(one.path) for one in places]
     in_own_folder = all(one is not None and one.is_own_folder for one in places)
-    if group is None:
+    if o.group is None:
         return planning.lower_groups(
-            loaded, to=to, profile=profile, paths=paths, in_own_folder=in_own_folder, **options
+            loaded, to=o.to, profile=o.profile, paths=paths, in_own_folder=in_own_folder, **options
         )
-    return (
-        planning.lower(
-            loaded,
-            to=to,
-            profile=profile,
-            path=paths[0],
-            in_own_folder=in_own_folder,
-            group=group,
-            **options,
-        ),
+    lowered = planning.lower(
+        loaded,
+        to=o.to,
+        profile=o.profile,
+        path=paths[0],
+        in_own_folder=in_own_folder,
+        group=o.group,
+        **options,
     )
+    return (lowered,)
 
 
 def _put(loaded: Plan, result: Lowered) -> None:

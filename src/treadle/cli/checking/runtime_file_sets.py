@@ -33,8 +33,7 @@ def set_folder(plan: Plan, target: Format, output: str | None, options: TextKeyw
         if several > 1:
             raise ScheduleError(
                 f"the plan has {several} size ranges, each with its own file; name a folder for them (-o "
-                "files/), or "
-                "choose one (--size 1MB)"
+                "files/), or choose one (--size 1MB)"
             )
         return None
     return output if several > 1 or planning.is_set_folder(output) else None
