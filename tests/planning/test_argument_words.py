@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from treadle.brief import MOST_CHARACTERS, brief, format_field
-from treadle.checking import checked, format_error, is_of, left_alone, unexpected
+from treadle.checking import checked, describe_type, is_of, left_alone, unexpected
 from treadle.errors import TreadleError
 from treadle.spelling import close_names, counted, did_you_mean, folded, similarly_spelt, unknown
 
@@ -89,7 +89,7 @@ def test_only_the_first_thousand_elements_are_looked_at() -> None:
     ],
 )
 def test_annotations_are_told_in_words(hint: Any, words: str) -> None:
-    assert format_error(hint) == words
+    assert describe_type(hint) == words
 
 
 class Apple:

@@ -225,7 +225,8 @@ def repair(
         except InfeasibleError as error:
             if form is not None or options.get("form") != Form.FACTORED:
                 raise
-            solved = run(**{**options, "form": Form.AUTO})
+            options["form"] = Form.AUTO
+            solved = run(**options)
             note = f"this fabric has no factored plan any more: {error}"
             solved = replace(solved, notes=(*solved.notes, note))
     if len(plan.entries) > 1:
