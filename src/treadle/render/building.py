@@ -81,8 +81,11 @@ def cabling_rows(built: InstalledFabric) -> Iterator[Row]:
 
 
 def _totals(totals: CableTotals) -> dict[str, object]:
-    lengths = {"metres": float(totals.metres), "longest_m": float(totals.longest)}
-    return lengths | fields_of(totals, "bundles", "in_rack")
+    return {
+        "metres": float(totals.metres),
+        **fields_of(totals, "bundles", "in_rack"),
+        "longest_m": float(totals.longest),
+    }
 
 
 def cabling_list_rows(built: InstalledFabric, path: object = None) -> Iterator[Row]:
