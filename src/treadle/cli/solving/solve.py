@@ -7,7 +7,6 @@ from pathlib import Path
 from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.cli.output import COMMAND, STOPGAP, Output, ProgressLine, late, warn
-from treadle.cli.plan_file import read_plan
 from treadle.cli.status import FAILED
 from treadle.context import Context
 from treadle.errors import FormatError
@@ -19,7 +18,6 @@ from treadle.render.rows import file_row, row
 from treadle.render.solving import jobs_rows, route_rows, size_set_rows, solve_rows
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
-from treadle.schedules.plan_files.archive import save_plan
 from treadle.topologies.topology import Topology
 from treadle.workers import workers
 
@@ -59,6 +57,9 @@ def command(o: Solve) -> int:
 def _save(o: Solve, plan: Plan, progress: ProgressLine) -> None:
     if o.output is not None:
         Context(progress).announce("writing")
+        # here and below: few calls write plans, read them or solve for jobs
+        from treadle.schedules.plan_files.archive import save_plan
+
         save_plan(o.output, plan)
 
 
@@ -149,6 +150,8 @@ def _solve_routes(output: Output, o: Solve) -> int:
             reason = f"{o.topology}: a plan has its routes; leave out the options that choose them"
             reject(o, (*of_routes, *Problem.rows, "file_format", "time_limit_s"), reason)
             Context(progress).announce("reading")
+            from treadle.cli.plan_file import read_plan
+
             result = planning.routes_of(read_plan(o.topology, o.max_memory))
     rows = [*route_rows(result, output.rates)]
     if o.output is not None and form is not None:
