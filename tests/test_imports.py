@@ -188,7 +188,7 @@ def test_verifier_imports_value_types_only() -> None:
 def test_evaluation_shares_nothing_with_the_search() -> None:
     """Neither code nor tables of costs: an error of one is no error of the other.
 
-    What checks a bound is given the search's tables and its witness, and takes them as values.
+    What checks a bound is given the search's tables and its certificate, and takes them as values.
     """
     states = ("transitions", "moves", "strategies")
     theirs = ("problem", "search", *(f"state.{one}" for one in states))

@@ -72,7 +72,7 @@ def test_meshes() -> None:
 
 
 def bound(algbw: Fraction, *, is_tight: bool = True, model: str = "") -> Any:
-    return SimpleNamespace(algbw=algbw, is_tight=is_tight, model=model, witness=BottleneckCut((3,)))
+    return SimpleNamespace(algbw=algbw, is_tight=is_tight, model=model, certificate=BottleneckCut((3,)))
 
 
 def test_bounds() -> None:
@@ -103,8 +103,8 @@ def test_cuts_are_described_from_the_side_of_fewer_ranks(
 
 
 def test_other_certificates() -> None:
-    def said(witness: Any) -> str:
-        return describe_certificate(FABRIC, collective("allreduce"), witness, Fraction(GB))
+    def said(certificate: Any) -> str:
+        return describe_certificate(FABRIC, collective("allreduce"), certificate, Fraction(GB))
 
     prices = [Fraction(0)] * FABRIC.n_links
     links = {FABRIC.link_name(link): link for link in range(FABRIC.n_links)}

@@ -182,7 +182,7 @@ def test_repairs() -> None:
         subproblem_classes=(3, 5),
         candidates=contest,
         old=replace(plan, algbw=plan.algbw * 3 / 4),
-        new=replace(found.new, optimal_algbw=None, witness=None),
+        new=replace(found.new, optimal_algbw=None, certificate=None),
     )
     check("repairs", repair_rows(found), repair_rows(odd))
 

@@ -88,5 +88,5 @@ def bound(
 
     model = cost_model_of(problem.topology, options.get("cost_model"))
     with context().stage("sizes"):
-        bounds = size_bounds(problem, result.bound.witness, sizes, cost_model=model)
+        bounds = size_bounds(problem, result.bound.certificate, sizes, cost_model=model)
     return replace(result, at_sizes=bounds, cost_model=model, seconds=context().seconds)

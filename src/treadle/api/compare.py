@@ -140,7 +140,7 @@ def compare(
         if shared is None and problem.collective.blocks is not None:
             lower = bound.algbw if bound.is_tight else rows[0].rate if rows else None
             alone = alltoalls_alone(problem)
-            shared = SharedRates(lower or Fraction(0), bound.algbw, alone, bottleneck(bound.witness))
+            shared = SharedRates(lower or Fraction(0), bound.algbw, alone, bottleneck(bound.certificate))
         return Comparison(
             problem.topology, problem.collective, bound, tuple(rows), measures.sizes, found, shared, model
         )
@@ -176,7 +176,7 @@ def _measures(
     problem: Problem, bound: Bound, sizes: tuple[int, ...], model: CostModel, *, is_simulated: bool
 ) -> _Measures:
     """Add the time lower bound of each size, computed once for all schedules."""
-    bounds = size_bounds(problem, bound.witness, sizes, cost_model=model) if sizes else ()
+    bounds = size_bounds(problem, bound.certificate, sizes, cost_model=model) if sizes else ()
     return _Measures(bound, sizes, is_simulated, model, bounds)
 
 
@@ -222,7 +222,7 @@ def _times(
     """Return the time at each size."""
     graph = task_graph(problem.topology, programs.lists)
     rows = simulated(
-        SimulatedSubject(problem, graph, schedule, measures.bound.witness),
+        SimulatedSubject(problem, graph, schedule, measures.bound.certificate),
         measures.sizes,
         SimulationOptions(),
         most_tasks=_MOST_TASKS,
@@ -280,7 +280,7 @@ def _row(problem: Problem, chosen: _Chosen, measures: _Measures) -> ComparisonRo
         problem.collective,
         schedule,
         claimed_optimal_algbw=bound.algbw,
-        witness=bound.witness,
+        certificate=bound.certificate,
     )
 
     def measure() -> RowMeasures:

@@ -118,7 +118,7 @@ class RepairResult:
 
         The other ranks may be much faster without it.
         """
-        cut, loss = self.new.witness, self.optimum_loss
+        cut, loss = self.new.certificate, self.optimum_loss
         if not isinstance(cut, BottleneckCut) or loss is None or loss < _LARGE_LOSS:
             return None
         ranks = np.array(self.new.collective.ranks)
@@ -290,9 +290,9 @@ def _subproblem_classes(plan: Plan) -> int | None:
 
 def check_repairable(plan: Plan) -> None:
     """Raise ScheduleError unless the plan's certificate proves the optimum that it claims."""
-    if plan.optimal_algbw is None or plan.witness is None:
+    if plan.optimal_algbw is None or plan.certificate is None:
         return
-    proved = plan.witness.bound(plan.topology, plan.collective)
+    proved = plan.certificate.bound(plan.topology, plan.collective)
     if proved != plan.optimal_algbw:
         raise ScheduleError(
             f"plan: claims an optimum of {plan.optimal_algbw} bytes/s, its certificate proves {proved}; "

@@ -80,8 +80,8 @@ def retune(
     with context().stage("race"):
         select(candidates, at)
     bound = None
-    if old.optimal_algbw is not None and old.witness is not None:
-        bound = Bound(old.optimal_algbw, old.witness, False, model_of(old.topology, old.collective))
+    if old.optimal_algbw is not None and old.certificate is not None:
+        bound = Bound(old.optimal_algbw, old.certificate, False, model_of(old.topology, old.collective))
     with context().stage("ranges"):
         found = size_set(rules, candidates, at, bound, max_schedules)
     return SizeSet(

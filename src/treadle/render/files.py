@@ -76,13 +76,13 @@ def verify_rows(result: VerifyResult, plan: Plan, path: Path, rates: Rates) -> I
     shape = shape_row(schedule, plan.algorithm, report=report)
     if isinstance(schedule, FactoredSchedule):
         yield shape
-        if report.is_ok and plan.witness is not None and best is not None:
-            cut = describe_certificate(plan.topology, collective, plan.witness, best, rates)
+        if report.is_ok and plan.certificate is not None and best is not None:
+            cut = describe_certificate(plan.topology, collective, plan.certificate, best, rates)
             yield row("bottleneck", cut)
         yield row("file", format_size(path.stat().st_size))
     yield facts(
         shape.facts,
-        {} if plan.witness is None else {"witness": certificate_values(plan.witness, plan.topology)},
+        {} if plan.certificate is None else {"witness": certificate_values(plan.certificate, plan.topology)},
         # below the bound of a certificate nothing is known: another certificate might prove less
         {"optimal": True if whole.is_optimal else None},
         gap=float(1 - whole.rate / whole.bound) if whole.rate and whole.bound is not None else None,

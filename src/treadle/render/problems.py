@@ -122,7 +122,7 @@ def mesh_rows(mesh: str | None, axes: str | None) -> Iterator[Row]:
 def bound_values(bound: Bound, topology: Topology, collective: Collective) -> dict[str, object]:
     """The optimum and its certificate, for JSON."""
     found = both_values(bound.algbw, collective, "optimal_")
-    found["witness"] = certificate_values(bound.witness, topology)
+    found["witness"] = certificate_values(bound.certificate, topology)
     return found if bound.is_tight else {**found, "bound_only": True}
 
 
@@ -152,7 +152,7 @@ def bound_rows(
         Later(bound_values, bound, topology, collective),
         is_key=True,
     )
-    yield row("bottleneck", describe_certificate(topology, collective, bound.witness, bound.algbw, rates))
+    yield row("bottleneck", describe_certificate(topology, collective, bound.certificate, bound.algbw, rates))
 
 
 def certificate_values(certificate: Certificate, topology: Topology) -> dict[str, object]:

@@ -191,7 +191,7 @@ def _size_rows(result: BoundResult, rates: Rates) -> Rows:
     assert result.cost_model is not None
     yield row("cost model", result.cost_model.name)
     factor = float(busbw_factor(result.collective.kind, result.collective.group_size))
-    found = {proof.witness.kind for one in result.at_sizes for proof in one.proofs}
+    found = {proof.certificate.kind for one in result.at_sizes for proof in one.proofs}
     kinds = [kind for kind in PROOF_KINDS if kind in found]
 
     def busbw_at(one: SizeBound) -> float:
@@ -541,7 +541,7 @@ def repair_rows(result: RepairResult, rates: Rates = AS_THEY_COME, *, path: obje
         lost_ranks=list(result.lost_ranks),
     )
     before = {"topology": old.topology.name, "ranks": old.collective.n_ranks, "algorithm": old.algorithm}
-    known = {} if old.witness is None else {"witness": certificate_values(old.witness, old.topology)}
+    known = {} if old.certificate is None else {"witness": certificate_values(old.certificate, old.topology)}
     kinds = {} if result.subproblem_classes[0] is None else {"piece_kinds": result.subproblem_classes[0]}
     yield Row(
         "before", _optimum_text(old, rates), {"before": {**before, **throughput(old), **known, **kinds}}
@@ -572,12 +572,12 @@ def repair_rows(result: RepairResult, rates: Rates = AS_THEY_COME, *, path: obje
 def _optimum_text(plan: Plan, rates: Rates) -> str:
     """A plan's optimum and bottleneck."""
     best = plan.optimal_algbw
-    if best is None or plan.witness is None:
+    if best is None or plan.certificate is None:
         return f"{rates.both(plan.algbw, plan.collective)}, no bound known"
     in_turn = " step by step" if isinstance(plan.entries[-1].schedule, StepSchedule) else ""
     loss = format_fraction(1 - plan.algbw / best)
     gap = "" if plan.algbw == best else f"; the plan is {loss} below it{in_turn}"
-    bottleneck = describe_certificate(plan.topology, plan.collective, plan.witness, best, rates)
+    bottleneck = describe_certificate(plan.topology, plan.collective, plan.certificate, best, rates)
     return f"optimum {rates.both(best, plan.collective)}{gap}\nbottleneck {bottleneck}"
 
 

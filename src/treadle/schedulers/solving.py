@@ -210,7 +210,7 @@ def verified(
         algorithm=found.algorithm,
         algbw=report.algbw,
         optimal_algbw=None if limit is None else limit.algbw,
-        witness=None if limit is None else limit.witness,
+        certificate=None if limit is None else limit.certificate,
         provenance=_provenance(found),
     )
     return plan, report
@@ -221,7 +221,7 @@ def _report(problem: Problem, found: Result, request: RouteOptions) -> Report:
     topology, collective, schedule = problem.topology, problem.collective, found.schedule
     claims: dict[str, Any] = {
         "claimed_optimal_algbw": None if found.bound is None else found.bound.algbw,
-        "witness": None if found.bound is None else found.bound.witness,
+        "certificate": None if found.bound is None else found.bound.certificate,
     }
     limits: dict[str, Any] = {"max_routes": request.max_routes, "max_layers": request.max_layers}
     if isinstance(schedule, RouteSchedule):

@@ -97,7 +97,7 @@ def test_one_group_has_nobody_to_forward_for_it() -> None:
 
 def side(algbw: int, optimum: int | None, ranks: int = 4, **fields: Any) -> Any:
     names = tuple(f"r{node}" for node in range(6))
-    given = {"witness": None, "topology": SimpleNamespace(node_names=names), **fields}
+    given = {"certificate": None, "topology": SimpleNamespace(node_names=names), **fields}
     best = None if optimum is None else Fraction(optimum)
     return SimpleNamespace(
         collective=Collective(GATHER, tuple(range(ranks))), algbw=Fraction(algbw), optimal_algbw=best, **given
@@ -134,7 +134,7 @@ def test_the_lone_rank_beyond_a_dear_bottleneck(
     nodes: tuple[int, ...], optimum: int, lone: str | None
 ) -> None:
     """A quarter of 20 is dear."""
-    found = repaired(side(16, 20), side(10, optimum, witness=BottleneckCut(nodes)))
+    found = repaired(side(16, 20), side(10, optimum, certificate=BottleneckCut(nodes)))
     assert found.lone_bottleneck == lone
 
 

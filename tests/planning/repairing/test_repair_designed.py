@@ -129,7 +129,7 @@ def test_the_least_bound_stands_beside_the_fastest_plan(monkeypatch: pytest.Monk
         if found.plan.algorithm == "forestcoll":
             return found
         bound = volume_bound(Problem(found.plan.topology, found.plan.collective))
-        plan = replace(found.plan, optimal_algbw=bound.algbw, witness=bound.witness)
+        plan = replace(found.plan, optimal_algbw=bound.algbw, certificate=bound.certificate)
         return replace(found, bound=bound, plan=plan)
 
     monkeypatch.setattr(repair_candidates, "solve_problem", loosened)

@@ -159,6 +159,6 @@ def _with_least_bound(best: SolveResult, made: list[SolveResult], size_bytes: in
         problem = Problem(plan.topology, plan.collective)
         schedule = plan.entries[-1].schedule
         again, report = verified(problem, Result(schedule, bound, plan.algorithm))
-        plan = replace(plan, optimal_algbw=again.optimal_algbw, witness=again.witness)
+        plan = replace(plan, optimal_algbw=again.optimal_algbw, certificate=again.certificate)
     plan = replace(plan, provenance={**plan.provenance, JUDGED_AT: size_bytes})
     return replace(best, plan=plan, report=report, bound=bound)

@@ -258,8 +258,8 @@ def size_set(
     if not all(report.is_ok for report in reports):
         raise RejectedError(plan.algorithm, next(report for report in reports if not report.is_ok))
     rows = []
-    witness = None if bound is None else bound.witness
-    bounds = size_bounds(rules.problem, witness, at, cost_model=rules.cost_model)
+    certificate = None if bound is None else bound.certificate
+    bounds = size_bounds(rules.problem, certificate, at, cost_model=rules.cost_model)
     least = dict(zip(at, bounds, strict=True))
     for _, racer, served in parts:
         for size in served:
@@ -345,6 +345,6 @@ def _plan(rules: SelectionRules, parts: Sequence[_Part], bound: Bound | None) ->
         SET_ALGORITHM if len(entries) > 1 else final.algorithm,
         final.report.algbw,
         None if bound is None else bound.algbw,
-        None if bound is None else bound.witness,
+        None if bound is None else bound.certificate,
         provenance,
     )

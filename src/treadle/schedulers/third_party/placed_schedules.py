@@ -83,7 +83,7 @@ class PlacedSchedule:
         How paths were chosen where the file leaves that open.
     optimal_algbw : Fraction, optional
         The most that any schedule reaches, bytes/s, where that was found.
-    witness : Certificate, optional
+    certificate : Certificate, optional
         Which proves it.
     entries : tuple of PlanEntry
         Size ranges of a plan on this fabric; empty for third-party schedules.
@@ -110,7 +110,7 @@ class PlacedSchedule:
     messages: Program | None = None
     notes: tuple[str, ...] = ()
     optimal_algbw: Fraction | None = None
-    witness: Certificate | None = None
+    certificate: Certificate | None = None
     entries: tuple[PlanEntry, ...] = ()
     rates: tuple[Fraction, ...] = ()
 
@@ -250,7 +250,7 @@ def _of_plan(plan: Plan, problem: Problem, name: str) -> PlacedSchedule:
     notes: tuple[str, ...] = ()
     is_its_own = topology_hash(plan.topology) == topology_hash(fabric)
     if not is_its_own:
-        # its claims and witness are of the fabric that it was made for
+        # its claims and certificate are of the fabric that it was made for
         notes = (f"the plan was made for {plan.topology.name}; its claims are left aside",)
     report = None
     try:
@@ -401,7 +401,7 @@ def route_file(
         return placed
     with under(Context(progress)):
         bound = find_bound(problem, cards_forward=True)
-    return replace(placed, optimal_algbw=bound.algbw, witness=bound.witness)
+    return replace(placed, optimal_algbw=bound.algbw, certificate=bound.certificate)
 
 
 def _of_messages(traffic: Traffic, problem: Problem, name: str, form: str) -> PlacedSchedule:
