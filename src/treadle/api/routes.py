@@ -114,7 +114,7 @@ def routes(
         Choose paths and layers together, with at most this many layers. Default: the best paths in the
         layers that first fit takes (LASH), or paths in fewer layers that cost at most 1% of the rate.
     layer_changes : bool
-        The layer may rise along a path, as InfiniBand's map of service levels and switches that add one to
+        The layer may rise along a path, as InfiniBand's map of service levels and switches that increment
         the virtual channel allow.
     max_routes : int, optional
         Maximum number of paths from a rank to another.

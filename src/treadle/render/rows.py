@@ -89,7 +89,7 @@ def row(label: str | None, text: str | None = None, *, key: bool = False, **fact
 
 
 def labelled(label: str, texts: Iterable[object]) -> Iterator[Row]:
-    """A row for each text."""
+    """A row with this label for each string."""
     return (row(label, str(text)) for text in texts)
 
 
