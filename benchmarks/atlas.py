@@ -73,7 +73,7 @@ def solved(expression: str, collective: str) -> dict[str, Any]:
         row["known"] = "exact" if found.rate.exact is not None else "certified"
     else:
         proof = found.bound
-        row["binds"] = describe_certificate(topology, found.collective, proof.witness, proof.algbw)
+        row["binds"] = describe_certificate(topology, found.collective, proof.certificate, proof.algbw)
         row["known"] = "exact" if proof.is_tight else "bound"
     algbw = found.algbw if row["known"] == "exact" else Fraction(float(found.algbw)).limit_denominator(10**6)
     return {**row, "algbw": str(algbw), "seconds": round(time.process_time() - begin, 2)}

@@ -279,7 +279,7 @@ def _decomposed(topology: Topology) -> dict[str, object]:
         collective,
         found.schedule,
         claimed_optimal_algbw=found.optimum.algbw,
-        witness=found.optimum.witness,
+        certificate=found.optimum.certificate,
     )
     row["verify_s"] = time.process_time() - start
     forest = found.schedule.broadcast

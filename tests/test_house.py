@@ -93,9 +93,9 @@ def test_every_public_function_is_used() -> None:
     tables = set()
     for verb, one in VERBS.items():
         group, _, name = verb.rpartition(" ")
-        tables.add((f"treadle.cli.{one.room}.{group or name}", f"{name}_command" if group else "command"))
+        tables.add((f"treadle.cli.{one.package}.{group or name}", f"{name}_command" if group else "command"))
     own = schedulers(plug_ins=False)
-    calls = [call for record in own for call in (record.function, *record.needs)]
+    calls = [call for record in own for call in (record.function, *record.requirements)]
     calls += [call for record in own_formats() for call in (record.write, record.read, record.judge)]
     calls += [record.read for record in topology_formats()]
     calls += [exhibit.function for exhibit in EXHIBITS]
@@ -191,8 +191,8 @@ def small_modules(files: Files) -> list[str]:
         for node in nodes_of(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 registered.update(re.findall(r"\b(treadle(?:\.\w+)+)(?=:|$)", node.value))
-    commands = {f"treadle.cli.{one.room}.{verb.split()[0]}" for verb, one in VERBS.items()}
-    commands |= {f"treadle.options.{one.room}" for one in VERBS.values()}
+    commands = {f"treadle.cli.{one.package}.{verb.split()[0]}" for verb, one in VERBS.items()}
+    commands |= {f"treadle.options.{one.package}" for one in VERBS.values()}
     return [
         name
         for name, path in files.items()

@@ -41,7 +41,6 @@ BASE = {
     "treadle.typed_files",
     "treadle.engine",
     "treadle.tabular",
-    "treadle.format_choice",
     "treadle.workers",
     "treadle._version",
 }
@@ -189,7 +188,7 @@ def test_verifier_imports_value_types_only() -> None:
 def test_evaluation_shares_nothing_with_the_search() -> None:
     """Neither code nor tables of costs: an error of one is no error of the other.
 
-    What checks a bound is given the search's tables and its witness, and takes them as values.
+    What checks a bound is given the search's tables and its certificate, and takes them as values.
     """
     states = ("transitions", "moves", "strategies")
     theirs = ("problem", "search", *(f"state.{one}" for one in states))
@@ -302,8 +301,8 @@ def loaded_by_name() -> set[str]:
         for call in functions
         if call is not None
     }
-    commands = {f"treadle.cli.{one.room}.{name.split()[0]}" for name, one in VERBS.items()}
-    commands |= {f"treadle.options.{one.room}" for one in VERBS.values()}
+    commands = {f"treadle.cli.{one.package}.{name.split()[0]}" for name, one in VERBS.items()}
+    commands |= {f"treadle.options.{one.package}" for one in VERBS.values()}
     records = {
         f"{place.__name__}.{module.name}"
         for place in (treadle.formats, treadle.topologies.readers)

@@ -15,7 +15,7 @@ SUBJECTS = {
         "Solving",
         (
             *("api.solve", "api.bound", "api.compare", "api.routes", "schedulers", "inputs", "synthesis"),
-            *("schedules", "format_choice"),
+            "schedules",
         ),
     ),
     "fabrics": (

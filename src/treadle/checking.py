@@ -1,8 +1,8 @@
-"""Arguments of public functions, held against their annotations: a wrong type is an error of one line.
+"""Checks of the arguments of public functions against annotations: a wrong type is an error of one line.
 
 The annotations are the only description of a parameter; `checked` reads them when a function is first called.
-A parameter may have a hook instead, which takes what people pass (a string with a unit) and returns what the
-function works with. A protocol allows whatever the function itself finds in it.
+A parameter may have a hook instead, which converts an argument (a string with a unit) to the value that the
+function uses. A protocol allows every value; the function itself checks it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,22 @@ from treadle.errors import TreadleError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 Hook = Callable[[Any, str], Any]
-"""Takes a value and the words that name its place, and returns what the function takes."""
+"""Function from an argument and the name of its parameter to the value that the function uses."""
 
 _MOST_ELEMENTS = 1000
 """Number of elements of a sequence that are checked."""
 _WORDS: Mapping[object, str] = types.MappingProxyType(
     {int: "an integer", float: "a number", bool: "True or False", str: "a text", bytes: "bytes"}
 )
+_SCALARS: Mapping[object, tuple[Any, Any]] = types.MappingProxyType(
+    {
+        bool: (bool | np.bool_, ()),
+        int: (int | np.integer, bool),
+        float: (int | float | Fraction | np.integer | np.floating, bool),
+        str: (str, Enum),
+    }
+)
+"""Types of the values that are accepted and rejected for an annotation."""
 
 
 def checked(known_as: str = "", /, **hooks: Hook) -> Callable[[_Function], _Function]:
@@ -103,7 +112,7 @@ def _checked(
     if name in hooks:
         return hooks[name](value, place)
     if hint is not _UNREAD and not is_of(value, hint):
-        raise unexpected(place, format_error(hint), value)
+        raise unexpected(place, describe_type(hint), value)
     if name.endswith("_s") and isinstance(value, int | float) and not value >= 0:
         raise TreadleError(f"{place}: expected 0 or more seconds, found {value}")
     return value
@@ -139,15 +148,9 @@ def is_of(value: Any, hint: Any) -> bool:
         return value in arguments
     if hint is None or hint is type(None):
         return value is None
-    if hint is bool:
-        return isinstance(value, bool | np.bool_)
-    if hint is int:
-        return isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if hint is float:
-        numbers = int | float | Fraction | np.integer | np.floating
-        return isinstance(value, numbers) and not isinstance(value, bool)
-    if hint is str:
-        return isinstance(value, str) and not isinstance(value, Enum)
+    if hint in _SCALARS:
+        accepted, rejected = _SCALARS[hint]
+        return isinstance(value, accepted) and not isinstance(value, rejected)
     if origin is not None:
         return _is_container(value, origin, arguments)
     if not isinstance(hint, type) or getattr(hint, "_is_protocol", False):
@@ -171,11 +174,11 @@ def _is_container(value: Any, origin: Any, arguments: tuple[Any, ...]) -> bool:
     return all(is_of(one, arguments[0]) for one in list(value)[:_MOST_ELEMENTS])
 
 
-def format_error(hint: Any) -> str:
+def describe_type(hint: Any) -> str:
     """Describe the values that an annotation allows."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        words = [format_error(one) for one in arguments if one is not type(None)]
+        words = [describe_type(one) for one in arguments if one is not type(None)]
         return ", ".join(words[:-1]) + " or " * (len(words) > 1) + words[-1]
     if hint in _WORDS:
         return _WORDS[hint]
@@ -188,7 +191,7 @@ def format_error(hint: Any) -> str:
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
         return "a mapping"
     if origin is not None:
-        inner = format_error(arguments[0]) if arguments else "values"
+        inner = describe_type(arguments[0]) if arguments else "values"
         return f"a sequence, of each {inner}"
     name = getattr(hint, "__name__", str(hint))
     return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"

@@ -38,6 +38,14 @@ def is_file(path: Path | str) -> bool:
     return stat.S_ISREG(mode) or stat.S_ISFIFO(mode)
 
 
+def exists(path: Path | str) -> bool:
+    """Whether there is a file or folder; false also for names that no file can have."""
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):  # too long, or with a null byte
+        return False
+
+
 def open_input(path: Path | str) -> BinaryIO:
     """Open a regular file or a pipe, at its start and seekable.
 

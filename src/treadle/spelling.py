@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from treadle.errors import FormatError, TreadleError
 
@@ -66,6 +66,18 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{ending}"
 
 
+def listing(names: Sequence[object], most: int) -> str:
+    """The first names, and how many more there are.
+
+    Examples
+    --------
+    >>> listing(["a", "b", "c"], 2), listing([3, 4], 2)
+    ('a, b and 1 more', '3, 4')
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(str, names[:most])) + more
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the suggestion after an unknown name; "" if nothing is similar.
 
@@ -78,7 +90,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
-def unknown(what: str, name: str, known: Iterable[str], *, remedy: str = "") -> str:
+def unknown(what: str, name: str, known: Iterable[str], *, fix: str = "") -> str:
     """The whole complaint: what was probably meant, else all there is, or where that is listed.
 
     Parameters
@@ -88,7 +100,7 @@ def unknown(what: str, name: str, known: Iterable[str], *, remedy: str = "") -> 
     name : str
         As it was typed.
     known : iterable of str
-    remedy : str
+    fix : str
         Said in place of the list, where that is long.
 
     Examples
@@ -98,7 +110,7 @@ def unknown(what: str, name: str, known: Iterable[str], *, remedy: str = "") -> 
     """
     names = list(known)
     hint = did_you_mean(name, names)
-    rest = remedy or f"expected one of {', '.join(names)}"
+    rest = fix or f"expected one of {', '.join(names)}"
     rest = f" {rest[0].upper()}{rest[1:]}" if hint else f"; {rest}"
     return f"unknown {what} {name[:_LONGEST]!r}{hint}{rest}"
 

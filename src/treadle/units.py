@@ -15,26 +15,22 @@ _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, 
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 
 
-def _bandwidth_units() -> Mapping[str, Fraction]:
-    units: dict[str, Fraction] = {}
-    for prefix, factor in {**_DECIMAL, **_BINARY}.items():
-        units[f"{prefix}B/s"] = Fraction(factor)
-        for spelling in ("bit/s", "b/s", "bps"):
-            units[prefix + spelling] = Fraction(factor, 8)
-    return MappingProxyType(units)
-
-
-def _size_units() -> Mapping[str, Fraction]:
-    units = {"B": Fraction(1)}
-    for power, prefix in enumerate("KMGTP", start=1):
-        # Lower case as well: a size has no bits or milli-bytes to confuse it with.
-        for spelling in (prefix, f"{prefix}B", f"{prefix}iB", prefix.lower(), f"{prefix.lower()}B"):
-            units[spelling] = Fraction(1024**power)
-    return MappingProxyType(units)
-
-
-_BANDWIDTHS = _bandwidth_units()
-_SIZES = _size_units()
+_BANDWIDTHS: Mapping[str, Fraction] = MappingProxyType(
+    {
+        prefix + spelling: Fraction(factor, bits)
+        for prefix, factor in {**_DECIMAL, **_BINARY}.items()
+        for spelling, bits in (("B/s", 1), ("bit/s", 8), ("b/s", 8), ("bps", 8))
+    }
+)
+_SIZES: Mapping[str, Fraction] = MappingProxyType(
+    {
+        spelling: Fraction(1024**power)
+        for power, prefix in enumerate("KMGTP", start=1)
+        # lower case as well: a size has no bits or milli-bytes to confuse it with
+        for spelling in (prefix, f"{prefix}B", f"{prefix}iB", prefix.lower(), f"{prefix.lower()}B")
+    }
+    | {"B": Fraction(1)}
+)
 _DECIMAL_SIZES: Mapping[str, Fraction] = MappingProxyType(
     {
         prefix + ending: Fraction(factor)
@@ -58,7 +54,7 @@ _TIMES: Mapping[str, Fraction] = MappingProxyType(
 
 
 def _parse(text: str, units: Mapping[str, Fraction], what: str, base: str, example: str) -> int:
-    """The quantity `text` in whole base units, or a FormatError that shows an `example`."""
+    """Return the quantity in integral base units; raise FormatError, with an `example`, for anything else."""
     shown = text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + "..."
     match = _NUMBER.fullmatch(text) if len(text) <= _MAX_TEXT else None
     if match is None:
@@ -174,10 +170,10 @@ def parse_time_ns(text: str) -> int:
 
 
 def _decimal(value: Fraction, digits: int) -> str:
-    """`value` rounded half to even to at most `digits` decimals, without trailing zeros."""
+    """Round a value half to even to at most `digits` decimals, without trailing zeros."""
     scaled: int = round(abs(value) * 10**digits)
-    whole, rest = divmod(scaled, 10**digits)
-    text = f"{whole}.{rest:0{digits}d}".rstrip("0").rstrip(".")
+    integer, rest = divmod(scaled, 10**digits)
+    text = f"{integer}.{rest:0{digits}d}".rstrip("0").rstrip(".")
     return f"-{text}" if value < 0 and scaled else text
 
 
@@ -189,11 +185,8 @@ def format_size(size: int) -> str:
     >>> format_size(64 * 2**20), format_size(1536), format_size(7)
     ('64MB', '1.5KB', '7B')
     """
-    unit, factor = "B", 1
-    for power, prefix in enumerate("KMGTP", start=1):
-        if abs(size) >= 1024**power:
-            unit, factor = f"{prefix}B", 1024**power
-    return _decimal(Fraction(size, factor), 2) + unit
+    value, prefix = _scaled(Fraction(size), 1024, "KMGTP")
+    return f"{_decimal(value, 2)}{prefix}B"
 
 
 def format_bandwidth(bandwidth: int | Fraction) -> str:
@@ -219,12 +212,12 @@ def format_link_bandwidth(bandwidth: int) -> str:
 
 
 def bandwidth_unit(text: str) -> Fraction:
-    """Bytes/s of a unit in which bandwidths are shown, such as ``GB/s``, ``Gbit/s`` or ``GiB/s``.
+    """Return the bytes/s of a unit of bandwidths, such as ``GB/s``, ``Gbit/s`` or ``GiB/s``.
 
     Raises
     ------
     FormatError
-        If it is none.
+        If the unit is unknown.
 
     Examples
     --------
@@ -251,28 +244,35 @@ def format_bandwidth_in(bandwidth: int | Fraction, unit: str, *, digits: int = 2
 
 
 def _bandwidth(bandwidth: int | Fraction, digits: int) -> str:
-    unit, factor = "B/s", 1
-    for power, prefix in enumerate("kMGTP", start=1):
-        if abs(bandwidth) >= 1000**power:
-            unit, factor = f"{prefix}B/s", 1000**power
-    return f"{_decimal(Fraction(bandwidth) / factor, digits)} {unit}"
+    value, prefix = _scaled(Fraction(bandwidth), 1000, "kMGTP")
+    return f"{_decimal(value, digits)} {prefix}B/s"
+
+
+def _scaled(value: Fraction, base: int, prefixes: str) -> tuple[Fraction, str]:
+    """Return a value in the largest unit that it reaches, and the unit's prefix."""
+    prefix = ""
+    for larger in prefixes:
+        if abs(value) < base:
+            break
+        value, prefix = value / base, larger
+    return value, prefix
 
 
 def format_fraction(share: Fraction) -> str:
-    """A share in percent, never rounded to nothing.
+    """Write a share in percent, never rounded to nothing.
 
     Examples
     --------
     >>> format_fraction(Fraction(1, 8)), format_fraction(Fraction(1, 10**6)), format_fraction(Fraction(0))
     ('12.50%', 'less than 0.01%', 'nothing')
     """
-    return (
-        "nothing" if not share else "less than 0.01%" if share < Fraction(1, 10**4) else f"{float(share):.2%}"
-    )
+    if not share:
+        return "nothing"
+    return "less than 0.01%" if share < Fraction(1, 10**4) else f"{float(share):.2%}"
 
 
 def format_seconds(seconds: float) -> str:
-    """Three digits, in the unit that they fit.
+    """Write a time in three digits, in the unit that fits.
 
     Examples
     --------

@@ -39,7 +39,7 @@ def json_of(capsys: pytest.CaptureFixture[str], *argv: str, status: int = 0) -> 
 def test_a_witness_with_unknown_nodes_is_a_violation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plan = edited(solved(tmp_path, "ring:4", "allgather"), witness=BottleneckCut((0, 99999)))
+    plan = edited(solved(tmp_path, "ring:4", "allgather"), certificate=BottleneckCut((0, 99999)))
     values = json_of(capsys, "verify", str(plan), status=1)
     assert values["witness"]["nodes"] == ["n0", 99999]
     assert any("the cut names a node beyond" in violation for violation in values["violations"])

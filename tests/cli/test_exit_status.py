@@ -288,8 +288,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("harden x.plan", "harden", REJECTED, "{}"),
         ("repair x.plan --node n0", "repair", REJECTED, "{}"),
-        ("simulate ring:4 allgather", "solve", REJECTED, "ring(4): {}"),
-        ("report x.plan -o x.html", "report", UNVERIFIED, "report: {}"),
+        ("simulate ring:4 allgather", "solve", REJECTED, "{}"),
+        ("report x.plan -o x.html", "report", UNVERIFIED, "x.plan: {}"),
         ("simulate x.plan", "simulate", UNVERIFIED, "x.plan: {}"),
         ("lower x.plan", "lower_groups", UNVERIFIED, "x.plan: {}"),
         ("routes ring:4", "routes", REJECTED, "{}"),

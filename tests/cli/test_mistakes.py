@@ -189,7 +189,7 @@ MISTAKES = """
 2 | design --nodes 8 --degree 2 --collective alltoall | expected one of allreduce
 2 | calibrate ring.plan --fabric ring:4 | --fabric and --fabric-output go together
 2 | verify ring.plan --max-memory 0B | --max-memory 0B: expected at least 1 byte
-2 | verify ring.plan --root 0 | ring.plan: --profile and --root are for runtime files; a plan says both itself
+2 | verify ring.plan --root 0 | ring.plan: --profile and --root are for runtime files; a plan has both
 2 | verify folder --root 0 | folder: --profile and --root are for runtime files; this is a folder of plans
 2 | verify folder --profile azure | --profile and --root are for runtime files
 2 | report ring.plan -o x.html --gpu a100 | --gpu: valid only for plans that parallelize wrote (JSON)
@@ -197,13 +197,13 @@ MISTAKES = """
 2 | diagnose notes.txt --without a | --without is about the fabric of --topology; a log's own tree lacks
 2 | simulate text.xml --topology ring:4 --referee simgrid | --referee: only for plans, and text.xml is a
 2 | simulate text.xml | text.xml: a third-party schedule does not name its fabric; give --topology TOPOLOGY
-2 | simulate ring.plan --referee simgrid --cost-model reference | --referee: knows one alpha for all
+2 | simulate ring.plan --referee simgrid --cost-model reference | --referee: supports one alpha for all
 2 | simulate ring.plan --alpha 1us --cost-model reference | --cost-model and --alpha: a cost model has
 2 | draw ring:4 | -o FILE is missing: expected a name that ends in .html, or for a drawing in
 2 | compare ring:4 allgather --cost-model reference | --cost-model: valid only for times at sizes; give --size
 2 | compare ring:4 allgather --picture x.png | --picture: plots times by size; add --size A..B
 2 | solve ring:4 allgather --cost-model reference | valid only for plans by size; give --size too
-2 | retune ring.plan | --cost-model is missing: what messages cost now, a file or a name
+2 | retune ring.plan | --cost-model is missing: the costs of messages now, as a file or a name
 2 | routes ring.plan --layers 2 | ring.plan: a plan has its routes; leave out the options that choose them
 2 | routes ring.plan --forward | ring.plan: a plan has its routes; leave out the options that choose them
 # what cannot be

@@ -93,4 +93,4 @@ def test_a_spelling_of_two_names_is_neither() -> None:
 
 def test_unknown_names_are_cut_and_listed() -> None:
     assert unknown("form", "y" * 90, ["a", "b"]) == f"unknown form '{'y' * 40}'; expected one of a, b"
-    assert unknown("form", "aa", ["aab"], remedy="see x") == "unknown form 'aa'; did you mean aab? See x"
+    assert unknown("form", "aa", ["aab"], fix="see x") == "unknown form 'aa'; did you mean aab? See x"

@@ -143,7 +143,7 @@ def test_gpus_that_meet_in_the_cpus_memory(name: str) -> None:
     assert no_p2p(Case(log=log(settings=settings), has_fast_links=True), ()) == []
     both = (variable(8, "NCCL_P2P_LEVEL", "LOC"), variable(9, "NCCL_P2P_DISABLE", "1"))
     (found,) = no_p2p(Case(log=log(transports=SHM, settings=both)), ())
-    assert found.remedy == "unset NCCL_P2P_DISABLE"
+    assert found.fix == "unset NCCL_P2P_DISABLE"
     remarks = {"p2p-disabled": line(2)}
     assert no_p2p(Case(log=log(remarks=remarks), has_fast_links=True), ()) == [
         Cause("no-p2p", text.format(""), (line(2),), SEE)
@@ -255,8 +255,8 @@ def test_a_curve_that_falls_within_a_box_is_no_networks() -> None:
     text = "busbw falls with the size: 10 GB/s at 1KB, 5 at 2KB: within a box, where no network takes part"
     (found,) = falls(Case(log=log(), table=table, n_hosts=1), ())
     assert (found.name, found.text, found.lines) == ("falls-with-size", text, (line(1), line(2)))
-    assert "NVLinks" in found.remedy
-    assert "RoCE" not in found.remedy
+    assert "NVLinks" in found.fix
+    assert "RoCE" not in found.fix
     (found,) = falls(Case(log=log(), table=table, n_hosts=2), ())
     assert found.text.endswith("congestion in the network")
 

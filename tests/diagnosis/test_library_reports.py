@@ -100,9 +100,9 @@ def test_errors_of_ras_are_a_cause(tmp_path: Path) -> None:
     ]
     (tmp_path / "ras.txt").write_text("\n".join(lines) + "\n")
     found = diagnose(tmp_path / "ras.txt")
-    assert [one.name for one in found.suspects] == ["ras"]
-    assert "4 lines" in found.suspects[0].text
-    assert any("Rank 5 has launched up to operation 6649" in one.text for one in found.suspects[0].lines)
+    assert [one.name for one in found.causes] == ["ras"]
+    assert "4 lines" in found.causes[0].text
+    assert any("Rank 5 has launched up to operation 6649" in one.text for one in found.causes[0].lines)
 
 
 def record(rank: int, number: int, time_us: int, **changes: object) -> str:
@@ -133,7 +133,7 @@ def test_inspectors_records_are_a_table(tmp_path: Path) -> None:
     (row,) = by_test["all_gather"]
     assert row.size == 2**23
     found = diagnose(tmp_path / "nccl.log", topology=dgx_h100(1))
-    assert [str(one.verdict.outcome) for one in found.judgements] == ["slow", "normal"]
+    assert [str(one.verdict.outcome) for one in found.checked_tables] == ["slow", "normal"]
 
 
 def test_a_table_of_nccl_tests_is_none_of_nccls(tmp_path: Path) -> None:

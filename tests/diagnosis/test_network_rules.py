@@ -292,7 +292,7 @@ def test_pcie_that_is_slow_between_gpus_and_their_nics() -> None:
     (one,) = pcie(Case(log=log(networks=(IB,)), pcie=replace(limit, n_nics=1), gpus_per_host=4), ())
     assert one.text == "PCIe between GPUs and NICs binds: 8.0 GB/s where 1 NIC carries 50.0 GB/s together"
     assert found.lines == (line(51),)
-    assert found.remedy == (
+    assert found.fix == (
         "see lspci -vv for LnkSta (downgraded): reseat the cards, check slots and BIOS; if PCIe is no "
         "faster, faster NICs do not help"
     )

@@ -35,10 +35,10 @@ def said(facts: dict[str, Any], folder: Path) -> tuple[Outcome, list[str]]:
     path.write_text("\n".join(log) + "\n", "utf-8")
     nics = {"nics": str(facts["nics"]), "nic_bandwidth": int(facts["nic"] * 1e9)} if "nics" in facts else {}
     found = diagnose(path, **nics)  # type: ignore[arg-type]
-    causes = [one.name for one in found.suspects]
-    if not found.judgements:
+    causes = [one.name for one in found.causes]
+    if not found.checked_tables:
         return Outcome.CANNOT_SAY, causes
-    verdict = found.judgements[0].verdict
+    verdict = found.checked_tables[0].verdict
     return verdict.outcome, [*causes, *(one.name for one in verdict.explanations)]
 
 

@@ -21,7 +21,7 @@ H100, A100 = "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"
 def judged(folder: Path, lines: list[str], **keywords: object) -> CheckedTable:
     path = folder / "nccl.log"
     path.write_text("\n".join(lines) + "\n")
-    (found,) = diagnose(path, **keywords).judgements  # type: ignore[arg-type]
+    (found,) = diagnose(path, **keywords).checked_tables  # type: ignore[arg-type]
     return found
 
 

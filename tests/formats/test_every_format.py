@@ -58,7 +58,7 @@ def test_some_plan_is_written_and_passes_its_judge(name: str) -> None:
     assert made, "no sample plan is taken: add one to tests/samples/format_samples.py"
     for _, lowered in made:
         assert lowered.faults == ()
-        assert lowered.judgement.check is record.check
+        assert lowered.verdict.check is record.check
         assert lowered.counts
         suffixes = [suffix for suffix, _ in lowered.files]
         assert len(set(suffixes)) == len(suffixes)

@@ -27,7 +27,7 @@ NOTHING = Format(
     write=lambda request: Written((("", f"nothing of {request.name}".encode()),)),
     read=lambda data, terms: data,
     judge=lambda files, terms: Verdict(Check.PARSED, (), (("byte", len(files[0])),), 1),
-    load=lambda request, written, judgement: Loading("nobody", (), "look", "all"),
+    load=lambda request, written, verdict: Loading("nobody", (), "look", "all"),
 )
 
 

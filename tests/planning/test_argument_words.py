@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from treadle.brief import MOST_CHARACTERS, brief, format_field
-from treadle.checking import checked, format_error, is_of, left_alone, unexpected
+from treadle.checking import checked, describe_type, is_of, left_alone, unexpected
 from treadle.errors import TreadleError
 from treadle.spelling import close_names, counted, did_you_mean, folded, similarly_spelt, unknown
 
@@ -89,7 +89,7 @@ def test_only_the_first_thousand_elements_are_looked_at() -> None:
     ],
 )
 def test_annotations_are_told_in_words(hint: Any, words: str) -> None:
-    assert format_error(hint) == words
+    assert describe_type(hint) == words
 
 
 class Apple:
@@ -252,6 +252,6 @@ def test_the_likest_names_first() -> None:
 
 def test_complaints_about_unknown_names() -> None:
     assert unknown("form", "zz", []) == "unknown form 'zz'; expected one of "
-    assert unknown("form", "zz", ["a"], remedy="see y") == "unknown form 'zz'; see y"
+    assert unknown("form", "zz", ["a"], fix="see y") == "unknown form 'zz'; see y"
     assert [counted(number, "box") for number in (0, 1, 2)] == ["0 boxes", "1 box", "2 boxes"]
     assert [counted(2, noun) for noun in ("switch", "pass", "path")] == ["2 switches", "2 passes", "2 paths"]

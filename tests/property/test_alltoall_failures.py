@@ -48,7 +48,7 @@ def _certified(topology: Topology, *, start: RateResult | None = None) -> RateRe
     everyone = _alltoall(topology)
     found = optimal_rate(topology, everyone, gap=GAP, start=start)
     assert check_flow(topology, everyone, found.flow) == pytest.approx(found.rate)
-    assert found.witness.pair_rate_bound(topology, everyone) == found.upper
+    assert found.certificate.pair_rate_bound(topology, everyone) == found.upper
     assert (1 - GAP) * float(found.upper) <= found.rate <= float(found.upper) * (1 + 1e-9)
     return found
 
@@ -80,12 +80,14 @@ def test_punctured_fabrics_solve_like_any_other(expression: str) -> None:
         routes.schedule,
         claimed_algbw=routes.algbw,
         claimed_optimal_algbw=upper,
-        witness=rate.witness,
+        certificate=rate.certificate,
     )
     assert report.is_ok, report.violations
     assert 0.9 * upper <= routes.algbw <= upper
     steps = pipelined(fabric, everyone, routes.schedule, rounds=8)
-    timed = verify_exchange(fabric, everyone, steps, claimed_optimal_algbw=upper, witness=rate.witness)
+    timed = verify_exchange(
+        fabric, everyone, steps, claimed_optimal_algbw=upper, certificate=rate.certificate
+    )
     assert timed.is_ok, timed.violations
     assert timed.algbw is not None
     assert 0.5 * upper <= timed.algbw <= upper
@@ -152,7 +154,7 @@ def test_boxes_that_lost_an_adapter_relay_around_it(expression: str, lost: str) 
         found.schedule,
         claimed_algbw=found.algbw,
         claimed_optimal_algbw=found.upper,
-        witness=found.witness,
+        certificate=found.certificate,
     )
     assert report.is_ok, report.violations
     before = _certified(whole)

@@ -47,7 +47,7 @@ def check_claims(asked: Case, found: FactoredSynthesis) -> None:
     """Every claim of a decomposition against the whole fabric's own optima."""
     for collective, part in halves(asked, found):
         best = optimum(asked.topology, collective)
-        assert part.optimum.witness.bound(asked.topology, collective) == part.optimum.algbw
+        assert part.optimum.certificate.bound(asked.topology, collective) == part.optimum.algbw
         assert part.algbw <= best.algbw <= part.optimum.algbw
         if part.algbw == part.optimum.algbw:
             assert part.optimum.rate == best.rate
@@ -65,7 +65,7 @@ def check_forest(asked: Case, found: FactoredSynthesis) -> Report:
     is_both = (
         asked.collective.kind is CollectiveKind.ALLREDUCE
     )  # two forests may share links better than said
-    claims = {} if is_both else {"claimed_algbw": found.algbw, "witness": found.optimum.witness}
+    claims = {} if is_both else {"claimed_algbw": found.algbw, "certificate": found.optimum.certificate}
     report = verify(asked.topology, asked.collective, found.schedule.explicit(), **claims)
     assert report.is_ok, (str(asked), report.violations[:3])
     assert report.algbw is not None

@@ -101,5 +101,5 @@ def test_the_witness_says_the_same() -> None:
     by_walk = lengths_by_walk()
     lengths = [by_walk["".join(letter[step % ORDER] for step in np.diff(walk).tolist())] for walk in walks]
     everyone = on_all_ranks(fabric, CollectiveKind.ALLTOALL)
-    witness = FlowDualCertificate(np.array(lengths))
-    assert witness.pair_rate_bound(fabric, everyone) == Fraction(14233, 18129682)
+    certificate = FlowDualCertificate(np.array(lengths))
+    assert certificate.pair_rate_bound(fabric, everyone) == Fraction(14233, 18129682)

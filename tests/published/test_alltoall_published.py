@@ -41,7 +41,7 @@ def test_testbed_fabrics(expression: str, rate: Fraction) -> None:
     exact = _exact(topology)
     assert exact.rate == rate
     collective = on_all_ranks(topology, CollectiveKind.ALLTOALL)
-    assert exact.witness.pair_rate_bound(topology, collective) == rate
+    assert exact.certificate.pair_rate_bound(topology, collective) == rate
 
 
 def test_throughput_of_the_cluster_with_its_bottleneck() -> None:

@@ -55,7 +55,7 @@ def test_files_of_changes(tmp_path: Path) -> None:
 
 def test_options_that_do_not_go_together() -> None:
     cases: list[tuple[Any, str]] = [
-        ((6, "x", None), "--grow and --reconfigure exclude each other; one after the other is two plans"),
+        ((6, "x", None), "--grow and --reconfigure exclude each other; plan one after the other"),
         ((None, None, Path("x")), "--changes is the file of --grow or --reconfigure; give one of them too"),
     ]
     for asked, said in cases:

@@ -35,13 +35,13 @@ def lowered(**changes: Any) -> Any:
         "plan_chunks": None,
         "n_chunks": 3,
         "rounding_loss": Fraction(1, 80),
-        "served": (),
+        "supported": (),
         "friendlier": None,
         "cautions": (),
         "shortfall": None,
     }
     values |= {"instances": 1, "carried_algbw": None, "n_operations": 7, "is_executed": True}
-    values["judgement"] = SimpleNamespace(check=Check.EXECUTED)
+    values["verdict"] = SimpleNamespace(check=Check.EXECUTED)
     return SimpleNamespace(**(values | changes))
 
 
@@ -54,8 +54,8 @@ def test_written_files() -> None:
     """Groups, dialects, chunks, sizes by selector, cautions, instances, and thread blocks that limit."""
     target, path = find_format("msccl-xml"), Path("x/y.xml")
     group = SimpleNamespace(number=1, ranks=tuple(range(40, 57)))
-    better = SimpleNamespace(loss=Fraction(1, 200), trees=1, n_served=20)
-    free = SimpleNamespace(loss=Fraction(0), trees=2, n_served=5)
+    better = SimpleNamespace(loss=Fraction(1, 200), trees=1, n_supported=20)
+    free = SimpleNamespace(loss=Fraction(0), trees=2, n_supported=5)
     plan: Any = SimpleNamespace(
         collective=SimpleNamespace(n_groups=3), entries=RING.entries, algbw=RING.algbw
     )
@@ -65,7 +65,7 @@ def test_written_files() -> None:
         plan_chunks=2,
         cautions=("one", "two"),
         shortfall=PointToPointGap(3, Fraction(5 * GB)),
-        served=(served("S"), served("TT", "q")),
+        supported=(served("S"), served("TT", "q")),
         friendlier=better,
         instances=2,
         carried_algbw=Fraction(20 * GB),
@@ -80,7 +80,7 @@ def test_written_files() -> None:
 
 def ranged(file: str, *, low: int = 0, fills_in: bool = False, protocol: str = "", **changes: Any) -> Any:
     text = SimpleNamespace(file=file, n_chunks=2, min_bytes=low, max_bytes=None, fills_in=fills_in)
-    made = lowered(served=(served(file, f"rule of {file}"),), **changes)
+    made = lowered(supported=(served(file, f"rule of {file}"),), **changes)
     return SimpleNamespace(text=text, made=made, algorithm="ring", protocol=protocol, sizes=f"from {low}")
 
 

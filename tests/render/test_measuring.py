@@ -135,7 +135,7 @@ def judged(*yardsticks: Any, above: str = "", **changes: Any) -> Any:
         n_ranks=8,
         peak=PEAK,
         topology=FABRIC,
-        yardsticks=yardsticks,
+        references=yardsticks,
         above=above,
         is_low=False,
         table=SimpleNamespace(rows=[SimpleNamespace(line=line(2))], average=1.5),
@@ -150,9 +150,9 @@ def diagnosis(**changes: Any) -> Any:
         "topology": None,
         "imported": None,
         "assumed": (),
-        "judgements": (),
-        "unjudged": (),
-        "suspects": (),
+        "checked_tables": (),
+        "unchecked_tables": (),
+        "causes": (),
         "used_nics": 0,
         "fabric_nics": 0,
         "late": (),
@@ -174,7 +174,7 @@ def test_diagnoses() -> None:
     unjudged = (SimpleNamespace(peak=PEAK, rows=[SimpleNamespace(line=line(2))]), "why")
     causes = [
         SimpleNamespace(
-            name=f"c{number}", text=f"s{number}", lines=(line(number), line(number + 1)), remedy=f"r{number}"
+            name=f"c{number}", text=f"s{number}", lines=(line(number), line(number + 1)), fix=f"r{number}"
         )
         for number in (4, 6)
     ]
@@ -183,10 +183,10 @@ def test_diagnoses() -> None:
         {"log": log(tables=(), n_lines=1, version="2.19", hosts=("a", "b"))},
         {"topology": FABRIC, "used_nics": 2, "fabric_nics": 8, "assumed": ("this",)},
         {"topology": FABRIC, "used_nics": 1, "fabric_nics": 1, "imported": imported},
-        {"unjudged": (unjudged,), "missing": "no fabric", "late": ("ring",)},
-        {"judgements": (limits,)},
-        {"judgements": (judged(yardstick(RING, 1.5), above="more than rings reach"),), "log": known},
-        {"judgements": (judged(verdict=VERDICT, curve=CURVE, with_nvls=Limit(Fraction(700 * GB))),)},
-        {"suspects": causes, "log": log(n_warnings=2, warnings=(line(5), line(7)))},
+        {"unchecked_tables": (unjudged,), "missing": "no fabric", "late": ("ring",)},
+        {"checked_tables": (limits,)},
+        {"checked_tables": (judged(yardstick(RING, 1.5), above="more than rings reach"),), "log": known},
+        {"checked_tables": (judged(verdict=VERDICT, curve=CURVE, with_nvls=Limit(Fraction(700 * GB))),)},
+        {"causes": causes, "log": log(n_warnings=2, warnings=(line(5), line(7)))},
     ]
     check("diagnoses", *(diagnosis_rows(diagnosis(**one)) for one in cases))

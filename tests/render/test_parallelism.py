@@ -94,7 +94,7 @@ def search(*named: Any, **changes: Any) -> Any:
         "checked_bound_s": 1.125,
         "gap": 0.125,
         "is_late": False,
-        "retimed": Unsupported("no layout"),
+        "resimulation": Unsupported("no layout"),
     }
     return SimpleNamespace(**(values | changes))
 
@@ -173,7 +173,7 @@ def test_searches() -> None:
     retimed = [
         search(
             tight,
-            retimed=SimpleNamespace(
+            resimulation=SimpleNamespace(
                 layout=SimpleNamespace(recompute=recompute, left_out=tuple(left_out)),
                 outcome=SimpleNamespace(iteration_s=Fraction(3, 2)),
                 mesh="dp=6",

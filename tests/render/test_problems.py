@@ -24,12 +24,13 @@ from treadle.render.problems import (
     saturated_links,
     verified_row,
 )
-from treadle.render.quantities import Rates, relative_gap
+from treadle.render.quantities import Rates
 from treadle.render.solving import bound_result_rows, solve_rows
 from treadle.schedules.certificate import BottleneckCut
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.allreduce_certificate import CutCombinationCertificate, DualCertificate
 from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.units import format_fraction
 from treadle.verification.violations import Report, Violation, ViolationKind
 
 GB = 10**9
@@ -71,7 +72,7 @@ def test_meshes() -> None:
 
 
 def bound(algbw: Fraction, *, is_tight: bool = True, model: str = "") -> Any:
-    return SimpleNamespace(algbw=algbw, is_tight=is_tight, model=model, witness=BottleneckCut((3,)))
+    return SimpleNamespace(algbw=algbw, is_tight=is_tight, model=model, certificate=BottleneckCut((3,)))
 
 
 def test_bounds() -> None:
@@ -102,8 +103,8 @@ def test_cuts_are_described_from_the_side_of_fewer_ranks(
 
 
 def test_other_certificates() -> None:
-    def said(witness: Any) -> str:
-        return describe_certificate(FABRIC, collective("allreduce"), witness, Fraction(GB))
+    def said(certificate: Any) -> str:
+        return describe_certificate(FABRIC, collective("allreduce"), certificate, Fraction(GB))
 
     prices = [Fraction(0)] * FABRIC.n_links
     links = {FABRIC.link_name(link): link for link in range(FABRIC.n_links)}
@@ -264,7 +265,7 @@ def test_rates_in_a_unit() -> None:
 def test_numbers_that_people_type() -> None:
     assert seconds("1500ms", "") == 1.5
     assert integers("2,-1,07", "x") == (2, -1, 7)
-    assert relative_gap(Fraction(9999), Fraction(10000)) == "0.01%"
+    assert format_fraction(1 - Fraction(9999, 10000)) == "0.01%"
     for call, said in (
         (lambda: seconds("0s", "--time-limit"), "--time-limit '0s': expected more than 0"),
         (lambda: integers("2,,1", "--w"), "--w: expected integers with commas between, as in 2,1,1"),

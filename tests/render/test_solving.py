@@ -163,7 +163,7 @@ def test_repairs() -> None:
     plan = treadle.solve("dgx_a100:2", "allgather").plan
     found = treadle.repair(plan, links=["box0.gpu0--box0.nic0"])
     solved = replace(found.solved, seconds={"total": 1.0})
-    found = replace(found, seconds={"total": 1.0}, solved=solved, contest=None)
+    found = replace(found, seconds={"total": 1.0}, solved=solved, candidates=None)
     contest = CandidateSet(
         2**20,
         1.25e-3,
@@ -180,9 +180,9 @@ def test_repairs() -> None:
         lost_links=1,
         lone_bottleneck="n2",
         subproblem_classes=(3, 5),
-        contest=contest,
+        candidates=contest,
         old=replace(plan, algbw=plan.algbw * 3 / 4),
-        new=replace(found.new, optimal_algbw=None, witness=None),
+        new=replace(found.new, optimal_algbw=None, certificate=None),
     )
     check("repairs", repair_rows(found), repair_rows(odd))
 

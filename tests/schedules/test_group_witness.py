@@ -155,12 +155,12 @@ def between_switches(topology: Topology) -> tuple[Fraction, ...]:
 def test_groups_across_leaves_by_hand() -> None:
     """8 groups over 4 leaves, 8 ranks at each: each leaf's 50 GB/s out carry 3/4 of 8 groups' data."""
     topology, collective = boxes()
-    witness = GroupDualCertificate(between_switches(topology))
-    assert witness.bound(topology, collective) == Fraction(50 * 10**9, 3)
+    certificate = GroupDualCertificate(between_switches(topology))
+    assert certificate.bound(topology, collective) == Fraction(50 * 10**9, 3)
     rounds = GroupDualCertificate((Fraction(5),) * topology.n_links)
-    assert rounds.bound(topology, collective) > witness.bound(topology, collective)
+    assert rounds.bound(topology, collective) > certificate.bound(topology, collective)
     _, both = boxes(ALLREDUCE)
-    assert witness.bound(topology, both) == Fraction(25 * 10**9, 3)
+    assert certificate.bound(topology, both) == Fraction(25 * 10**9, 3)
 
 
 @pytest.mark.parametrize("kind", SPANNING_KINDS)
@@ -186,9 +186,9 @@ def test_boxes_of_a_large_fabric_are_few_places() -> None:
     topology = without_failures(parse("dgx_h100:2048"), ["box0.gpu0--ib0"])
     (outside,) = [node for node in topology.switches.tolist() if topology.node_names[node] == "ib0"]
     crosses = (topology.tails == outside) | (topology.heads == outside)
-    witness = GroupDualCertificate(tuple(map(Fraction, crosses.astype(int).tolist())))
+    certificate = GroupDualCertificate(tuple(map(Fraction, crosses.astype(int).tolist())))
     volume = 2 * 50 * 10**9 * 16383
-    assert witness.bound(topology, on_all_ranks(topology, ALLREDUCE)) == Fraction(volume, 4 * 2047)
+    assert certificate.bound(topology, on_all_ranks(topology, ALLREDUCE)) == Fraction(volume, 4 * 2047)
 
 
 def test_whole_fabrics_of_many_alike_ranks() -> None:
@@ -215,13 +215,13 @@ def test_bad_lengths_prove_nothing() -> None:
         (tuple(Fraction(2**90 + i) for i in range(n)), ""),
         (tuple(Fraction(3**100 + i) for i in range(n)), "use coarser ones"),
     ):
-        witness = GroupDualCertificate(lengths)
+        certificate = GroupDualCertificate(lengths)
         if message:
             with pytest.raises(ScheduleError, match=message) as caught:
-                witness.bound(topology, collective)
+                certificate.bound(topology, collective)
             assert "\n" not in str(caught.value)
         else:
-            assert witness.bound(topology, collective) > 0
+            assert certificate.bound(topology, collective) > 0
 
 
 def test_what_trees_of_ranks_do_not_bound_is_refused() -> None:
@@ -246,20 +246,20 @@ def test_groups_that_are_not_joined_up_have_no_bound() -> None:
     """Ranks of one group only reach each other through those of the other."""
     topology = parse("ring:4")
     collective = Collective(ALLGATHER, (0, 1, 2, 3), groups=((0, 2), (1, 3)))
-    witness = GroupDualCertificate((Fraction(1),) * topology.n_links)
+    certificate = GroupDualCertificate((Fraction(1),) * topology.n_links)
     with pytest.raises(ScheduleError, match="ranks of group 0 do not reach each other"):
-        witness.bound(topology, collective)
-    assert witness.bound(topology, replace(collective, ranks_forward=True)) == 2
+        certificate.bound(topology, collective)
+    assert certificate.bound(topology, replace(collective, ranks_forward=True)) == 2
 
 
 def test_files_keep_lengths_in_runs() -> None:
     topology, _ = boxes()
-    witness = GroupDualCertificate(between_switches(topology))
-    value = json.loads(json.dumps(witness.to_json()))
+    certificate = GroupDualCertificate(between_switches(topology))
+    value = json.loads(json.dumps(certificate.to_json()))
     assert value["values"] == ["0", "1/3"]
     assert sum(value["run_links"]) == topology.n_links
     assert len(value["run_value"]) < 10
-    assert certificate_from_json(value) == witness
+    assert certificate_from_json(value) == certificate
     assert certificate_from_json(GroupDualCertificate(()).to_json()) == GroupDualCertificate(())
 
 

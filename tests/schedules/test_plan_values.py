@@ -267,7 +267,7 @@ def plan(**changes: Any) -> Plan:
         ),
         ({"algbw": Fraction(2**100)}, "plan: algbw is 2**100 bytes/s or more, which no fabric has"),
         ({"algorithm": "a\nb"}, "plan: algorithm 'a\\nb', expected one line without control characters"),
-        ({"witness": None}, "plan: an optimum is claimed without a certificate"),
+        ({"certificate": None}, "plan: an optimum is claimed without a certificate"),
         ({"provenance": {"x": [1]}}, "plan: provenance 'x' is [1], expected text or a finite number"),
         ({"provenance": {"x": inf}}, "plan: provenance 'x' is inf, expected text or a finite number"),
         (
@@ -304,7 +304,7 @@ def test_plans_of_several_sizes() -> None:
             "plan: size ranges must rise and not overlap"
         )
     assert plan(algbw=Fraction(2**100 - 1)).algbw == 2**100 - 1
-    assert plan(optimal_algbw=None, witness=None).witness is None
+    assert plan(optimal_algbw=None, certificate=None).certificate is None
     assert plan_of(made) is made
     assert plan_of(treadle.solve("ring:3", "allgather")) == RING
     assert plan_of("x") is None

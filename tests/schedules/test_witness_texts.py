@@ -1,4 +1,4 @@
-"""Witnesses: bounds of cuts by hand, and refusals of what proves nothing or is no witness, word for word."""
+"""Certificates: bounds of cuts by hand, and refusals of what proves nothing, word for word."""
 
 from __future__ import annotations
 

@@ -31,15 +31,15 @@ def test_cuts_by_classes_are_the_optimum(fabric, kind) -> None:
     problem = make_problem(fabric, kind, **root)
     found = class_problem(problem.topology, problem.collective).cut_optimum()
     assert found.algbw == treadle.bound(fabric, kind, **root).algbw
-    assert found.witness.bound(problem.topology, problem.collective) == found.algbw
+    assert found.certificate.bound(problem.topology, problem.collective) == found.algbw
 
 
 @pytest.mark.parametrize("fabric", FABRICS)
 def test_lengths_by_classes_are_the_optimum_of_an_allreduce(fabric) -> None:
     problem = make_problem(fabric, "allreduce")
-    algbw, witness = class_problem(problem.topology, problem.collective).allreduce_bound()
+    algbw, certificate = class_problem(problem.topology, problem.collective).allreduce_bound()
     assert algbw == treadle.bound(fabric, "allreduce").algbw
-    assert witness.bound(problem.topology, problem.collective) == algbw
+    assert certificate.bound(problem.topology, problem.collective) == algbw
 
 
 @pytest.mark.parametrize("fabric", FABRICS)
@@ -48,7 +48,7 @@ def test_flows_by_classes_are_the_optimum_of_an_alltoall(fabric) -> None:
     found = class_problem(problem.topology, problem.collective).alltoall_rate()
     expected = treadle.bound(fabric, "alltoall").rate
     assert found.exact == expected.exact
-    assert found.witness.pair_rate_bound(problem.topology, problem.collective) == found.exact
+    assert found.certificate.pair_rate_bound(problem.topology, problem.collective) == found.exact
     # some flow at this rate loads no link beyond its bandwidth, and fills one
     fullness = found.rate * found.loads / problem.topology.bandwidths
     assert fullness.max() == pytest.approx(1)

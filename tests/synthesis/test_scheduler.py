@@ -57,7 +57,7 @@ def test_a_name_is_given_once() -> None:
         ({"name": ""}, "lower-case"),
         ({"options": ("chunks",)}, "trees have no option 'chunks'; expected some of exact"),
         ({"options": ("packer",)}, r"function must accept it: \(topology, collective, \*, packer=...\)"),
-        ({"needs": (partial(six_ranks),)}, "expected functions with names"),
+        ({"requirements": (partial(six_ranks),)}, "expected functions with names"),
         ({"collectives": ()}, "at least one supported collective"),
         ({"function": "no home"}, "expected package.module:name"),
         ({"function": 3}, "3 is not a function"),
@@ -83,7 +83,7 @@ def test_unknown_forms_and_collectives_are_refused(values: dict[str, Any]) -> No
 
 
 def test_records_tell_what_they_do_not_serve() -> None:
-    record = Scheduler("idle", ScheduleForm.TREES, ALLGATHER, idle, needs=(six_ranks,))
+    record = Scheduler("idle", ScheduleForm.TREES, ALLGATHER, idle, requirements=(six_ranks,))
     four, six = parse("ring:4"), parse("ring:6")
     assert record.format_requirements == ("six ranks",)
     assert record.unsupported(six, on_all_ranks(six, CollectiveKind.ALLGATHER)) is None

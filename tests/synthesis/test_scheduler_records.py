@@ -56,7 +56,7 @@ def test_what_is_registered(table: SchedulerTable) -> None:
         "some-way",
         form="steps",
         collectives=["allgather", K.ALLREDUCE],
-        needs=[some_need],
+        requirements=[some_need],
         options=["chunks", "seed"],
         source="a paper",
         comparing=Comparing.SMALL,
@@ -68,13 +68,13 @@ def test_what_is_registered(table: SchedulerTable) -> None:
     assert "some-way" in table
     assert [one.name for one in table] == ["some-way"]
     assert (record.form, record.collectives) == (ScheduleForm.STEPS, (K.ALLGATHER, K.ALLREDUCE))
-    assert (record.function, record.needs, record.options) == (taker, (some_need,), ("chunks", "seed"))
+    assert (record.function, record.requirements, record.options) == (taker, (some_need,), ("chunks", "seed"))
     assert (record.source, record.origin, record.comparing) == ("a paper", __name__, Comparing.SMALL)
     assert record.is_peer is record.in_groups is True
     assert record.supported_options == ("chunks", "seed", "multicast")
     assert record.format_requirements == ("some need",)
     plain = Scheduler("idle", ScheduleForm.ROUTES, (K.ALLTOALL,), "package.module:name")
-    assert (plain.needs, plain.options, plain.source, plain.origin) == ((), (), "", "")
+    assert (plain.requirements, plain.options, plain.source, plain.origin) == ((), (), "", "")
     assert plain.comparing is Comparing.ALWAYS
     assert plain.is_peer is plain.in_groups is False
     assert plain.supported_options == ("max_layers", "max_routes", "max_hops", "max_flows")

@@ -262,5 +262,5 @@ def test_forests_of_another_shape_are_refused() -> None:
         report = verify(topology, collective, schedule)
         assert texts(report) == [text]
         assert report == Report(report.violations, 1, None, None, None)
-    proved = verify(best.topology, posed("reduce-scatter"), schedule, witness=best.witness)
+    proved = verify(best.topology, posed("reduce-scatter"), schedule, certificate=best.certificate)
     assert proved.bound == best.algbw

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack
 
 from treadle.checking import checked, unexpected
 from treadle.context import Progress, context, in_context
 from treadle.inputs.fabrics_and_plans import FabricLike, as_sizes
-from treadle.inputs.problem import make_forwarding_problem, make_problem
-from treadle.options.keywords import BoundOptions, ProblemOptions
+from treadle.inputs.problem import make_forwarding_problem, make_problem, problem_keywords
+from treadle.options.keywords import BoundOptions
 from treadle.schedulers.bound_results import BoundResult, bound_problem, naming_cut_off
 from treadle.schedules.collective import Collective, CollectiveKind
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _as_method(value: Any, place: str) -> Any:
-    """Methods of `bound`; their type is loaded when one is given."""
+    """Check a method without loading its type, which few calls need."""
     if value is None or isinstance(value, str):
         return value
     raise unexpected(place, "a RateMethod or its name", value)
@@ -37,20 +37,19 @@ def bound(
     progress: Progress | None = None,
     **options: Unpack[BoundOptions],
 ) -> BoundResult:
-    """The exact optimum of a collective on a fabric, with a certificate that proves it.
+    """Compute the exact optimum of a collective on a fabric, with a certificate that proves it.
 
     Parameters
     ----------
     topology, collective, **options
         See `treadle.inputs.problem.make_problem`.
     method : RateMethod or str, optional
-        Of an all-to-all: a published method; default Treadle's own, the fastest and tightest. Cuts
-        are upper bounds only.
+        Published method for an all-to-all; default Treadle's own, the fastest and tightest. Cuts give upper
+        bounds only.
     gap : float, optional
-        How close the two sides of an all-to-all's optimum are to come, as a share; default 0.001, of
-        Fleischer's scheme 0.05.
+        Optimality gap of an all-to-all, as a share; default 0.001, or 0.05 for Fleischer's scheme.
     seed : int
-        Of the search for cuts.
+        Seed of the search for cuts.
     time_limit_s : float, optional
         Seconds after which to give up an allreduce, or to stop an all-to-all with what there is; the cut
         search of the others is not interrupted.
@@ -59,7 +58,7 @@ def bound(
     sizes : sequence of int or str
         Bytes of the larger per-rank buffer, for each of which a time lower bound is computed.
     cost_model : CostModel, str or Path, optional
-        What messages cost there; see `simulate`.
+        Costs of messages at these sizes; see `simulate`.
 
     Raises
     ------
@@ -74,22 +73,20 @@ def bound(
     >>> treadle.bound("dgx_a100:2", "allgather").algbw
     Fraction(1040000000000, 3)
     """
-    asked = options.get("sizes", ())
-    at = () if asked == () else as_sizes(asked, "bound: sizes")
-    given = options.get("cost_model")
-    names = ("sizes", "cost_model")
-    posed = cast(ProblemOptions, {name: one for name, one in options.items() if name not in names})
+    given_sizes = options.get("sizes", ())
+    sizes = () if given_sizes == () else as_sizes(given_sizes, "bound: sizes")
+    of_problem = problem_keywords(options)
     with context().stage("fabric"):
-        problem = make_problem(topology, collective, **posed)
-    with naming_cut_off(problem, lambda: make_forwarding_problem(topology, collective, posed)):
+        problem = make_problem(topology, collective, **of_problem)
+    with naming_cut_off(problem, lambda: make_forwarding_problem(topology, collective, of_problem)):
         result = bound_problem(problem, method=method, gap=gap, seed=seed)
-    if not at:
+    if not sizes:
         return result
-    # here, because few bounds are of sizes
+    # here, because few bounds are requested at sizes
     from treadle.simulation.cost_models import cost_model_of
     from treadle.simulation.size_bounds.problem_bounds import size_bounds
 
-    model = cost_model_of(problem.topology, given)
+    model = cost_model_of(problem.topology, options.get("cost_model"))
     with context().stage("sizes"):
-        least = size_bounds(problem, result.bound.witness, at, cost_model=model)
-    return replace(result, at_sizes=least, cost_model=model, seconds=context().seconds)
+        bounds = size_bounds(problem, result.bound.certificate, sizes, cost_model=model)
+    return replace(result, at_sizes=bounds, cost_model=model, seconds=context().seconds)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from time import monotonic, process_time, time
-from typing import Unpack, cast
+from typing import Unpack
 
 from treadle.checking import checked, left_alone
 from treadle.context import Context, Progress, TimeLimitError, context, start, under
 from treadle.errors import TreadleError
 from treadle.inputs.fabrics_and_plans import FabricLike, SizesLike, as_sizes
-from treadle.inputs.problem import Problem, make_forwarding_problem, make_problem
-from treadle.options.keywords import ComparisonOptions, ProblemOptions
+from treadle.inputs.problem import Problem, make_forwarding_problem, make_problem, problem_keywords
+from treadle.options.keywords import ComparisonOptions
 from treadle.program.any_schedule import lower_groups
 from treadle.program.group_lists import ProgramGroups
 from treadle.schedulers.alone_rates import alltoalls_alone
@@ -69,22 +70,22 @@ def compare(
     topology, collective, **problem_options
         See `treadle.inputs.problem.make_problem`.
     algorithms : sequence of str, optional
-        Default: all for such a collective but those that have to be named (exact synthesis), slow ones where
-        there are many ranks, and step schedules where there are switches.
+        Default: all that support the collective, except those that must be named (exact synthesis), slow ones
+        for many ranks, and step schedules for fabrics with switches.
     beside : list of Plan, result, schedule, Program, Path or str, or one of them
         Existing schedules: values, plans and files of other tools; see
         `treadle.schedulers.third_party.placed_schedules.route_schedule`.
     sizes : sequence of int or str
         Bytes of the larger per-rank buffer at which each is simulated.
     cost_model : CostModel, str or Path, optional
-        What messages cost there; see `simulate`.
+        Costs of messages at these sizes; see `simulate`.
     trim : bool
-        Where nodes are not Eulerian, let ForestColl leave surplus bandwidth unused; baselines need no such
-        thing.
+        Let ForestColl leave surplus bandwidth unused at nodes that are not Eulerian; baselines need no such
+        option.
     seed : int
-        Of those with chance in them.
+        Seed of randomized schedulers.
     time_limit_s : float, optional
-        Seconds for all together; those that do not get their turn are listed as such.
+        Seconds for all schedulers together; those that were not run are listed.
     progress : callable, optional
 
     Raises
@@ -107,125 +108,126 @@ def compare(
     [('forestcoll', Fraction(24, 7)), ('ring', Fraction(16, 7))]
     """
     at = tuple(as_sizes(sizes, "compare: sizes"))
-    cost_model = problem_options.get("cost_model")
-    posed = cast(ProblemOptions, {name: one for name, one in problem_options.items() if name != "cost_model"})
+    of_problem = problem_keywords(problem_options)
     named = [find_scheduler(name) for name in algorithms or ()]
-    problem = make_problem(topology, collective, **posed)
-    model = cost_model_of(problem.topology, cost_model)
-    several = beside if isinstance(beside, list | tuple) else [beside]
-    brought = route_schedules(several, problem)
+    problem = make_problem(topology, collective, **of_problem)
+    model = cost_model_of(problem.topology, problem_options.get("cost_model"))
+    placed = route_schedules(beside if isinstance(beside, list | tuple) else [beside], problem)
     shared: SharedRates | None = None
     with start(progress, time_limit_s) as running:
         if problem.collective.groups is not None:
-            with naming_cut_off(problem, lambda: make_forwarding_problem(topology, collective, posed)):
-                told = bound_problem(problem)
-            bound, shared = told.bound, shared_rates(told)
+            with naming_cut_off(problem, lambda: make_forwarding_problem(topology, collective, of_problem)):
+                proved = bound_problem(problem)
+            bound, shared = proved.bound, shared_rates(proved)
         else:
             with under(running.unlimited):
                 bound = find_bound(problem, cards_forward=True)  # routes are compared as well
     with start(progress, time_limit_s):  # the bound's time does not count
-        asked = _asked(problem, bound, at, model, measures=bool(at or beside))
+        measures = _measures(problem, bound, at, model, is_simulated=bool(at or beside))
         chosen = fitting(problem, at_sizes=bool(at)) if algorithms is None else named
-        rows = _rows(problem, [(one, _options(one, trim=trim, seed=seed)) for one in chosen], asked)
-        shown = [bool(named or one.origin) or one.comparing is Comparing.MACHINES for one in chosen]
+        rows = _rows(problem, [(one, _options(one, trim=trim, seed=seed)) for one in chosen], measures)
         rows = [
-            replace(row, is_baseline=one.is_baseline, always_shown=always)
-            for row, one, always in zip(rows, chosen, shown, strict=True)
+            replace(
+                row,
+                is_baseline=one.is_baseline,
+                always_shown=bool(named or one.origin) or one.comparing is Comparing.MACHINES,
+            )
+            for row, one in zip(rows, chosen, strict=True)
         ]
-        rows += [_brought_row(one, asked) for one in brought]
+        rows += [_placed_row(one, measures) for one in placed]
         rows.sort(key=lambda row: -(row.rate or Fraction(-1)))
-        found = _in_network(problem, asked) if algorithms is None else None
+        found = _in_network(problem, measures) if algorithms is None else None
         if shared is None and problem.collective.blocks is not None:
             lower = bound.algbw if bound.is_tight else rows[0].rate if rows else None
             alone = alltoalls_alone(problem)
-            shared = SharedRates(lower or Fraction(0), bound.algbw, alone, bottleneck(bound.witness))
+            shared = SharedRates(lower or Fraction(0), bound.algbw, alone, bottleneck(bound.certificate))
         return Comparison(
-            problem.topology, problem.collective, bound, tuple(rows), asked.sizes, found, shared, model
+            problem.topology, problem.collective, bound, tuple(rows), measures.sizes, found, shared, model
         )
 
 
-def _in_network(problem: Problem, asked: _Asked) -> InNetwork | None:
+def _in_network(problem: Problem, measures: _Measures) -> InNetwork | None:
     """Return NCCL's NVLS with in-network aggregation; None if it does not apply or time ran out."""
-    twin = reducing_counterpart(problem)
-    if twin is None or problem.collective.n_ranks > _MOST_SUMMING:
+    reducing = reducing_counterpart(problem)
+    if reducing is None or problem.collective.n_ranks > _MOST_SUMMING:
         return None
     try:
-        bound = find_bound(twin)
+        bound = find_bound(reducing)
     except TimeLimitError:
         return None
     scheduler = find_scheduler(NVLS)
-    sums = _asked(twin, bound, asked.sizes, asked.cost_model, measures=asked.measures)
-    row = _row(twin, (scheduler, OPTIONS_OF[scheduler.form]()), sums)
+    own = _measures(reducing, bound, measures.sizes, measures.cost_model, is_simulated=measures.is_simulated)
+    row = _row(reducing, (scheduler, OPTIONS_OF[scheduler.form]()), own)
     return None if row.refusal else InNetwork(bound, replace(row, always_shown=True))
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """Facts reported of every schedule."""
+class _Measures:
+    """Bounds and sizes with which every schedule is measured."""
 
     bound: Bound
     sizes: tuple[int, ...]
-    measures: bool
+    is_simulated: bool
     cost_model: CostModel
-    least: tuple[SizeBound, ...]
+    size_bounds: tuple[SizeBound, ...]
 
 
-def _asked(
-    problem: Problem, bound: Bound, sizes: tuple[int, ...], model: CostModel, *, measures: bool
-) -> _Asked:
+def _measures(
+    problem: Problem, bound: Bound, sizes: tuple[int, ...], model: CostModel, *, is_simulated: bool
+) -> _Measures:
     """Add the time lower bound of each size, computed once for all schedules."""
-    least = size_bounds(problem, bound.witness, sizes, cost_model=model) if sizes else ()
-    return _Asked(bound, sizes, measures, model, least)
+    bounds = size_bounds(problem, bound.certificate, sizes, cost_model=model) if sizes else ()
+    return _Measures(bound, sizes, is_simulated, model, bounds)
 
 
-def _brought_row(placed: PlacedSchedule, asked: _Asked) -> ComparisonRow:
-    """The row of a schedule that was there already."""
-    report = placed.report
-    measured = None
-    if report.is_ok:
-        try:
-            measured = _brought_measures(placed, asked)
-        except TreadleError as error:
-            measured = RowMeasures(refusal=str(error))
+def _measured(measure: Callable[[], RowMeasures]) -> RowMeasures:
+    """Return the measures of a verified schedule, or why there are none."""
+    try:
+        return measure()
+    except TreadleError as error:
+        return RowMeasures(refusal=str(error))
+
+
+def _placed_row(placed: PlacedSchedule, measures: _Measures) -> ComparisonRow:
+    """Return the row of an existing schedule."""
+    is_ok = placed.report.is_ok
     return ComparisonRow(
         placed.name,
-        report,
+        placed.report,
         placed.trees,
         0.0,
         form=placed.form,
-        measured=measured,
+        measured=_measured(partial(_placed_measures, placed, measures)) if is_ok else None,
         notes=placed.notes,
         rates=placed.rates,
         always_shown=True,
     )
 
 
-def _brought_measures(placed: PlacedSchedule, asked: _Asked) -> RowMeasures:
-    """Return the row of a given schedule; a plan by size uses the schedule of each size."""
+def _placed_measures(placed: PlacedSchedule, measures: _Measures) -> RowMeasures:
+    """Measure an existing schedule; a plan by size uses the schedule of each size."""
     rows: dict[int, SimulatedRow] = {}
-    for part, places in placed.by_size(asked.sizes):
-        sizes = tuple(asked.sizes[at] for at in places)
-        own = replace(asked, sizes=sizes, least=tuple(asked.least[at] for at in places))
+    for part, places in placed.by_size(measures.sizes):
+        sizes = tuple(measures.sizes[at] for at in places)
+        own = replace(measures, sizes=sizes, size_bounds=tuple(measures.size_bounds[at] for at in places))
         rows.update(zip(places, _times(part.problem, part.schedule, part.programs, own), strict=True))
-    # links are told of for the largest sizes, as algbw is
-    busy = congestion(placed.topology, placed.programs.programs, asked.bound.algbw)
+    # the busiest links are those at the largest sizes, like algbw
+    busy = congestion(placed.topology, placed.programs.programs, measures.bound.algbw)
     return RowMeasures(busy, tuple(rows[place] for place in sorted(rows)))
 
 
 def _times(
-    problem: Problem, schedule: Schedule | None, programs: ProgramGroups, asked: _Asked
+    problem: Problem, schedule: Schedule | None, programs: ProgramGroups, measures: _Measures
 ) -> tuple[SimulatedRow, ...]:
     """Return the time at each size."""
-    subject = SimulatedSubject(
-        problem, task_graph(problem.topology, programs.lists), schedule, asked.bound.witness
-    )
+    graph = task_graph(problem.topology, programs.lists)
     rows = simulated(
-        subject,
-        asked.sizes,
+        SimulatedSubject(problem, graph, schedule, measures.bound.certificate),
+        measures.sizes,
         SimulationOptions(),
         most_tasks=_MOST_TASKS,
-        cost_model=asked.cost_model,
-        bounds=asked.least,
+        cost_model=measures.cost_model,
+        bounds=measures.size_bounds,
     )
     return tuple(row for row, _ in rows)
 
@@ -240,28 +242,30 @@ def _options(scheduler: Scheduler, *, trim: bool, seed: int) -> SchedulerOptions
 _Chosen = tuple[Scheduler, SchedulerOptions]
 
 
-def _rows(problem: Problem, chosen: Sequence[_Chosen], asked: _Asked) -> list[ComparisonRow]:
-    """A row for every scheduler, in order."""
+def _rows(problem: Problem, chosen: Sequence[_Chosen], measures: _Measures) -> list[ComparisonRow]:
+    """Return a row for every scheduler, in order."""
     if not runs_apart():
-        return [_row(problem, one, asked) for one in chosen]
+        return [_row(problem, one, measures) for one in chosen]
     # machines share the time of day, no other clock
     left = context().seconds_left
     end_s = None if left is None else time() + left
-    blocks = [(problem, one, asked, end_s) for one in chosen]
+    blocks = [(problem, one, measures, end_s) for one in chosen]
     with under(Context(context().progress)):
         return map_blocks("algorithms", _row_elsewhere, blocks)
 
 
-def _row_elsewhere(problem: Problem, chosen: _Chosen, asked: _Asked, end_s: float | None) -> ComparisonRow:
-    """The row, by a worker; `end_s`: time of day at which to give up."""
+def _row_elsewhere(
+    problem: Problem, chosen: _Chosen, measures: _Measures, end_s: float | None
+) -> ComparisonRow:
+    """Compute the row in a worker; `end_s` is the time of day at which to stop."""
     deadline = None if end_s is None else monotonic() + end_s - time()
     with under(Context(None, deadline)):
-        return _row(problem, chosen, asked)
+        return _row(problem, chosen, measures)
 
 
-def _row(problem: Problem, chosen: _Chosen, asked: _Asked) -> ComparisonRow:
+def _row(problem: Problem, chosen: _Chosen, measures: _Measures) -> ComparisonRow:
     scheduler, options = chosen
-    name, bound, start = scheduler.name, asked.bound, process_time()
+    name, bound, start = scheduler.name, measures.bound, process_time()
     try:
         found = generate(problem, scheduler, options, bound=bound)
     except TimeLimitError:
@@ -276,17 +280,20 @@ def _row(problem: Problem, chosen: _Chosen, asked: _Asked) -> ComparisonRow:
         problem.collective,
         schedule,
         claimed_optimal_algbw=bound.algbw,
-        witness=bound.witness,
+        certificate=bound.certificate,
     )
-    trees = unit_trees(schedule)
-    measured = None
-    if asked.measures and report.is_ok:
-        try:
-            program = lower_groups(problem.topology, problem.collective, schedule)
-            busy = congestion(problem.topology, program.programs, bound.algbw)
-            measured = RowMeasures(busy, _times(problem, schedule, program, asked))
-        except TreadleError as error:
-            measured = RowMeasures(refusal=str(error))
+
+    def measure() -> RowMeasures:
+        program = lower_groups(problem.topology, problem.collective, schedule)
+        busy = congestion(problem.topology, program.programs, bound.algbw)
+        return RowMeasures(busy, _times(problem, schedule, program, measures))
+
     return ComparisonRow(
-        name, report, trees, seconds, is_peer=scheduler.is_peer, measured=measured, notes=found.notes
+        name,
+        report,
+        unit_trees(schedule),
+        seconds,
+        is_peer=scheduler.is_peer,
+        measured=_measured(measure) if measures.is_simulated and report.is_ok else None,
+        notes=found.notes,
     )

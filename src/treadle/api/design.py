@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -31,7 +32,8 @@ from treadle.finder.designing.fabrics_of_size import fabrics_of_size
 from treadle.finder.designing.hybrids import best_hybrids
 from treadle.finder.designing.placements import PlacementPace, priced_fabrics
 from treadle.finder.designing.store import cached_plan, default_directory
-from treadle.finder.designing.workload_costs import with_exact_rates
+from treadle.finder.designing.workload_costs import PricedFabric, with_exact_rates
+from treadle.finder.measure import Option
 from treadle.finder.searches.fresh import USUAL_SEARCH
 from treadle.finder.workload import Network, Workload
 from treadle.options.keywords import DesignKeywords
@@ -81,8 +83,8 @@ def design(
     >>> [(row.option.expression, row.option.candidate.steps) for row in found.rows]
     [('metacyclic_cayley(8, 2, 7, 4, 7, 9, 6)', 2), ('circulant(16, 3, 4)', 3)]
     """
-    asked = DesignOptions(**options)
-    bidirectional = asked.bidirectional
+    given = DesignOptions(**options)
+    bidirectional = given.bidirectional
     check_count("design", "nodes", nodes, least=2, most=MAX_NODES)
     check_count("design", "degree", degree, most=MAX_DEGREE)
     if bidirectional:
@@ -94,43 +96,31 @@ def design(
         )
     for call in workload.calls:
         call.groups(nodes)
-    directory = (asked.cache or default_directory()) if asked.use_cache else None
-    known = fabrics_of_size(nodes, degree, asked, directory)
+    directory = (given.cache or default_directory()) if given.use_cache else None
+    known = fabrics_of_size(nodes, degree, given, directory)
     fabrics, finder = known.options, known.finder
     if not fabrics:
         raise InfeasibleError(
             f"design: no fabric with {nodes} nodes of degree {degree} is known with bidirectional links; "
             f"drop --bidirectional or change a number"
         )
-    if asked.alltoall is AlltoallRates.FLOW:
+    if given.alltoall is AlltoallRates.FLOW:
         with context().stage("all-to-all"):
             fabrics = with_flows(fabrics, workload, directory=directory, progress=progress)
     shown = format_sizes(workload)
     with context().stage("workload"):
         hybrids = []
-        if asked.topology is None:
+        if given.topology is None:
             hybrids = best_hybrids(nodes, degree, workload, network, partial(frontier_options, finder))
-        pace = PlacementPace.of(asked.seed, is_searched=asked.search not in (None, USUAL_SEARCH))
-        hybrid_times = (one.seconds(workload, network) for one in hybrids)
-        best_s = min((seconds for seconds in hybrid_times if seconds is not None), default=inf)
-        priced = priced_fabrics(fabrics, workload, network, pace, best_s=best_s)
-        for one in hybrids:
-            whole = one.option.parts == 1 and asked.alltoall is AlltoallRates.FLOW
-            option = with_flow(one.option) if whole else one.option
-            priced.append(replace(one, option=option, shared=with_exact_rates(option, one.shared, workload)))
-        costs = [one.costs(workload, network) for one in priced]
-        has_flows = all(one.option.flow for one in priced if one.option.parts == 1)
-        own = [one.costs(workload, network, by_flow=has_flows) for one in priced]
-        rows = tuple(
-            row_of(one, cost, workload, network, shown) for one, cost in zip(priced, own, strict=True)
-        )
-        rows = (*rows[: len(fabrics)], *worthwhile(rows[: len(fabrics)], rows[len(fabrics) :]))
+        priced = _priced(fabrics, hybrids, given, network, workload)
+        rows = _rows(priced, len(fabrics), network, workload, shown)
         timed = [row for row in rows if row.seconds is not None]
         best = min(timed or rows, key=lambda row: row.seconds or row.allreduce_s or 0.0)
         reconfiguration = None
-        if asked.reconfiguration_delay_s is not None:
+        if given.reconfiguration_delay_s is not None:
+            costs = [one.costs(workload, network) for one in priced]
             reconfiguration = reconfigured(
-                finder, priced, costs, workload, network, nodes, asked.reconfiguration_delay_s
+                finder, priced, costs, workload, network, nodes, given.reconfiguration_delay_s
             )
     return DesignResult(
         nodes=nodes,
@@ -146,8 +136,39 @@ def design(
         seconds=context().seconds,
         efforts=known.efforts,
         kept=known.kept,
-        others=others_of(finder, nodes, degree, fabrics) if asked.topology is None else (),
+        others=others_of(finder, nodes, degree, fabrics) if given.topology is None else (),
     )
+
+
+def _priced(
+    fabrics: Sequence[Option],
+    hybrids: Sequence[PricedFabric],
+    given: DesignOptions,
+    network: Network,
+    workload: Workload,
+) -> list[PricedFabric]:
+    """Price the workload on all fabrics; hybrids follow the others."""
+    pace = PlacementPace.of(given.seed, is_searched=given.search not in (None, USUAL_SEARCH))
+    hybrid_times = (one.seconds(workload, network) for one in hybrids)
+    best_s = min((seconds for seconds in hybrid_times if seconds is not None), default=inf)
+    priced = priced_fabrics(fabrics, workload, network, pace, best_s=best_s)
+    for one in hybrids:
+        has_flow = one.option.parts == 1 and given.alltoall is AlltoallRates.FLOW
+        option = with_flow(one.option) if has_flow else one.option
+        priced.append(replace(one, option=option, shared=with_exact_rates(option, one.shared, workload)))
+    return priced
+
+
+def _rows(
+    priced: Sequence[PricedFabric], n_known: int, network: Network, workload: Workload, shown_bytes: int
+) -> tuple[DesignRow, ...]:
+    """Return a row for each of the known fabrics, and for those hybrids behind them that are worthwhile."""
+    has_flows = all(one.option.flow for one in priced if one.option.parts == 1)
+    costs = [one.costs(workload, network, by_flow=has_flows) for one in priced]
+    rows = tuple(
+        row_of(one, cost, workload, network, shown_bytes) for one, cost in zip(priced, costs, strict=True)
+    )
+    return (*rows[:n_known], *worthwhile(rows[:n_known], rows[n_known:]))
 
 
 def design_plan(

@@ -68,7 +68,7 @@ def diagnose(
     >>> log += "  1073741824     268435456     float     sum      -1   5000.0  214.7  375.8      0\\n"
     >>> _ = Path("nccl.log").write_text(log)
     >>> found = treadle.diagnose("nccl.log", topology="dgx_h100:1", collective="allreduce")
-    >>> found.judgements[0].reference("ring"), found.suspects
+    >>> found.checked_tables[0].reference("ring"), found.causes
     (<ReferenceBandwidth ring, share 0.8351, the GPUs' links within a box>, ())
     """
     fabric_given = None if topology is None else as_fabric(topology, "diagnose: topology")

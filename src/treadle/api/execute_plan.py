@@ -1,4 +1,4 @@
-"""A plan of a user's own module, executed on processes of this machine."""
+"""Execution of a parallelization plan of a user's module, on processes of this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from treadle.api.capture import capture
+from treadle.api.capture import capture, maker
+from treadle.api.run import available_bytes
 from treadle.brief import brief
 from treadle.checking import checked, left_alone
 from treadle.errors import FormatError, MemoryLimitError
@@ -38,13 +39,12 @@ from treadle.unsupported import Unsupported
 BACKENDS = ("gloo", "treadle")
 _EVEN_RATE = 10**10
 _OUTPUT = ": output "
-_MEMORY = Path("/proc/meminfo")
 
 
 @brief("model", "execution", "prediction")
 @dataclass(frozen=True)
 class PlanExecution:
-    """A plan that was executed, and what was predicted of it.
+    """Executed parallelization plan, and its prediction.
 
     Parameters
     ----------
@@ -72,9 +72,7 @@ class PlanExecution:
 
     @cached_property
     def faults(self) -> tuple[Unsupported, ...]:
-        """Outputs and gradients off by more than `tolerance`, and collectives that were not predicted; none:
-        all is well.
-        """
+        """Outputs and gradients with errors above `tolerance`, and collectives that were not predicted."""
         return tuple(disagreements(self.execution, self.prediction))
 
     @property
@@ -112,29 +110,29 @@ def execute_plan(
     """Run one step of a module by a plan, on as many processes of this machine as the plan's mesh has ranks.
 
     Outputs and all gradients are compared with the same step on one device by PyTorch's autograd; collectives
-    and the fullest moment of memory with what the evaluator of plans predicts.
+    and the memory peak with the predictions of the evaluator of plans.
 
     Parameters
     ----------
     plan : ParallelPlan, str or Path
         For a mesh of at most 16 ranks; or its file.
     source : callable or str
-        The function that the plan's graph was captured from, or ``MODULE.py:make``: here it must make a small
-        module, with numbers in it.
+        Function that the plan's graph was captured from, or ``MODULE.py:make``: here it must make a small
+        module with real values.
     repeats : int, optional
-        As it was captured with.
+        Repetitions of the module, as for `capture`.
     fabric : Topology, str, ..., optional
-        By whose prices collectives are chosen; default: all axes and kinds are equally quick.
+        Fabric whose costs choose among collectives; default: all axes and kinds are equally fast.
     backend : str
-        Of torch.distributed: ``gloo``, or ``treadle``.
+        Backend of torch.distributed: ``gloo`` or ``treadle``.
     seed : int
-        Of parameters, inputs and tangents.
+        Seed of parameters, inputs and tangents.
     timeout_s : float
 
     Raises
     ------
     TreadleError
-        If the plan is of another model, illegal, or has stages; if the source is not a module or draws
+        If the plan is for another model, illegal, or has stages; if the source is not a module or draws
         random numbers.
     MemoryLimitError
         If all ranks together need more memory than the machine has.
@@ -153,7 +151,7 @@ def execute_plan(
     known = plan if isinstance(plan, ParallelPlan) else read_plan(str(plan))
     if not callable(source) and ".py:" not in str(source):
         raise FormatError(
-            f"{str(source)[:60]}: nothing of it can be run; expected the module that the plan's graph was "
+            f"{str(source)[:60]}: cannot be run; expected the module that the plan's graph was "
             "captured from, as MODULE.py:FUNCTION (treadle capture MODULE.py:FUNCTION -o graph.json, then "
             "treadle parallelize graph.json ... -o plan.json)"
         )
@@ -170,18 +168,9 @@ def execute_plan(
 
 
 def _check_memory(task: RankTask, prediction: Prediction) -> None:
-    """All ranks run on this machine, together with a step of the entire model.
-
-    Raises
-    ------
-    MemoryLimitError
-        If that cannot fit.
-    """
-    try:
-        lines = dict(line.split(":", 1) for line in _MEMORY.read_text().splitlines() if ":" in line)
-        there = int(lines["MemAvailable"].split()[0]) * 1024
-    except (OSError, ValueError, LookupError):
-        return  # it is no Linux: whoever runs out of memory will say so
+    """Raise MemoryLimitError if all ranks do not fit together with a step of the entire model."""
+    if (available := available_bytes()) is None:
+        return
     ranks = task.plan.mesh.n_ranks
     whole = sum(
         part.repeats * part.graph.nbytes(tensor)
@@ -189,18 +178,16 @@ def _check_memory(task: RankTask, prediction: Prediction) -> None:
         for tensor in part.parameters.values()
     )
     least = ranks * prediction.peak_bytes + 2 * whole
-    if least > there:
+    if least > available:
         raise MemoryLimitError(
             f"execution: {ranks} ranks of {format_size(prediction.peak_bytes)}, besides parameters and "
             f"gradients of {format_size(whole)}, take {format_size(least)} at least; this machine has "
-            f"{format_size(there)}; make the module smaller (layers, batch), and plan for that"
+            f"{format_size(available)}; make the module smaller (layers, batch), and plan for that"
         )
 
 
 def _made(source: str) -> Any:
     """Call the function of a file, in the calling process."""
-    from treadle.api.capture import maker
-
     found = maker(source)
     assert found is not None
     return found()

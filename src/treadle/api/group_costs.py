@@ -32,17 +32,6 @@ CURVE_BYTES = tuple(4**power for power in range(5, 16))
 _MOST_KNOWN = 4096
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """A fabric, known by its hash, and groups on it."""
-
-    topology_sha256: str
-    mesh: Mesh
-    kind: CollectiveKind
-    axes: tuple[str, ...]
-    forward: bool
-
-
 @brief("kind", "axes", "algbw", "is_exact")
 @dataclass(frozen=True)
 class GroupCost:
@@ -130,8 +119,8 @@ class GroupCosts:
                     "is_exact": cost.is_exact,
                 }
             )
-            for asked, cost in _KNOWN.items()
-            if (asked.topology_sha256, asked.mesh, asked.forward) == own
+            for known, cost in _KNOWN.items()
+            if known[:3] == own
         ]
 
     @cached_property
@@ -139,7 +128,7 @@ class GroupCosts:
         return topology_hash(self.topology)
 
     def cost(self, kind: CollectiveKind | str, axes: AxesLike) -> GroupCost:
-        """The rate of a collective over these axes; several make one group over all of them.
+        """Return the rate of a collective over these axes; several make one group over all of them.
 
         Raises
         ------
@@ -148,19 +137,20 @@ class GroupCosts:
         InfeasibleError
             If the ranks of a group do not reach each other.
         """
-        asked = _Asked(self._hash, self.mesh, resolve_kind(kind), as_axes(axes), self.forward)
-        if asked not in _KNOWN:
-            groups = self.mesh.groups(asked.axes)
-            found = bound(self.topology, asked.kind, mesh=self.mesh, axes=asked.axes, forward=self.forward)
+        meant, over = resolve_kind(kind), as_axes(axes)
+        key = (self._hash, self.mesh, self.forward, meant, over)
+        if key not in _KNOWN:
+            groups = self.mesh.groups(over)
+            found = bound(self.topology, meant, mesh=self.mesh, axes=over, forward=self.forward)
             if len(_KNOWN) >= _MOST_KNOWN:
                 _KNOWN.clear()
-            _KNOWN[asked] = GroupCost(
-                asked.kind, asked.axes, len(groups), len(groups[0]), found.algbw, found.bound.is_tight
+            _KNOWN[key] = GroupCost(
+                meant, over, len(groups), len(groups[0]), found.algbw, found.bound.is_tight
             )
-        return _KNOWN[asked]
+        return _KNOWN[key]
 
     def curve(self, kind: CollectiveKind | str, axes: AxesLike) -> tuple[tuple[int, float], ...]:
-        """Simulated seconds at `CURVE_BYTES`, bytes of the larger per-rank buffer of a group."""
+        """Return simulated seconds at `CURVE_BYTES`, bytes of the larger per-rank buffer of a group."""
         meant, over = resolve_kind(kind), as_axes(axes)
         if (meant, over) not in self._curves:
             found = solve(self.topology, meant, mesh=self.mesh, axes=over, forward=self.forward)
@@ -171,7 +161,7 @@ class GroupCosts:
         return tuple(zip(CURVE_BYTES, self._curves[meant, over], strict=True))
 
     def time_s(self, kind: CollectiveKind | str, axes: AxesLike, size_bytes: float) -> float:
-        """Seconds for a size: between two points of the curve in proportion, beyond the last by the rate."""
+        """Return seconds for a size, interpolated on the curve; beyond its end by the rate."""
         if size_bytes <= 0:
             raise ScheduleError(f"size {size_bytes} bytes, expected more than 0")
         curve = self.curve(kind, axes)
@@ -185,8 +175,8 @@ class GroupCosts:
         return times[place - 1] + share * (times[place] - times[place - 1])
 
 
-_KNOWN: dict[_Asked, GroupCost] = {}
-"""Rates computed in this process."""
+_KNOWN: dict[tuple[str, Mesh, bool, CollectiveKind, tuple[str, ...]], GroupCost] = {}
+"""Rates computed in this process, by the hash of the fabric, mesh, forwarding, collective and axes."""
 
 
 @checked()

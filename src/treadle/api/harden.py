@@ -138,7 +138,7 @@ def harden(
     ----------
     plan : Plan
     which : Failures
-        What may fail.
+        Elements that may fail.
     trim, forward
         As in `repair`.
     time_limit_s : float, optional

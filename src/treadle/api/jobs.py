@@ -30,7 +30,7 @@ def bound_jobs(
     time_limit_s: float | None = None,
     progress: Progress | None = None,
 ) -> JobsResult:
-    """Exact max-min rates of different concurrent collectives, with link lengths that prove them.
+    """Compute exact max-min rates of different concurrent collectives, with link lengths that prove them.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def bound_jobs(
     jobs : sequence of Job, or a TOML file of them
         See docs/how-to/groups.md.
     without, file_format
-        As of `pose`.
+        See `treadle.planning.make_problem`.
     time_limit_s : float, optional
         Seconds after which to give up.
     progress : callable, optional
@@ -60,7 +60,7 @@ def bound_jobs(
     >>> found.alone, found.together
     ((Fraction(8, 3), Fraction(2, 1)), (Fraction(8, 7), Fraction(8, 7)))
     """
-    return job_rates(*_posed(topology, jobs, without, file_format))[0]
+    return job_rates(*_problem(topology, jobs, without, file_format))[0]
 
 
 @checked()
@@ -76,15 +76,17 @@ def solve_jobs(
     time_limit_s: float | None = None,
     progress: Progress | None = None,
 ) -> JobsResult:
-    """Plans of concurrent collectives that reach their max-min rates, verified together.
+    """Compute plans of concurrent collectives that reach their max-min rates, verified together.
 
-    Parameters, errors: see `bound_jobs`, and
-
+    Parameters
+    ----------
+    topology, jobs, without, file_format, time_limit_s, progress
+        See `bound_jobs`.
     max_trees : int, optional
-        Most trees per root (where roots are free: per rank), or chunks of a unit of demand; the loss is
-        reported. Default: the optimum where it needs at most 4,096, else a loss of at most 0.1%.
+        Maximum number of trees per root (with unrestricted roots per rank), or of chunks of a unit of demand;
+        the loss is reported. Default: the optimum if it needs at most 4,096, else a loss of at most 0.1%.
     exact : bool
-        The optimum, however many it takes; InfeasibleError beyond what plans can hold.
+        Reach the optimum, however many trees it takes; InfeasibleError beyond the limits of plans.
 
     Raises
     ------
@@ -101,10 +103,10 @@ def solve_jobs(
     ((Fraction(8, 7), Fraction(8, 7)), (Fraction(8, 7), Fraction(8, 7)), True)
     """
     budget = TreeBudget(max_trees=max_trees, exact=exact)
-    return plan_jobs(*job_rates(*_posed(topology, jobs, without, file_format)), budget)
+    return plan_jobs(*job_rates(*_problem(topology, jobs, without, file_format)), budget)
 
 
-def _posed(
+def _problem(
     topology: FabricLike,
     jobs: Sequence[Job] | Path | str,
     without: str | Sequence[str] | None,
@@ -114,13 +116,9 @@ def _posed(
         fabric = resolve_topology(topology, file_format=file_format)
         if without is not None:
             fabric = without_failures(fabric, without)
-        _refuse_caps(fabric)
+        for node in np.flatnonzero(fabric.injection_bytes_per_s)[:1]:
+            raise InfeasibleError(
+                f"compute node {fabric.node_names[node]!r} has an injection cap, which concurrent jobs do "
+                f"not model; put a switch with links of that bandwidth between the node and its links"
+            )
         return fabric, read_jobs(jobs, fabric) if isinstance(jobs, Path | str) else tuple(jobs)
-
-
-def _refuse_caps(fabric: Topology) -> None:
-    for node in np.flatnonzero(fabric.injection_bytes_per_s)[:1]:
-        raise InfeasibleError(
-            f"compute node {fabric.node_names[node]!r} has an injection cap, which concurrent jobs do not "
-            f"model; put a switch with links of that bandwidth between the node and its links"
-        )

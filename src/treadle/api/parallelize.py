@@ -1,8 +1,9 @@
-"""The best way to shard, recompute and pipeline a model, on one fabric or several."""
+"""Search for the best sharding, recomputation and pipeline of a model, on one fabric or several."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from time import process_time
 from typing import Unpack, cast
@@ -15,16 +16,18 @@ from treadle.inputs.meshes import as_mesh
 from treadle.inputs.problem import resolve_topology
 from treadle.options.keywords import ParallelizeKeywords
 from treadle.parallelism.graph.graph_argument import as_model_graph
+from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.search.minimax import Overlap
 from treadle.parallelism.searching.fabric_matrix import fabric_matrix
 from treadle.parallelism.searching.fabric_run import FabricRun
-from treadle.parallelism.searching.parallel_options import parallel_request
+from treadle.parallelism.searching.parallel_options import ParallelRequest, parallel_request
 from treadle.parallelism.searching.parallel_result import FabricSearch, ParallelizeResult
 from treadle.parallelism.searching.pipeline_run import stages_of
 from treadle.parallelism.searching.pipeline_search import LayoutSpace, blocks_of
 from treadle.parallelism.searching.plan_search import STAGES, PipelineForm, PlanSearch
 from treadle.schedules.mesh import Mesh
 from treadle.training.devices import Accelerator
+from treadle.training.models.training_model import TrainingModel
 from treadle.training.step_inputs import slow_links
 
 AUTO = "auto"
@@ -41,7 +44,7 @@ def parallelize(
     progress: Progress | None = None,
     **options: Unpack[ParallelizeKeywords],
 ) -> ParallelizeResult:
-    """Find the plan of least step time that fits into memory, with a bound below which no plan is.
+    """Find the plan with the shortest step that fits into memory, and a lower bound on the step of any plan.
 
     Parameters
     ----------
@@ -51,45 +54,43 @@ def parallelize(
     gpu : Accelerator or str
         A preset or a TOML file.
     mesh : Mesh or str
-        ``16,8``, ``dp=16,tp=8``; an axis ``pp`` makes pipeline stages; ``auto``: the best of all with one
-        axis or two, and of finer ones.
+        ``16,8``, ``dp=16,tp=8``; an axis ``pp`` makes pipeline stages; ``auto``: the best of all meshes with
+        one axis or two, and of finer ones.
     tokens : int or str, optional
-        Of a step on all ranks together: ``1M`` is 2**20. Of a graph its own.
+        Tokens of a step on all ranks together: ``1M`` is 2**20. A captured graph has its own.
     progress : callable, optional
     sequence : int or str, optional
-        Tokens of a sequence; default what the model was made for.
+        Tokens of a sequence; default the model's.
     memory_bytes : int, optional
-        That a rank may use; default the device's.
+        Memory that a rank may use; default the device's.
     overlap : str
-        Where communication hides behind computing: ``layer`` (its own), ``none``, ``model`` (anywhere: no
-        schedule reaches that where layers differ).
-    pins : mapping of str to str
-        Parameters and the states that they are stored in, tensors and those that they are made in:
-        ``{"wq": "k:1/h:0"}``.
+        Computation that hides communication: of its own ``layer``, ``none``, or of the whole ``model`` (which
+        no schedule reaches if layers differ).
+    constraints : mapping of str to str
+        Fixed states of parameters (as stored) and of tensors (as computed): ``{"wq": "k:1/h:0"}``.
     schedule : str
         Prices of collectives: ``treadle``, ``ring``, ``bound``.
     micro_batches : int, optional
-        Of a pipeline.
+        Micro-batches of a pipeline.
     efficiency, memory_efficiency : float
         Shares of peak and memory bandwidth that a device reaches; default the device's preset and .8.
     alpha_s, forward, file_format
         See `step_costs`.
     mixed : bool
-        Layers of a kind may differ.
+        Whether layers of a kind may differ.
     gap : float
         Optimality gap at which the search stops, as a fraction of the time.
     time_limit_s : float, optional
-        On each fabric; default two minutes for a given mesh, five for ``auto``.
+        Limit for each fabric; default two minutes for a given mesh, five for ``auto``.
 
     Raises
     ------
     TreadleError
-        For malformed input; InfeasibleError if no plan fits into memory, with the least memory that one does.
+        For malformed input; InfeasibleError, with the least memory that suffices, if no plan fits.
 
     Notes
     -----
-    Seconds and memory are those of an evaluator that shares no code with the search. They are of a model of
-    the machine; nothing is measured here.
+    Seconds and memory are predicted by an evaluator that shares no code with the search; nothing is measured.
 
     Examples
     --------
@@ -108,68 +109,88 @@ def parallelize(
     file_format = options.get("file_format")
     topologies = [resolve_topology(as_fabric(one, "fabrics"), file_format=file_format) for one in several]
     request = parallel_request(gpu, tokens, options)
-    notes: list[str] = []
-    if options.get("mixed", False) and request.overlap is Overlap.MODEL:
-        raise FormatError(
-            "--mixed: overlap over the whole model hides what no layer can; use --overlap layer"
-        )
     fixed = None if mesh == AUTO else as_mesh(mesh)
-    asked, pieces = options.get("micro_batches"), options.get("interleave")
     stages = 1 if fixed is None else stages_of(fixed)
-    for name, count in (("micro-batches", asked), ("interleave", pieces)):
-        if count is not None and (count < 1 or (fixed is not None and stages == 1)):
-            needed = "at least 1" if count < 1 else f"stages, an axis {STAGES} of the mesh"
-            raise FormatError(f"--{name} {count}: expected {needed}")
+    _check_options(request, options, None if fixed is None else stages)
+    notes: list[str] = []
     graph, layers = as_model_graph(model, tokens=request.tokens, sequence=request.sequence, notes=notes)
-    if layers is None:
-        staged = {"mesh": mesh if stages > 1 else None, "micro-batches": asked, "interleave": pieces}
-        for name, value in staged.items():
-            if value is not None:
-                text = value.notation if isinstance(value, Mesh) else value
-                raise FormatError(
-                    f"--{name} {text}: the graph of {graph.name} is that of a whole step; name a model of "
-                    f"the zoo instead"
-                )
     sequences = graph.tokens // graph.sequence_tokens
-    if asked is not None and sequences % asked:
+    if layers is None:
+        _reject_pipeline(graph, fixed if stages > 1 else None, options)
+    micro_batches, interleave = options.get("micro_batches"), options.get("interleave")
+    if micro_batches is not None and sequences % micro_batches:
         raise FormatError(
-            f"--micro-batches {asked}: expected a divisor of the {sequences} sequences of a step"
+            f"--micro-batches {micro_batches}: expected a divisor of the {sequences} sequences of a step"
         )
     plans = PlanSearch(graph, request, layers)
+    is_one_search = fixed is not None or len(topologies) > 1 or options.get("mixed", False)
     runs = [FabricRun(topology, plans, options, progress) for topology in topologies]
     found: list[tuple[FabricRun, FabricSearch]] = []
     for run in runs:
-        is_plain = fixed is not None or len(runs) > 1 or options.get("mixed", False)
-        if layers is None or (stages == 1 and is_plain):
+        if layers is None or (stages == 1 and is_one_search):
             found.append((run, run.run(fixed)))
             continue
-        searched = {PipelineForm(): plans}
-
-        def plans_of(form: PipelineForm, searched: dict[PipelineForm, PlanSearch] = searched) -> PlanSearch:
-            key = PipelineForm(1, form.micro_batches)
-            if key not in searched:
-                own, _ = as_model_graph(
-                    model,
-                    tokens=request.tokens,
-                    sequence=request.sequence,
-                    notes=[],
-                    micro_batches=form.micro_batches,
-                )
-                searched[key] = PlanSearch(own, request, layers)
-            return searched[key]
-
-        n_ranks = len(run.topology.compute_nodes)
-        space = LayoutSpace(n_ranks, sequences, blocks_of(graph), fixed, asked, pieces)
-        found.append((run, run.run_auto(space, plans_of)))
+        ranks, blocks = len(run.topology.compute_nodes), blocks_of(graph)
+        space = LayoutSpace(ranks, sequences, blocks, fixed, micro_batches, interleave)
+        found.append((run, run.run_auto(space, _searches_by_form(model, plans, layers))))
     matrix = None
-    if len(runs) > 1 and stages == 1:
-        sizes = {len(topology.compute_nodes) for topology in topologies}
-        if len(sizes) > 1:
+    if len(found) > 1 and stages == 1:
+        if len({len(topology.compute_nodes) for topology in topologies}) > 1:
             notes.append("the fabrics differ in their ranks: no plan is priced on another's fabric")
         else:
             matrix = fabric_matrix(found)
     notes += slow_links([run.fabric_costs(search.mesh) for run, search in found])
     graph = found[0][1].found.posed.problem.model  # of one micro-batch
-    return ParallelizeResult(
-        graph, request, tuple(search for _, search in found), matrix, tuple(notes), process_time() - start
-    )
+    searches = tuple(search for _, search in found)
+    return ParallelizeResult(graph, request, searches, matrix, tuple(notes), process_time() - start)
+
+
+def _check_options(request: ParallelRequest, options: ParallelizeKeywords, stages: int | None) -> None:
+    """Raise FormatError for options that exclude each other; `stages` is None if the mesh is searched."""
+    if options.get("mixed", False) and request.overlap is Overlap.MODEL:
+        raise FormatError(
+            "--mixed: overlap over the whole model hides what no layer can; use --overlap layer"
+        )
+    counts = (("micro-batches", options.get("micro_batches")), ("interleave", options.get("interleave")))
+    for name, count in counts:
+        if count is not None and count < 1:
+            raise FormatError(f"--{name} {count}: expected at least 1")
+        if count is not None and stages == 1:
+            raise FormatError(f"--{name} {count}: expected stages, an axis {STAGES} of the mesh")
+
+
+def _reject_pipeline(graph: ModelGraph, staged: Mesh | None, options: ParallelizeKeywords) -> None:
+    """Raise FormatError for a pipeline of a captured graph, which is that of a whole step."""
+    values = {
+        "mesh": staged and staged.notation,
+        "micro-batches": options.get("micro_batches"),
+        "interleave": options.get("interleave"),
+    }
+    for name, value in values.items():
+        if value is not None:
+            raise FormatError(
+                f"--{name} {value}: the graph of {graph.name} is that of a whole step; name a model of the "
+                "zoo instead"
+            )
+
+
+def _searches_by_form(
+    model: object, plans: PlanSearch, layers: TrainingModel
+) -> Callable[[PipelineForm], PlanSearch]:
+    """Return the function from a pipeline to the search of one of its micro-batches; `plans` has the step."""
+
+    @cache
+    def search(micro_batches: int) -> PlanSearch:
+        if micro_batches == 1:
+            return plans
+        request = plans.request
+        graph, _ = as_model_graph(
+            model,
+            tokens=request.tokens,
+            sequence=request.sequence,
+            notes=[],
+            micro_batches=micro_batches,
+        )
+        return PlanSearch(graph, request, layers)
+
+    return lambda form: search(form.micro_batches)

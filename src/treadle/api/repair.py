@@ -1,4 +1,4 @@
-"""After a failure: the same collective on what is left of the fabric, and what the failure costs."""
+"""Repair of a plan after a failure: the same collective on the remaining fabric, and the loss."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from shlex import quote
 from typing import cast
 
 import numpy as np
 
 from treadle.api.solve import solve
-from treadle.arrays import BoolArray, Int64Array, mask_of
 from treadle.checking import checked
 from treadle.context import Progress, context, in_context
 from treadle.errors import InfeasibleError, ScheduleError, TopologyError
-from treadle.format_choice import format_choice
 from treadle.inputs.fabrics_and_plans import PlanLike, as_plan, as_size
+from treadle.notebook import displayed_by
 from treadle.options.keywords import OptionKeywords
 from treadle.schedulers.given_options import given_options
 from treadle.schedulers.repairing.repair_candidates import DEFAULT_SIZE, JUDGED_AT, CandidateSet, best_for
@@ -28,6 +28,7 @@ from treadle.schedules.certificate import BottleneckCut
 from treadle.schedules.collective import Collective, CollectiveKind, busbw_factor
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan import Plan
+from treadle.spelling import listing
 from treadle.synthesis.scheduler_options import Form
 from treadle.topologies import reached
 from treadle.topologies.topology import Topology
@@ -35,12 +36,13 @@ from treadle.topologies.transforms.failures import named_links, named_nodes, wit
 from treadle.units import format_size
 
 _SHOWN = 3
-"""Names of ranks in a message before the rest are counted."""
+"""Maximum number of names in a message."""
 
-_DEAR = Fraction(1, 4)
+_LARGE_LOSS = Fraction(1, 4)
+"""Loss of the optimum from which a lone bottleneck is named."""
 
 
-@format_choice("treadle.render.solving:repair_rows")
+@displayed_by("treadle.render.solving:repair_rows")
 @dataclass(frozen=True)
 class RepairResult:
     """A plan for the remaining fabric, and the plan that it replaces.
@@ -51,14 +53,14 @@ class RepairResult:
     solved : SolveResult
         The new plan, verified.
     links, nodes : tuple of str
-        What failed, each by its exact name.
+        Failed elements, each by its exact name.
     lost_links : int
-        Directed links of the old fabric that the new one lacks, those of failed nodes among them.
+        Directed links of the old fabric that the new one lacks, including those of failed nodes.
     lost_ranks : tuple of str
-        Ranks of the old plan that are gone.
+        Ranks of the old plan that failed.
     seconds : mapping of stage to CPU seconds
         Those of `solved`, and `failures` for the fabric and the collective; with `total`.
-    contest : Contest, optional
+    candidates : CandidateSet, optional
         Algorithms that were compared at a size, where the plan's own could not be run or a size was given.
 
     Examples
@@ -76,23 +78,23 @@ class RepairResult:
     lost_links: int
     lost_ranks: tuple[str, ...]
     seconds: Mapping[str, float]
-    contest: CandidateSet | None = None
+    candidates: CandidateSet | None = None
 
     @property
     def plan(self) -> Plan:
-        """The new plan."""
+        """New plan."""
         return self.solved.plan
 
     @property
     def new(self) -> Plan:
-        """The plan that replaces the old one."""
+        """Plan that replaces the old one."""
         return self.solved.plan
 
     @property
     def optimum_loss(self) -> Fraction | None:
-        """The share of the optimum that is lost; negative if fewer ranks get on better; None: not known.
+        """Lost share of the optimal busbw; negative if fewer ranks reach more; None if it is not known.
 
-        Of busbw, as `throughput_loss`: algbw of fewer ranks is another measure, which grows as they leave.
+        The algbw of fewer ranks is another measure, which grows as ranks leave.
         """
         if self.old.optimal_algbw is None or self.new.optimal_algbw is None:
             return None
@@ -100,11 +102,11 @@ class RepairResult:
 
     @property
     def throughput_loss(self) -> Fraction:
-        """The share of the plan's own busbw that is lost; negative if the new plan is faster."""
+        """Lost share of the plan's own busbw; negative if the new plan is faster."""
         return self._loss(self.old.algbw, self.new.algbw)
 
     def _loss(self, before: Fraction, after: Fraction) -> Fraction:
-        """The share of busbw that is lost from one algbw of the old ranks to one of the new."""
+        """Return the lost share of busbw from an algbw of the old ranks to one of the new."""
         old, new = (
             busbw_factor(one.kind, one.group_size) for one in (self.old.collective, self.new.collective)
         )
@@ -112,12 +114,12 @@ class RepairResult:
 
     @property
     def lone_bottleneck(self) -> str | None:
-        """The only rank beyond the new bottleneck, where a quarter of the optimum or more is lost.
+        """Only rank beyond the new bottleneck, if a quarter of the optimum or more is lost.
 
-        Without it the others may do much better.
+        The other ranks may be much faster without it.
         """
-        cut, loss = self.new.witness, self.optimum_loss
-        if not isinstance(cut, BottleneckCut) or loss is None or loss < _DEAR:
+        cut, loss = self.new.certificate, self.optimum_loss
+        if not isinstance(cut, BottleneckCut) or loss is None or loss < _LARGE_LOSS:
             return None
         ranks = np.array(self.new.collective.ranks)
         outside = ranks[~np.isin(ranks, cut.nodes)]
@@ -126,7 +128,7 @@ class RepairResult:
     @property
     def subproblem_classes(self) -> tuple[int | None, int | None]:
         """Number of subproblem classes before and after; None for explicit trees."""
-        return _kinds(self.old), _kinds(self.new)
+        return _subproblem_classes(self.old), _subproblem_classes(self.new)
 
 
 @checked(size_bytes=as_size)
@@ -146,15 +148,15 @@ def repair(
 ) -> RepairResult:
     """Compute a new plan, with the old plan's options, for its fabric without some links and nodes.
 
-    Plans of `design` were made together with their fabrics, so no algorithm makes such a plan for what is
-    left: several are run, and the fastest plan is taken. So it is for a plan by size, whose ranges are given
-    up, as a note says; `solve_sizes` makes them again. A plan of concurrent groups is solved
-    again for all of them together.
+    Plans of `design` belong to their fabrics, so no algorithm makes such a plan for the remaining fabric:
+    several are run, and the fastest plan is taken. The same holds for a plan by size, which gets one schedule
+    for all sizes; `solve_sizes` computes size ranges again. A plan of concurrent groups is solved again for
+    all of them together.
 
     Parameters
     ----------
     plan : Plan
-        Its schedules are replaced unread; its certificate is checked, since losses refer to it.
+        Its schedules are not read; its certificate is checked, since losses refer to it.
     links : sequence of str
         ``tail->head`` for one direction, ``one--other`` for both; parallel links fail together, one of them
         by its number (``one--other#2``, from 0). Patterns and lists with commas as
@@ -162,12 +164,13 @@ def repair(
     nodes : sequence of str
         Compute nodes, which then are no longer ranks, switches or NICs; patterns and lists as well.
     algorithm, form : str, optional
-        Instead of those of the plan. Another algorithm takes its own defaults for all other options. A plan
-        that was requested in factored form becomes an explicit one if what is left has no factored forest.
+        Instead of those of the plan. Another algorithm has its own defaults for all other options. A plan
+        that was requested in factored form becomes an explicit one if the remaining fabric has no factored
+        forest.
     trim : bool
-        Leave surplus bandwidth unused, which a link that failed in one direction only calls for.
+        Leave surplus bandwidth unused, as needed if a link failed in one direction only.
     forward : bool
-        Of a plan of several groups: from now on ranks of other groups pass data on.
+        Let ranks of other groups forward, in a plan of several groups.
     size_bytes : int, optional
         Take the plan that is simulated to be fastest at this size. Default for plans of `design` and those
         that replaced them: the size that they were chosen for, else 1 MB.
@@ -183,10 +186,10 @@ def repair(
     TopologyError
         If a name is unknown.
     InfeasibleError
-        If ranks are cut off from each other (names them), or no schedule exists under these conditions.
-        Of several groups it is a CutOffGroupError, which knows the rate with `forward`.
+        If ranks are cut off from each other, or no schedule exists under these conditions. For several
+        groups it is a CutOffGroupError, which has the rate with `forward`.
     ScheduleError
-        If nothing failed, too few ranks are left, the root or a rank of several groups is gone, the old
+        If nothing failed, too few ranks are left, the root or a rank of several groups failed, the old
         plan's certificate is invalid, or its algorithm does not support the remaining fabric.
 
     Examples
@@ -208,17 +211,26 @@ def repair(
             collective = forwarding(collective)
         if collective.groups is None:  # those that are cut off are named with what forwarding would give
             _check_connected(fabric, collective)
-    at_bytes = _judged_at(plan, algorithm, form, trim=trim, size_bytes=size_bytes)
-    contest: CandidateSet | None = None
+    at_bytes = _compared_at(plan, algorithm, form, trim=trim, size_bytes=size_bytes)
+    candidates: CandidateSet | None = None
     if at_bytes is not None:
-        solved, contest = best_for(
+        solved, candidates = best_for(
             fabric, collective, plan, at_bytes, time_limit_s=time_limit_s, progress=progress
         )
     else:
-        how = _how(plan, algorithm, form, trim=trim)
-        solved = _as_before(fabric, collective, how, form, _Limits(time_limit_s, progress))
+        name, options = _algorithm_and_options(plan, algorithm, form, trim=trim)
+        run = partial(solve, fabric, collective, algorithm=name, time_limit_s=time_limit_s, progress=progress)
+        try:
+            solved = run(**options)
+        except InfeasibleError as error:
+            if form is not None or options.get("form") != Form.FACTORED:
+                raise
+            options["form"] = Form.AUTO
+            solved = run(**options)
+            note = f"this fabric has no factored plan any more: {error}"
+            solved = replace(solved, notes=(*solved.notes, note))
     if len(plan.entries) > 1:
-        note = _ranges_note(plan, (*links, *nodes), contest)
+        note = _ranges_note(plan, (*links, *nodes), candidates)
         solved = replace(solved, notes=(*solved.notes, note))
     for stage, seconds in solved.seconds.items():
         if stage != "total":
@@ -231,85 +243,45 @@ def repair(
         lost_links=plan.topology.n_links - fabric.n_links,
         lost_ranks=lost_ranks,
         seconds=context().seconds,
-        contest=contest,
+        candidates=candidates,
     )
 
 
-@dataclass(frozen=True)
-class _Limits:
-    """Time limit and progress callback."""
-
-    time_limit_s: float | None
-    progress: Progress | None
-
-
-def _judged_at(
+def _compared_at(
     plan: Plan, algorithm: str | None, form: Form | str | None, *, trim: bool, size_bytes: int | None
 ) -> int | None:
-    """Size at which algorithms are compared; None to run the plan's own or the given one."""
-    is_told = algorithm is not None or form is not None or trim
+    """Return the size at which algorithms are compared; None to run the plan's own or the given one."""
+    is_given = algorithm is not None or form is not None or trim
     if size_bytes is not None:
         if plan.collective.groups is not None:
             raise ScheduleError(
                 f"repair: algorithms are compared at a size for one group of ranks, found "
                 f"{len(plan.collective.groups)} concurrent groups; leave --size out"
             )
-        if is_told or plan.collective.kind is CollectiveKind.ALLTOALL or size_bytes < 1:
+        if is_given or plan.collective.kind is CollectiveKind.ALLTOALL or size_bytes < 1:
             raise ScheduleError(
                 "repair: a size of at least 1 byte compares algorithms of trees and steps; give none of "
                 "--algorithm, --form and --trim with it, and no all-to-all"
             )
         return size_bytes
     recorded = plan.provenance.get(JUDGED_AT)
-    if is_told or (recorded is None and is_scheduler(plan.algorithm)):
+    if is_given or (recorded is None and is_scheduler(plan.algorithm)):
         return None
     return recorded if isinstance(recorded, int) and recorded > 0 else DEFAULT_SIZE
 
 
-def _as_before(
-    fabric: Topology,
-    collective: Collective,
-    how: tuple[str, OptionKeywords],
-    form: Form | str | None,
-    limits: _Limits,
-) -> SolveResult:
-    """Solve with one algorithm; if no factored plan exists now, in any form."""
-    name, options = how
-    try:
-        return _solved(fabric, collective, name, options, limits)
-    except InfeasibleError as error:
-        if form is not None or options.get("form") != Form.FACTORED:
-            raise
-        solved = _solved(fabric, collective, name, {**options, "form": Form.AUTO}, limits)
-        note = f"this fabric has no factored plan any more: {error}"
-        return replace(solved, notes=(*solved.notes, note))
-
-
-def _solved(
-    fabric: Topology, collective: Collective, name: str, options: OptionKeywords, limits: _Limits
-) -> SolveResult:
-    return solve(
-        fabric,
-        collective,
-        algorithm=name,
-        time_limit_s=limits.time_limit_s,
-        progress=limits.progress,
-        **options,
-    )
-
-
-def _ranges_note(plan: Plan, failed: Sequence[str], contest: CandidateSet | None) -> str:
+def _ranges_note(plan: Plan, failed: Sequence[str], candidates: CandidateSet | None) -> str:
     """Return the note that one schedule replaces those of a plan by size, and how to recompute them."""
     without = ",".join(failed) if len(failed) <= _SHOWN else "NAMES"
-    at = "" if contest is None else f", chosen at {format_size(contest.size_bytes)}"
+    at = "" if candidates is None else f", chosen at {format_size(candidates.size_bytes)}"
     return (
-        f"the plan had {len(plan.entries)} schedules by size; this is one for all sizes{at}; for ranges "
-        f"anew: treadle solve {quote(plan.topology.name)} {plan.collective.kind} --without {quote(without)} "
-        f"--size SIZES, with the options that the plan was made with"
+        f"the plan had {len(plan.entries)} schedules by size; this is one for all sizes{at}; for size "
+        f"ranges: treadle solve {quote(plan.topology.name)} {plan.collective.kind} "
+        f"--without {quote(without)} --size SIZES, with the options of the plan"
     )
 
 
-def _kinds(plan: Plan) -> int | None:
+def _subproblem_classes(plan: Plan) -> int | None:
     schedule = plan.entries[-1].schedule
     if not isinstance(schedule, FactoredSchedule):
         return None
@@ -318,9 +290,9 @@ def _kinds(plan: Plan) -> int | None:
 
 def check_repairable(plan: Plan) -> None:
     """Raise ScheduleError unless the plan's certificate proves the optimum that it claims."""
-    if plan.optimal_algbw is None or plan.witness is None:
+    if plan.optimal_algbw is None or plan.certificate is None:
         return
-    proved = plan.witness.bound(plan.topology, plan.collective)
+    proved = plan.certificate.bound(plan.topology, plan.collective)
     if proved != plan.optimal_algbw:
         raise ScheduleError(
             f"plan: claims an optimum of {plan.optimal_algbw} bytes/s, its certificate proves {proved}; "
@@ -336,38 +308,28 @@ def _check_named(topology: Topology, links: Sequence[str], nodes: Sequence[str])
             raise TopologyError(f"{topology.name}: {name!r} is named {times} times as failed")
 
 
-def _gone(old: Topology, new: Topology) -> set[str]:
-    """Names of the nodes of a fabric that what is left of it lacks."""
-    return set(old.node_names).difference(new.node_names) if new.n_nodes < old.n_nodes else set()
-
-
-def _places(old: Topology, new: Topology) -> Int64Array:
-    """The number in what is left of a fabric of each of its nodes, which keep their order; -1: gone."""
-    kept = ~mask_of(old.n_nodes, [old.node_index(name) for name in _gone(old, new)])
-    return np.where(kept, np.cumsum(kept) - 1, -1)
-
-
 def _restricted(plan: Plan, fabric: Topology) -> tuple[Collective, tuple[str, ...]]:
-    """The collective of the ranks that are left, and the names of those that are not."""
+    """Return the collective of the remaining ranks, and the names of the lost ones."""
     topology, old = plan.topology, plan.collective
-    number = _places(topology, fabric)
-    place_of_rank = number[np.array(old.ranks)]
-    places = place_of_rank.tolist()
-    kept = np.flatnonzero(place_of_rank >= 0).tolist()
-    lost = tuple(topology.node_names[old.ranks[rank]] for rank in np.flatnonzero(place_of_rank < 0))
-    forwarders = tuple(place for node in old.forwarders if (place := int(number[node])) >= 0)
+    number_of = {name: number for number, name in enumerate(fabric.node_names)}
+    nodes = [number_of.get(topology.node_names[node]) for node in old.ranks]
+    kept = [rank for rank, node in enumerate(nodes) if node is not None]
+    lost = tuple(topology.node_names[old.ranks[rank]] for rank, node in enumerate(nodes) if node is None)
+    names = [topology.node_names[node] for node in old.forwarders]
+    ranks = tuple(node for node in nodes if node is not None)
+    forwarders = tuple(number_of[name] for name in names if name in number_of)
     if not lost:
-        return replace(old, ranks=tuple(places), forwarders=forwarders), ()
+        return replace(old, ranks=ranks, forwarders=forwarders), ()
     if old.groups is not None:
         raise ScheduleError(
             f"{fabric.name}: {lost[0]} failed, and its group would be smaller than the {len(old.groups) - 1} "
-            f"others; lay out those that are left (treadle solve --without {lost[0]} --ranks --mesh --axes)"
+            f"others; lay out the remaining ranks (treadle solve --without {lost[0]} --ranks --mesh --axes)"
         )
     if len(kept) < 2:
         raise ScheduleError(
             f"{fabric.name}: {len(kept)} of {old.n_ranks} ranks left; {old.kind} needs at least 2"
         )
-    if old.root is not None and places[old.root] < 0:
+    if old.root is not None and old.root not in kept:
         raise ScheduleError(
             f"{fabric.name}: {topology.node_names[old.ranks[old.root]]!r}, the root of the {old.kind}, "
             f"failed; solve again with another root"
@@ -375,7 +337,7 @@ def _restricted(plan: Plan, fabric: Topology) -> tuple[Collective, tuple[str, ..
     return (
         replace(
             old,
-            ranks=tuple(places[rank] for rank in kept),
+            ranks=ranks,
             root=None if old.root is None else kept.index(old.root),
             weights=None if old.weights is None else tuple(old.weights[rank] for rank in kept),
             forwarders=forwarders,
@@ -386,7 +348,7 @@ def _restricted(plan: Plan, fabric: Topology) -> tuple[Collective, tuple[str, ..
 
 
 def forwarding(collective: Collective) -> Collective:
-    """The collective of several groups whose ranks pass on what is not for them."""
+    """Return the collective of several groups whose ranks forward data of other groups."""
     if collective.groups is None:
         raise ScheduleError(
             "forward: ranks of other groups pass data on where there are several (--mesh), found one group; "
@@ -396,53 +358,41 @@ def forwarding(collective: Collective) -> Collective:
 
 
 def _check_connected(topology: Topology, collective: Collective) -> None:
-    """InfeasibleError, with the cut, if some rank cannot get what it is to have."""
+    """Raise InfeasibleError, with the cut, if the data of some rank cannot arrive."""
     ranks = np.array(collective.ranks, dtype=np.int64)
-    kind = collective.kind
     start = int(ranks[collective.root or 0])
-    for backwards, matters in (
-        (False, kind is not CollectiveKind.REDUCE),
-        (True, kind is not CollectiveKind.BROADCAST),
-    ):
-        if not matters:
+    for backwards, rooted in ((False, CollectiveKind.REDUCE), (True, CollectiveKind.BROADCAST)):
+        if collective.kind is rooted:  # data of a rooted collective pass in one direction only
             continue
         inside = reached(topology, start, backwards=backwards)
-        if not inside[ranks].all():
-            raise InfeasibleError(_cut_text(topology, ranks, ~inside if backwards else inside))
+        if inside[ranks].all():
+            continue
+        inside = ~inside if backwards else inside
+        sides = [
+            [topology.node_names[node] for node in ranks[inside[ranks] == side]] for side in (True, False)
+        ]
+        one, other = (f"rank{'s' * (len(names) != 1)} {listing(names, _SHOWN)}" for names in sides)
+        raise InfeasibleError(
+            f"{topology.name}: no link is left from {one} to {other}: the cut around the former "
+            f"({int(inside.sum())} of {topology.n_nodes} nodes) has no bandwidth; keep a link across, or let "
+            f"the ranks of one side fail too (--node)"
+        )
 
 
-def _cut_text(topology: Topology, ranks: Int64Array, inside: BoolArray) -> str:
-    """Return the error that no link leaves a set of nodes, with the ranks on either side."""
-    sides = [
-        _some([topology.node_names[node] for node in ranks[inside[ranks] == side]]) for side in (True, False)
-    ]
-    return (
-        f"{topology.name}: no link is left from {sides[0]} to {sides[1]}: the cut around the former "
-        f"({int(inside.sum())} of {topology.n_nodes} nodes) has no bandwidth; keep a link across, or let the "
-        f"ranks of one side fail too (--node)"
-    )
-
-
-def _some(names: list[str]) -> str:
-    shown = ", ".join(names[:_SHOWN])
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{'rank' if len(names) == 1 else 'ranks'} {shown}{more}"
-
-
-def _how(
+def _algorithm_and_options(
     plan: Plan, algorithm: str | None, form: Form | str | None, *, trim: bool
 ) -> tuple[str, OptionKeywords]:
     """Return the algorithm and its options: those of the plan, overridden by the given ones."""
     name = algorithm or plan.algorithm
     if not is_scheduler(name):
         raise ScheduleError(
-            f"algorithm {name[:60]!r}: there is none; name one that can be run (--algorithm), of "
+            f"algorithm {name[:60]!r} does not exist; choose one with --algorithm: "
             f"{', '.join(algorithm_names())}"
         )
-    heeded = (*find_scheduler(name).supported_options, "seed")
+    supported = (*find_scheduler(name).supported_options, "seed")
     options = given_options(plan) if name == plan.algorithm else OptionKeywords()
-    # plans of before schedulers refused what they do not heed may record such options
-    options = cast(OptionKeywords, {key: value for key, value in options.items() if key in heeded})
+    # old plans may record options that their scheduler did not use and would reject now
+    options = cast(OptionKeywords, {key: value for key, value in options.items() if key in supported})
     if form is not None:
         options["form"] = form
     if trim:

@@ -1,4 +1,4 @@
-"""A set by size under other costs: its ranges are fitted again, its schedules stay as they are."""
+"""Plans by size under other costs: the size ranges are recomputed, the schedules stay."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from treadle.context import Progress, context, in_context
 from treadle.errors import ScheduleError
 from treadle.inputs.fabrics_and_plans import PlanLike, SizesLike, as_plan, as_sizes
 from treadle.inputs.problem import Problem, model_of
-from treadle.inputs.verification import UnverifiedPlanError, check_plan
+from treadle.inputs.verification import require_verified
 from treadle.schedulers.schedulers import find_scheduler, is_scheduler
 from treadle.schedulers.sizes.cost_ranges import uncertain_choices
 from treadle.schedulers.sizes.selection import SelectionRules, SizeCandidate, select
 from treadle.schedulers.sizes.size_sets import MOST_RANGES, SizeSet, half_octaves, size_set
 from treadle.simulation.cost_models import CostModelLike, as_cost_model
 from treadle.synthesis.result import Bound
-from treadle.verification.schedules import verify_plan
 
 
 @checked(sizes=left_alone)
@@ -27,18 +26,18 @@ def retune(
     max_schedules: int | None = MOST_RANGES,
     progress: Progress | None = None,
 ) -> SizeSet:
-    """Fit the ranges of a set to other costs, without synthesis.
+    """Recompute the size ranges of a plan for other costs, without synthesis.
 
     Parameters
     ----------
     plan : Plan, str, Path or result with a plan
         Of one or more schedules.
     cost_model : CostModel, str or Path
-        What messages cost now; see `simulate`.
+        Costs of messages now; see `simulate`.
     sizes : sequence of int or str
         As for `solve_sizes`.
     max_schedules : int, optional
-        Most size ranges; None: any number.
+        Maximum number of size ranges; None: any number.
     progress : callable, optional
 
     Returns
@@ -66,31 +65,31 @@ def retune(
     if old.collective.groups is not None:
         raise ScheduleError("retune: sets by size are of one group of ranks")
     with context().stage("verify"):
-        judged = check_plan(old)
-        if not judged.is_ok:
-            raise UnverifiedPlanError(judged)
+        reports = require_verified(old).reports
     rules = SelectionRules(Problem(old.topology, old.collective), model)
-    racers: list[SizeCandidate] = []
-    for entry, report in zip(old.entries, verify_plan(old), strict=True):
+    candidates: list[SizeCandidate] = []
+    for entry, report in zip(old.entries, reports, strict=True):
         name = entry.algorithm or old.algorithm
-        if any(entry.schedule == other.schedule for other in racers):
+        if any(entry.schedule == other.schedule for other in candidates):
             continue
-        is_known = is_scheduler(name) and find_scheduler(name).is_baseline
-        baseline = f"{name} {entry.options}".strip() if is_known else ""
-        racers.append(SizeCandidate(rules, name, entry.options, entry.schedule, report, baseline=baseline))
+        is_baseline = is_scheduler(name) and find_scheduler(name).is_baseline
+        baseline = f"{name} {entry.options}".strip() if is_baseline else ""
+        candidates.append(
+            SizeCandidate(rules, name, entry.options, entry.schedule, report, baseline=baseline)
+        )
     with context().stage("race"):
-        select(racers, at)
+        select(candidates, at)
     bound = None
-    if old.optimal_algbw is not None and old.witness is not None:
-        bound = Bound(old.optimal_algbw, old.witness, False, model_of(old.topology, old.collective))
+    if old.optimal_algbw is not None and old.certificate is not None:
+        bound = Bound(old.optimal_algbw, old.certificate, False, model_of(old.topology, old.collective))
     with context().stage("ranges"):
-        found = size_set(rules, racers, at, bound, max_schedules)
+        found = size_set(rules, candidates, at, bound, max_schedules)
     return SizeSet(
         *found,
         bound,
         model,
-        uncertain_choices(rules, racers, found[2]),
-        n_candidates=len(racers),
-        n_timed=sum(bool(racer.times) for racer in racers),
+        uncertain_choices(rules, candidates, found[2]),
+        n_candidates=len(candidates),
+        n_timed=sum(bool(candidate.times) for candidate in candidates),
         seconds=context().seconds,
     )

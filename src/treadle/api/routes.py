@@ -1,4 +1,4 @@
-"""Routes of an all-to-all where network cards forward, as text for tools that program them."""
+"""Routes of an all-to-all on which NICs forward, as files for the tools that program them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Unpack
 
 from treadle.api.solve import solve
 from treadle.context import Progress
-from treadle.format_choice import format_choice
 from treadle.formats.file_options import FileOptions
 from treadle.formats.format import find_format
 from treadle.inputs.fabrics_and_plans import FabricLike
-from treadle.inputs.verification import UnverifiedPlanError, check_plan
+from treadle.inputs.verification import require_verified
 from treadle.lowering.lower import lower_verified
 from treadle.lowering.lowered import Lowered
+from treadle.notebook import displayed_by
 from treadle.options.keywords import ProblemOptions
 from treadle.schedulers.scheduler_records import ROUTES
 from treadle.schedules.alltoall.routes import RouteSchedule
@@ -27,7 +27,7 @@ from treadle.verification.violations import Report
 
 
 class RouteFormat(StrEnum):
-    """Text formats of routes, by the file's ending.
+    """File formats of routes, named by their extensions.
 
     Examples
     --------
@@ -41,23 +41,23 @@ class RouteFormat(StrEnum):
     XML = "xml"
 
 
-@format_choice("treadle.render.solving:route_rows")
+@displayed_by("treadle.render.solving:route_rows")
 @dataclass(frozen=True)
 class RoutesResult:
-    """Verified routes and what is known of them.
+    """Verified routes.
 
     Parameters
     ----------
     plan : Plan
-        Of one entry for the largest sizes, which has the routes.
+        Its entry for the largest sizes has the routes.
     report : Report
-        Of the independent verifier.
+        Report of the independent verifier.
     seconds : mapping of stage to CPU seconds
-        Empty for routes that were made before.
+        Empty for routes of an existing plan.
     notes : tuple of str
-        What a user should know.
+        Remarks for the user.
     is_late : bool
-        Time ran out; these are quick routes in place of the wanted ones.
+        Whether time ran out: these are quick routes instead of the requested ones.
 
     Examples
     --------
@@ -77,17 +77,17 @@ class RoutesResult:
 
     @property
     def schedule(self) -> RouteSchedule:
-        """The routes, without their rounds if they have any."""
+        """Routes, without their rounds if they have any."""
         return routes_in(self.plan.entries[-1].schedule, self.plan.algorithm)
 
     @property
     def algbw(self) -> Fraction:
-        """Rate by the exact loads, bytes/s."""
+        """Throughput by the exact loads, bytes/s."""
         return self.plan.algbw
 
     @property
     def bound(self) -> Fraction | None:
-        """The most that any routing can reach, bytes/s, where it is known."""
+        """Upper bound on the throughput of any routing, bytes/s; None if it is not known."""
         return self.plan.optimal_algbw
 
 
@@ -104,7 +104,7 @@ def routes(
     progress: Progress | None = None,
     **options: Unpack[ProblemOptions],
 ) -> RoutesResult:
-    """Route an all-to-all: weighted paths for every pair, whole chunks on each, layers without deadlock.
+    """Route an all-to-all: weighted paths for every pair, integral chunks on each, layers without deadlock.
 
     Parameters
     ----------
@@ -114,18 +114,18 @@ def routes(
         Choose paths and layers together, with at most this many layers. Default: the best paths in the
         layers that first fit takes (LASH), or paths in fewer layers that cost at most 1% of the rate.
     layer_changes : bool
-        The layer may rise along a path, as InfiniBand's map of service levels and switches that add one to
+        The layer may rise along a path, as InfiniBand's map of service levels and switches that increment
         the virtual channel allow.
     max_routes : int, optional
-        Most paths from a rank to another.
+        Maximum number of paths from a rank to another.
     max_hops : int, optional
-        Most links of a path.
+        Maximum number of links of a path.
     chunks : int, optional
-        Chunks per unit of demand; default the least that makes all weights whole, or 64.
+        Chunks per unit of demand; default the least that makes all weights integral, or 64.
     seed : int
-        Of the search for layers.
+        Seed of the search for layers.
     time_limit_s : float, optional
-        Seconds after which routes made in a moment take the place of the wanted ones.
+        Seconds after which quick routes take the place of the requested ones.
     progress : callable, optional
 
     Raises
@@ -157,12 +157,12 @@ def routes(
 
 
 def routes_of(plan: Plan) -> RoutesResult:
-    """The routes of a plan, verified again.
+    """Return the routes of a plan, verified again.
 
     Raises
     ------
     ScheduleError
-        If its schedule for the largest sizes is none of routes.
+        If its schedule for the largest sizes has no routes.
     UnverifiedPlanError
         If the plan's schedules or claims are false.
 
@@ -173,13 +173,11 @@ def routes_of(plan: Plan) -> RoutesResult:
     >>> treadle.planning.routes_of(plan).schedule
     <RouteSchedule: 4 ranks, 1 chunks, 12 paths, 16 hops, 1 layers>
     """
-    routes_in(plan.entries[-1].schedule, plan.algorithm)
-    result = check_plan(plan)
-    if not result.is_ok:
-        raise UnverifiedPlanError(result)
-    rounds = isinstance(plan.entries[-1].schedule, TimedRoutes)
-    notes = ("the plan's rounds are not part of such files",) if rounds else ()
-    return RoutesResult(plan, result.report, notes=notes)
+    schedule = plan.entries[-1].schedule
+    routes_in(schedule, plan.algorithm)
+    has_rounds = isinstance(schedule, TimedRoutes)
+    notes = ("the plan's rounds are not part of such files",) if has_rounds else ()
+    return RoutesResult(plan, require_verified(plan).report, notes=notes)
 
 
 def format_routes(result: RoutesResult, form: RouteFormat) -> str:
@@ -209,7 +207,7 @@ def routes_lowered(result: RoutesResult, form: RouteFormat, *, path: str = "") -
     --------
     >>> from treadle import planning
     >>> found = planning.routes_lowered(planning.routes("ring:4"), planning.RouteFormat.CSV)
-    >>> found.judgement
+    >>> found.verdict
     <Verdict compared, alltoall, 4 ranks>
     """
     return lower_verified(result.plan, find_format(f"routes-{form}"), FileOptions(), path=path)

@@ -1,8 +1,8 @@
-"""Plans executed on real data."""
+"""Execution of plans on real data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
@@ -71,13 +71,13 @@ class RunResult(Tabular):
     Parameters
     ----------
     rows : tuple of SweepRow
-        One for each size; empty at all MPI processes but the first.
+        One for each size; empty in all MPI processes but the first.
     is_reporter : bool
-        This process reports: the only one, or the first of MPI's.
-    shortfall : Shortfall, optional
-        Where the plan leaves copies or sums to the network, which no runtime here does.
+        Whether this process reports: the only one, or the first of MPI's.
+    shortfall : PointToPointGap, optional
+        Copies or sums that the plan leaves to the network, which this runtime does itself.
     measured_on : str
-        What moved the data, in words.
+        Hardware that moved the data.
 
     Examples
     --------
@@ -130,14 +130,13 @@ def has_process_per_rank(plan: Plan, runtime: RuntimeName | str) -> bool:
     return int(load_mpi().COMM_WORLD.Get_size()) == plan.collective.n_ranks
 
 
-def _available_bytes() -> int | None:
-    """Memory that can be had without swapping, where the system says so."""
+def available_bytes() -> int | None:
+    """Return the memory that is free without swapping; None if the system does not report it."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, ValueError, LookupError, StopIteration):
         return None
-    found = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
-    return found[0] if found else None
 
 
 def _check_memory(plan: Plan, size_bytes: int, available: int | None) -> None:
@@ -153,25 +152,23 @@ def _check_memory(plan: Plan, size_bytes: int, available: int | None) -> None:
 
 def _check_device_options(runtime: RuntimeName, options: RunKeywords) -> None:
     """Raise ScheduleError if another runtime is given options of thread-block programs."""
-    given = [flag for name, flag in _LANE_OPTIONS.items() if name in options]
-    if given and runtime not in _DEVICE:
+    given = [flag for name, flag in _BLOCK_OPTIONS.items() if name in options]
+    if given and runtime not in _DEVICES:
         raise ScheduleError(
-            f"run: {', '.join(given)}: for --runtime {' and '.join(_DEVICE)} only, found {runtime}"
+            f"run: {', '.join(given)}: for --runtime {' and '.join(_DEVICES)} only, found {runtime}"
         )
 
 
-_LANE_OPTIONS = {
+_BLOCK_OPTIONS = {
     "device_protocols": "--protocol",
     "lanes": "--lanes",
     "threads": "--threads",
     "lane_costs": "--cost-model",
 }
 """Command-line names of the options of thread-block programs."""
-_DEVICE = (RuntimeName.DEVICE_EMULATED, RuntimeName.DEVICE_GPU)
-_ASKING = {RuntimeName.DEVICE_EMULATED: measure_emulated, RuntimeName.DEVICE_GPU: measure_on_gpu}
-"""Runtimes with GPU-initiated switch operations."""
-
-_MEASURES = {
+_DEVICES = (RuntimeName.DEVICE_EMULATED, RuntimeName.DEVICE_GPU)
+"""Runtimes with thread-block programs and GPU-initiated switch operations."""
+_MEASURES: Mapping[RuntimeName, Callable[..., Iterable[SweepRow]]] = {
     RuntimeName.IN_PROCESS: measure,
     RuntimeName.MPI: measure_mpi,
     RuntimeName.MPI_C: measure_mpi_c,
@@ -217,7 +214,7 @@ def run(
     ScheduleError
         If no schedule of the plan supports a size, or it cannot be executed.
     MissingDependencyError
-        For MPI without mpi4py or a C compiler, bfloat16 without ml_dtypes.
+        For MPI without mpi4py or a C compiler, or bfloat16 without ml_dtypes.
 
     Notes
     -----
@@ -232,13 +229,14 @@ def run(
     [(1024, 0), (64, 0)]
     """
     plan, sizes = as_plan(plan, "run: plan"), as_sizes(sizes, "run: sizes", least=0)
-    _check_device_options(RuntimeName(runtime), options)
-    if RuntimeName(runtime) in _DEVICE:
+    runtime = RuntimeName(runtime)
+    _check_device_options(runtime, options)
+    if runtime in _DEVICES:
         options.setdefault("lane_costs", block_costs())
     reporter = is_reporter(runtime)
     require_verified(plan)
-    if RuntimeName(runtime).is_started_here:
-        _check_memory(plan, max(sizes, default=0), _available_bytes())
+    if runtime.is_started_here:
+        _check_memory(plan, max(sizes, default=0), available_bytes())
     rows: list[SweepRow] = []
     lacking: PointToPointGap | None = None
     factor = float(busbw_factor(plan.collective.kind, plan.collective.group_size))
@@ -248,37 +246,35 @@ def run(
         return replace(row, busbw_bytes_per_s=row.algbw_bytes_per_s * factor)
 
     for entry in plan.entries:
-        served = [size for size in sizes if plan.schedule_for(size) is entry.schedule]
-        if not served:
+        supported = [size for size in sizes if plan.schedule_for(size) is entry.schedule]
+        if not supported:
             continue
-        programs = programs_of(plan, served[0], in_place=in_place)
-        asks = RuntimeName(runtime) in _ASKING and len(programs.programs) == 1
+        programs = programs_of(plan, supported[0], in_place=in_place)
+        switches = {}
         if len(programs.programs) == 1:  # groups leave nothing to switches
-            asked = _asked(plan.topology, programs.programs[0], options) if asks else NOTHING_ASKED
-            lacking = point_to_point_gap(plan.topology, plan.collective, programs.programs[0], asked)
+            in_switches = NOTHING_ASKED
+            if runtime in _DEVICES:
+                switches["switches"] = plan.topology
+                in_switches = _in_switches(plan.topology, programs.programs[0], options)
+            lacking = point_to_point_gap(plan.topology, plan.collective, programs.programs[0], in_switches)
         then = None if on_row is None else _after(with_busbw, on_row)
-        if asks:
-            measured = _ASKING[RuntimeName(runtime)](
-                programs, served, on_row=then, switches=plan.topology, **options
-            )
-        else:
-            measured = _MEASURES[RuntimeName(runtime)](programs, served, on_row=then, **options)
-        rows += map(with_busbw, measured)
-    if RuntimeName(runtime) is RuntimeName.DEVICE_GPU:
-        return RunResult(tuple(rows), reporter, lacking, describe_gpu(max(sizes, default=1)))
-    return RunResult(tuple(rows), reporter, lacking)
+        rows += map(with_busbw, _MEASURES[runtime](programs, supported, on_row=then, **switches, **options))
+    measured_on = "this host"
+    if runtime is RuntimeName.DEVICE_GPU:
+        measured_on = describe_gpu(max(sizes, default=1))
+    return RunResult(tuple(rows), reporter, lacking, measured_on)
 
 
-def _asked(topology: Topology, program: Program, options: RunKeywords) -> Given:
-    """Return the switch operations of the thread-block programs, of protocol Simple if there are any."""
-    asked = RunOptions(**options)
-    if asked.device_protocols and DeviceProtocol.SIMPLE not in asked.device_protocols:
+def _in_switches(topology: Topology, program: Program, options: RunKeywords) -> Given:
+    """Return the switch operations of the thread-block programs; only protocol Simple has any."""
+    given = RunOptions(**options)
+    if given.device_protocols and DeviceProtocol.SIMPLE not in given.device_protocols:
         return NOTHING_ASKED
-    sums = can_switch_sum(asked.element, asked.reduction)
+    sums = can_switch_sum(given.element, given.reduction)
     return Given(*left_to_switches(program, topology, switch_sums=sums))
 
 
 def _after(
-    told: Callable[[SweepRow], SweepRow], on_row: Callable[[SweepRow], None]
+    complete: Callable[[SweepRow], SweepRow], on_row: Callable[[SweepRow], None]
 ) -> Callable[[SweepRow], None]:
-    return lambda row: on_row(told(row))
+    return lambda row: on_row(complete(row))

@@ -90,7 +90,7 @@ def simulate(
         parts = (
             (
                 SimulatedSubject(
-                    one.problem, task_graph(one.topology, one.program), one.schedule, one.witness
+                    one.problem, task_graph(one.topology, one.program), one.schedule, one.certificate
                 ),
                 own,
             )

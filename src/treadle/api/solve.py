@@ -7,8 +7,8 @@ from typing import Unpack, cast
 from treadle.checking import checked
 from treadle.context import Progress, context, in_context
 from treadle.inputs.fabrics_and_plans import FabricLike
-from treadle.inputs.problem import make_forwarding_problem, make_problem
-from treadle.options.keywords import OptionKeywords, ProblemOptions, SolveKeywords
+from treadle.inputs.problem import make_forwarding_problem, make_problem, problem_keywords
+from treadle.options.keywords import OptionKeywords, SolveKeywords
 from treadle.schedulers.bound_results import naming_cut_off
 from treadle.schedulers.solving import SolveResult, solve_problem
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -44,7 +44,7 @@ def solve(
         The problem's, and any fields of those types by themselves: ``max_trees=4``. One that the scheduler
         does not support is rejected.
     time_limit_s : float, optional
-        Seconds after which a quick schedule takes the place of the wanted one.
+        Seconds after which a quick schedule takes the place of the requested one.
     progress : callable, optional
         progress(stage, done, total).
 
@@ -65,15 +65,9 @@ def solve(
     >>> result.algbw, result.is_optimal, result.report.is_ok
     (Fraction(8, 3), True, True)
     """
-    posed, asked = _apart(keywords)
+    of_problem = problem_keywords(keywords)
+    of_scheduler = {name: value for name, value in keywords.items() if name not in of_problem}
     with context().stage("fabric"):
-        problem = make_problem(topology, collective, **posed)
-    with naming_cut_off(problem, lambda: make_forwarding_problem(topology, collective, posed)):
-        return solve_problem(problem, algorithm, options, asked)
-
-
-def _apart(keywords: SolveKeywords) -> tuple[ProblemOptions, OptionKeywords]:
-    """The keywords of the problem, and those of schedulers."""
-    posed = {name: value for name, value in keywords.items() if name in ProblemOptions.__annotations__}
-    asked = {name: value for name, value in keywords.items() if name in OptionKeywords.__annotations__}
-    return cast(ProblemOptions, posed), cast(OptionKeywords, asked)
+        problem = make_problem(topology, collective, **of_problem)
+    with naming_cut_off(problem, lambda: make_forwarding_problem(topology, collective, of_problem)):
+        return solve_problem(problem, algorithm, options, cast(OptionKeywords, of_scheduler))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Unpack, cast
+from typing import Unpack
 
 from treadle.checking import checked, left_alone
 from treadle.context import Progress, TimeLimitError, context, in_context, under
 from treadle.errors import FormatError, ScheduleError
 from treadle.inputs.fabrics_and_plans import FabricLike, SizesLike, as_sizes
-from treadle.inputs.problem import make_problem
-from treadle.options.keywords import ProblemOptions, SizeSetOptions
+from treadle.inputs.problem import make_problem, problem_keywords
+from treadle.options.keywords import SizeSetOptions
 from treadle.schedulers.bounds import find_bound
 from treadle.schedulers.schedulers import find_scheduler
 from treadle.schedulers.sizes.candidate_options import entrants, left_out
@@ -44,16 +44,16 @@ def solve_sizes(
     sizes : sequence of int or str
         Bytes of the larger per-rank buffer.
     max_schedules : int, optional
-        Most size ranges of the plan: those that are nearest to the fastest of all, by the worst ratio first,
-        then by the mean. None: as many as it takes to be the fastest at every size.
+        Maximum number of size ranges of the plan, chosen by the worst ratio to the fastest candidate, then by
+        the mean. None: as many as the fastest schedule at every size needs.
     algorithms : sequence of str, optional
         Only candidates of these; default all that fit the problem.
     halves : bool
         Try the half octave between sizes that double.
     cost_model : CostModel, str or Path, optional
-        What messages cost; default that of the fabric, `default_cost_model`.
+        Costs of messages; default those of the fabric, `default_cost_model`.
     time_limit_s : float, optional
-        Seconds after which the sizes that were timed have to do.
+        Seconds after which the search stops with the sizes that were simulated.
     progress : callable, optional
 
     Returns
@@ -73,42 +73,38 @@ def solve_sizes(
     >>> [(row.size_bytes, row.title) for row in result.rows]
     [(1024, 'forestcoll'), (1073741824, 'forestcoll')]
     """
-    given = problem_options.get("cost_model")
-    posed = cast(ProblemOptions, {name: one for name, one in problem_options.items() if name != "cost_model"})
     at = sorted(set(as_sizes(sizes, "solve: sizes")))
     at = half_octaves(at) if halves else at
     if max_schedules is not None and max_schedules < 1:
         raise FormatError(f"solve: max_schedules {max_schedules}, expected at least 1")
     with context().stage("fabric"):
-        problem = make_problem(topology, collective, **posed)
+        problem = make_problem(topology, collective, **problem_keywords(problem_options))
     if problem.collective.groups is not None:
         raise ScheduleError("solve: sets by size are of one group of ranks; leave out the mesh or the sizes")
     chosen = [find_scheduler(name) for name in algorithms or ()]
     with context().stage("bound"), under(context().unlimited):
         bound = find_bound(problem, cards_forward=True)
-    model = cost_model_of(problem.topology, given)
+    model = cost_model_of(problem.topology, problem_options.get("cost_model"))
     rules = SelectionRules(problem, model)
     with context().stage("candidates"):
-        racers, is_late = verified_racers(rules, entrants(problem, rules.least_alpha_s, chosen), bound)
+        candidates, is_late = verified_racers(rules, entrants(problem, rules.least_alpha_s, chosen), bound)
     with context().stage("race"):
         try:
-            select(racers, at)
+            select(candidates, at)
         except TimeLimitError:
             is_late = True
     with context().stage("ranges"), under(context().unlimited):
-        found = size_set(rules, racers, at, bound, max_schedules)
-        doubts = uncertain_choices(rules, racers, found[2])
+        found = size_set(rules, candidates, at, bound, max_schedules)
+        uncertain = uncertain_choices(rules, candidates, found[2])
+    rejected = [candidate.title for candidate in candidates if candidate.refusal]
     return SizeSet(
         *found,
         bound,
         model,
-        doubts,
-        n_candidates=len(racers),
-        n_timed=sum(bool(racer.times) for racer in racers),
-        left_out=(
-            *(() if chosen else left_out(problem)),
-            *(racer.title for racer in racers if racer.refusal),
-        ),
+        uncertain,
+        n_candidates=len(candidates),
+        n_timed=sum(bool(candidate.times) for candidate in candidates),
+        left_out=(*(() if chosen else left_out(problem)), *rejected),
         is_late=is_late,
         seconds=context().seconds,
     )

@@ -26,12 +26,12 @@ from treadle.training.prices.fabric_costs import FabricCosts
 from treadle.training.step import TrainingSetup, simulate_step
 from treadle.training.step_inputs import costs_of_rows, slow_links
 from treadle.training.train_options import step_request
-from treadle.training.train_result import (
-    DEFAULT_SCHEDULES,
-    TrainResult,
-    TrainRow,
-)
+from treadle.training.train_result import DEFAULT_SCHEDULES, TrainResult, TrainRow
 from treadle.training.training_options import CommunicationStreams
+
+_BASELINES = ("ring", "tree")
+_SHOWN_DIFFERENCE = 1e-3
+"""Smallest relative difference between steps that a report shows."""
 
 
 @checked(model=left_alone, fabrics=left_alone, options=left_alone)
@@ -154,6 +154,10 @@ def train(
             )
         first = rows[0].outcome
         is_short = missing_bytes(first.memory, asked.device.memory_bytes)
+        notes = [*asked.notes, *_held_back(setup), *slow_links(costs), *_quicker_baselines(rows)]
+        if setup.precision == "fp8":
+            width = setup.options.weight_bytes
+            notes.append(f"fp8 is for operands of products: weights and activations stay in {width} bytes")
         return TrainResult(
             found_model,
             meant,
@@ -162,23 +166,10 @@ def train(
             asked.contention,
             asked.network.words,
             calibration,
-            (
-                *asked.notes,
-                *_kept_wide(setup),
-                *_held_back(setup),
-                *slow_links(costs),
-                *_quicker_baselines(rows),
-            ),
+            tuple(notes),
             process_time() - start,
             fitting_settings(first.setup) if is_short else (),
         )
-
-
-def _kept_wide(setup: TrainingSetup) -> Iterator[str]:
-    """Products may be of narrower operands than what is kept."""
-    if setup.precision == "fp8":
-        width = setup.options.weight_bytes
-        yield f"fp8 is of the operands of products: weights and activations stay in {width} bytes"
 
 
 def _held_back(setup: TrainingSetup) -> Iterator[str]:
@@ -211,24 +202,16 @@ def _calibrated(
 
 
 def _quicker_baselines(rows: Sequence[TrainRow]) -> list[str]:
-    """Notes about steps that a baseline on the same fabric makes quicker than Treadle's schedules do."""
+    """Return notes about steps that are shorter with a baseline than with Treadle's schedules."""
     own = {row.fabric: float(row.outcome.iteration_s) for row in rows if row.schedule == "treadle"}
     found = []
     for row in rows:
-        seconds = float(row.outcome.iteration_s)
-        if row.schedule in _BASELINES and row.fabric in own and seconds < own[row.fabric] * (1 - _ALIKE):
-            less = 1 - seconds / own[row.fabric]
+        if row.schedule not in _BASELINES or row.fabric not in own:
+            continue
+        less = 1 - float(row.outcome.iteration_s) / own[row.fabric]
+        if less > _SHOWN_DIFFERENCE:
             found.append(
                 f"{row.fabric}: a step takes {less:.1%} less by {row.schedule} than by Treadle's schedules; "
                 f"the rate of those is optimal, but at these sizes latency and chunks count as well"
             )
     return found
-
-
-_BASELINES = ("ring", "tree")
-
-
-_ALIKE = 1e-3
-
-
-"""Differences that no report shows."""

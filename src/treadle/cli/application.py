@@ -1,4 +1,4 @@
-"""All commands, and what becomes of their errors."""
+"""The command line as an application: all commands, and the exit status of their errors."""
 
 from __future__ import annotations
 
@@ -28,6 +28,11 @@ from treadle.context import TimeLimitError
 from treadle.errors import InfeasibleError, MemoryLimitError, MissingDependencyError, TreadleError
 
 COMPLETION_OPTIONS = ("--install-completion", "--show-completion")
+_STATUS_OF = {
+    InfeasibleError: INFEASIBLE,
+    MissingDependencyError: MISSING,
+    MemoryLimitError: OUT_OF_MEMORY,
+}
 
 
 def _print_version(ctx: Any, option: Any, wanted: bool) -> None:
@@ -38,9 +43,9 @@ def _print_version(ctx: Any, option: Any, wanted: bool) -> None:
 
 
 def _commands() -> Commands:
-    """All commands, as a function of the arguments."""
+    """Return the group of all commands."""
     version = click.Option(["--version"], is_flag=True, is_eager=True, callback=_print_version)
-    # answered before options are read: a word may follow
+    # handled before options are read, since a word may follow
     shells = [click.Option([name], is_flag=True, expose_value=False) for name in COMPLETION_OPTIONS]
     return Commands(params=[version, *shells])
 
@@ -51,7 +56,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
     try:
         answer = _answer_shell(arguments)
         status = _run(arguments) if answer is None else answer
-        flush()  # here, where it still has an answer that it cannot be written
+        flush()  # here, where a failed write can still be reported
     except UnprintableError as error:
         return unprintable(error, status)
     return status
@@ -85,26 +90,16 @@ def _run(arguments: Sequence[str]) -> int:
         from treadle.cli.usage import usage_message  # here, because most commands are right
 
         return fail(usage_message(error), USAGE)
-    except InfeasibleError as error:
-        return fail(_said(error), INFEASIBLE)
-    except MissingDependencyError as error:
-        return fail(_said(error), MISSING)
-    except MemoryLimitError as error:
-        return fail(_said(error), OUT_OF_MEMORY)
     except TreadleError as error:
-        return fail(_said(error), USAGE)
+        notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+        status = next((status for kind, status in _STATUS_OF.items() if isinstance(error, kind)), USAGE)
+        return fail(f"{error}{notes}", status)
     except TimeLimitError:
-        said = "the time limit was reached; nothing was found; allow more time (--time-limit)"
-        return fail(said, TIME_LIMIT_REACHED)
+        message = "the time limit was reached; nothing was found; allow more time (--time-limit)"
+        return fail(message, TIME_LIMIT_REACHED)
     except OSError as error:
-        flush()  # if it was of standard output, then in writing help
+        flush()  # raises if standard output failed, while help was written
         place = f"{error.filename}: " if error.filename else ""
         return fail(f"{place}{error.strerror or error}", USAGE)
     except MemoryError:
         return fail("out of memory; use a smaller fabric, size or number of trees", OUT_OF_MEMORY)
-
-
-def _said(error: TreadleError) -> str:
-    """Return an error's message and its notes."""
-    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
-    return f"{error}{notes}"

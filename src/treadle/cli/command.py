@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Command(click.Command):
     """A command that reports mistakes in one line and takes defaults from settings.
 
-    None of its options is taken for a value: ``-o --json`` would write a file ``--json``.
+    An option is never taken for the value of another: ``-o --json`` would write a file ``--json``.
     """
 
     def __init__(self, name: str) -> None:
@@ -51,16 +51,16 @@ class Command(click.Command):
             words, rest = self._words(ctx, [fabric.value, *args])
             ctx.meta["treadle.fabric"] = fabric
         reject_swapped(ctx.command_path, words.get("topology") or words.get("plan"), words.get("collective"))
-        self._refuse_options_as_values(words)
+        self._reject_options_as_values(words)
         values = {name: self._value(row, words[name]) for name, row in self.rows.items() if name in words}
-        values = self._set(words, chosen) | values
-        spared = {name for given in words for name in self.rows[given].replaces.split()}
+        values = self._from_settings(words, chosen) | values
+        replaced = {name for given in words for name in self.rows[given].replaces.split()}
         for row in self.rows.values():
-            if row.default is REQUIRED and row.name not in {*values, *spared}:
+            if row.default is REQUIRED and row.name not in {*values, *replaced}:
                 raise FormatError(missing(ctx.command_path, self.rows, row, words))
         reject_extra(ctx.command_path, self.rows, rest, words)
-        self._check_places(values)
-        ctx.obj = self.table(dict.fromkeys(spared) | values, words)
+        self._check_folders(values)
+        ctx.obj = self.table(dict.fromkeys(replaced) | values, words)
         ctx.meta["treadle.settings"] = chosen
         return []
 
@@ -80,6 +80,7 @@ class Command(click.Command):
     def _lacks_fabric(self, words: Mapping[str, Any]) -> bool:
         """Whether the fabric is missing, or the collective is in its place."""
         from treadle.cli.usage import is_fabric
+        from treadle.input_files import exists
 
         places = [row.name for row in self.rows.values() if row.is_argument]
         if not places or places[0] not in ("topology", "plan"):
@@ -90,11 +91,11 @@ class Command(click.Command):
         if "collective" in places:
             alone = first is not None and words.get("collective") is None
             # alone it may be a fabric to which the collective is missing
-            return not (is_fabric(str(first)) or _exists(str(first))) if alone else first is None
+            return not (is_fabric(str(first)) or exists(str(first))) if alone else first is None
         return places[0] == "topology" and first is None
 
-    def _set(self, words: Mapping[str, Any], chosen: Mapping[str, ChosenSetting]) -> dict[str, Any]:
-        """Values of settings that stand for options of this command."""
+    def _from_settings(self, words: Mapping[str, Any], chosen: Mapping[str, ChosenSetting]) -> dict[str, Any]:
+        """Values of settings for options of this command that were not typed."""
         found = {}
         for row in self.rows.values():
             one = chosen.get(row.config)
@@ -107,28 +108,28 @@ class Command(click.Command):
             found[row.name] = one.read()
         return found
 
-    def _refuse_options_as_values(self, words: Mapping[str, Any]) -> None:
-        """FormatError if an option stands where another's value should."""
+    def _reject_options_as_values(self, words: Mapping[str, Any]) -> None:
+        """Raise FormatError if an option is in the place of another's value."""
         options = {name for one in self.params for name in (*one.opts, *one.secondary_opts) if name[0] == "-"}
         for name, found in words.items():
             row = self.rows[name]
             for word in found if isinstance(found, list | tuple) else [found]:
                 if word in options and not row.is_argument:
-                    remedy = f" (./{word} is a file of that name)" if "Path" in row.type else ""
-                    raise FormatError(f"{row.label}: expected a value, found the option {word}{remedy}")
+                    fix = f" (./{word} is a file of that name)" if "Path" in row.type else ""
+                    raise FormatError(f"{row.label}: expected a value, found the option {word}{fix}")
 
     def _value(self, row: Row, found: Any) -> Any:
-        """The value of what was typed; FormatError for nothing where a file should stand."""
+        """Parse what was typed; raise FormatError for an empty file name."""
         if isinstance(found, bool):
             return found
-        # Path("") is the folder one is in; a shell makes such a word of a variable that is not set
+        # Path("") is the current folder; a shell makes such a word from a variable that is not set
         words = found if isinstance(found, list | tuple) else [found]
         if "" in words and (row.name == "plan" or "Path" in row.type):
             raise FormatError(f"{row.label}: expected a file, found nothing")
         return [row.read(one) for one in words] if row.is_list else row.read(found)
 
-    def _check_places(self, values: Mapping[str, Any]) -> None:
-        """FormatError, before there is any work, if a file to be written has no folder."""
+    def _check_folders(self, values: Mapping[str, Any]) -> None:
+        """Raise FormatError, before any work is done, if the folder of an output file does not exist."""
         from treadle.atomic import check_parent  # --version and --help do not need it
 
         if values.keys() & {"jobs", "every_failure"}:  # plans of jobs and failures go into a new folder
@@ -139,22 +140,20 @@ class Command(click.Command):
                 check_parent(path)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; an error about a fabric that was not typed says where it comes from."""
+        """Run the command; an error about a fabric that was not typed names its origin."""
         from treadle import planning
         from treadle.cli.fabric_arguments import fabric_read
         from treadle.cli.output import COMMAND
         from treadle.cli.settings.configuration import cache_in
+        from treadle.cli.status import FAILED, fail
 
         COMMAND.set(self.alias.verb.replace(" ", "-"))
         for row in self.rows.values():
-            if (
-                isinstance(row.choices, str)
-                and isinstance(row.default, str)
-                and row.name not in ctx.obj.typed
-            ):
+            is_member = isinstance(row.choices, str) and isinstance(row.default, str)
+            if is_member and row.name not in ctx.obj.typed:
                 setattr(ctx.obj, row.name, row.read(str(getattr(ctx.obj, row.name))))
         group, _, name = self.alias.verb.rpartition(" ")
-        module = import_module(f"treadle.cli.{VERBS[self.alias.verb].room}.{group or name}")
+        module = import_module(f"treadle.cli.{VERBS[self.alias.verb].package}.{group or name}")
         function = getattr(module, f"{name}_command" if group else "command")
         cache = ctx.meta["treadle.settings"].get("cache")
         is_of_file = cache is not None and cache.origin != cache.setting.variable
@@ -166,6 +165,11 @@ class Command(click.Command):
             try:
                 with fabric_read(ctx.obj):
                     return function(ctx.obj)
+            except planning.UnverifiedPlanError as error:
+                plan = getattr(ctx.obj, "plan", None)
+                return fail(f"{plan}: {error}" if isinstance(plan, str | Path) else str(error), FAILED)
+            except planning.RejectedError as error:
+                return fail(str(error), FAILED)
             except TreadleError as error:
                 if (fabric := ctx.meta.get("treadle.fabric")) is not None:
                     error.add_note(f"the fabric is {fabric.value}, of {fabric.origin}")
@@ -224,10 +228,3 @@ class Commands(click.Group):
         if wanted:
             put(f"{self.get_help(ctx)}\n")
             ctx.exit()
-
-
-def _exists(path: str) -> bool:
-    """Whether there is a file; false where the system cannot even look."""
-    with contextlib.suppress(OSError, ValueError):
-        return Path(path).exists()
-    return False

@@ -116,9 +116,9 @@ def reject_fabric(options: Fabric, text: str | None) -> None:
         if row.name in options.typed:
             where = "no fabric is named" if text is None else f"{text} is a plan, which has its own"
             what = "a fabric" if row.name == "without" else "a file with a fabric"
-            remedy = (
+            fix = (
                 "; treadle repair computes a new plan after a failure"
                 if row.name == "without" and text
                 else ""
             )
-            raise FormatError(f"{row.flag} is about {what}, and {where}{remedy}")
+            raise FormatError(f"{row.flag} is about {what}, and {where}{fix}")

@@ -11,7 +11,7 @@ from treadle.options.verbs import GROUPS, VERBS, table
 from treadle.render.table import wrapped
 
 Rows = Sequence[tuple[str, str]]
-"""Names, and what they are."""
+"""Names and their descriptions."""
 _ABOUT = "Compute optimal, verified collective-communication schedules for any network."
 _ALGORITHMS = "Algorithms ('treadle algorithms NAME' has the options that only some accept)"
 _NAME_WIDTH = 24
@@ -24,7 +24,7 @@ PROGRAM_OPTIONS = (
 
 
 def program_help(prefix: str = "") -> str:
-    """Commands by task, or those of the group whose name is `prefix`."""
+    """Return the commands by task, or those of the group whose name is `prefix`."""
     found: dict[str, dict[str, str]] = {}
     for name, verb in VERBS.items():
         group, _, rest = name.partition(" ")
@@ -34,7 +34,7 @@ def program_help(prefix: str = "") -> str:
             found.setdefault(verb.group, {}).setdefault(group, GROUPS.get(group, verb.summary))
     most = max(len(name) for rows in found.values() for name in rows)
     sections: list[tuple[str, Rows]] = [
-        (title, [(name.ljust(most), said) for name, said in rows.items()]) for title, rows in found.items()
+        (title, [(name.ljust(most), text) for name, text in rows.items()]) for title, rows in found.items()
     ]
     sections.append(("Options", PROGRAM_OPTIONS[-1:] if prefix else PROGRAM_OPTIONS))
     about = GROUPS[prefix.strip()] if prefix else _ABOUT
@@ -43,16 +43,18 @@ def program_help(prefix: str = "") -> str:
 
 
 def command_help(path: str, verb: str, *, in_full: bool) -> str:
-    """Arguments and options of a command; in full also those that few need."""
+    """Return the arguments and options of a command, in full also the rare ones."""
     usage, sections = command_sections(verb, path, in_full=in_full or verb == "topology import")
     return _text(usage, VERBS[verb].summary, sections)
 
 
 def command_sections(verb: str, path: str, *, in_full: bool) -> tuple[str, list[tuple[str, Rows]]]:
-    """The usage of a command, and the sections of its help."""
+    """Return the usage of a command, and the sections of its help."""
     rows = [row for row in table(verb).rows.values() if not row.in_python]
     places = [(_argument(row), row.help) for row in rows if row.is_argument]
-    options = [(_option(row), _told(row)) for row in rows if not row.is_argument and in_full >= row.rare]
+    options = [
+        (_option(row), _option_text(row)) for row in rows if not row.is_argument and in_full >= row.rare
+    ]
     options.append(PROGRAM_OPTIONS[-1])
     if any(row.rare for row in rows):
         options.append(("--help-all", "Show all options and exit."))
@@ -64,7 +66,7 @@ def command_sections(verb: str, path: str, *, in_full: bool) -> tuple[str, list[
 
 
 def _algorithms() -> Rows:
-    """Names of Treadle's own algorithms, a row for each form of schedule."""
+    """Return the names of Treadle's own algorithms, a row for each form of schedule."""
     from treadle import planning  # loads all schedulers
 
     names: dict[str, list[str]] = {}
@@ -95,11 +97,11 @@ def _listed(rows: Rows, width: int) -> list[str]:
     """Return two columns, names and descriptions; a long name has a line of its own."""
     column = 4 + min(_NAME_WIDTH, max(len(name) for name, _ in rows))
     lines: list[str] = []
-    for name, said in rows:
+    for name, text in rows:
         if len(name) + 4 > column:
-            lines += [f"  {name}", *wrapped(" " * column + said, width, indent=column)]
+            lines += [f"  {name}", *wrapped(" " * column + text, width, indent=column)]
         else:
-            lines += wrapped(f"  {name}".ljust(column) + said, width, indent=column)
+            lines += wrapped(f"  {name}".ljust(column) + text, width, indent=column)
     return [line.rstrip() for line in lines]
 
 
@@ -115,6 +117,6 @@ def _option(row: Row) -> str:
     return f"{', '.join(flags)} {row.metavar or '|'.join(map(str, row.known()))}"
 
 
-def _told(row: Row) -> str:
+def _option_text(row: Row) -> str:
     has_value = isinstance(row.default, str | int | float) and not isinstance(row.default, bool)
     return f"{row.help} [default: {row.default}]" if has_value and row.default and not row.parse else row.help

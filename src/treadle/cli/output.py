@@ -26,7 +26,7 @@ COMMAND: ContextVar[str] = ContextVar("command", default="treadle")
 FINDINGS: ContextVar[Mapping[str, object] | None] = ContextVar("findings", default=None)
 """JSON facts of the file that the command's fabric comes from: `defaulted` and `warnings`."""
 
-STOPGAP = "this is a schedule that was at hand in place of the wanted one"
+STOPGAP = "this is a quick schedule instead of the requested one"
 """Result of a search that was stopped."""
 
 _REFRESH_S = 0.1

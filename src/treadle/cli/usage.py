@@ -1,11 +1,12 @@
-"""Wrong usage in one line: what is missing or unknown, what was probably meant, and the words that help.
+"""Errors of usage in one line: what is missing or unknown, the most similar name, and an example.
 
-Libraries are loaded here only where a mistake may be of words that only they know.
+Libraries are loaded only if a mistake may concern names that only they define.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,16 +31,16 @@ _EXAMPLES = {
 
 
 def usage_message(error: click.UsageError) -> str:
-    """Error message of a command line, in one line."""
+    """Return the message of a usage error, in one line."""
     if isinstance(error, click.NoSuchOption):
         return _unknown_option(error)
     if isinstance(error, click.BadOptionUsage):
         rows = [] if error.ctx is None else getattr(error.ctx.command, "rows", {}).values()
         for row in rows:
             if error.option_name in (row.flag, row.short) and not row.is_flag:
-                return f"{error.option_name} needs a value: {_told(row)}"
+                return f"{error.option_name} needs a value: {_as_sentence_end(row)}"
     if error.format_message().startswith("Missing command"):
-        return f"a command is missing; {_listed(_path(error.ctx))}"
+        return f"a command is missing; {_see_help(_path(error.ctx))}"
     return error.format_message()
 
 
@@ -62,18 +63,12 @@ def is_fabric(text: str) -> bool:
 
 
 def reject_swapped(command: str, topology: str | None, collective: str | None) -> None:
-    """FormatError for a collective in the place of the fabric, with the right order."""
+    """Raise FormatError, with the right order, for a collective in the place of the fabric."""
     if topology is None or collective is None or not is_collective(topology) or is_collective(collective):
         return
     raise FormatError(
-        f"TOPOLOGY and COLLECTIVE have changed places; write: {command} {_quoted(collective)} {topology}"
+        f"TOPOLOGY and COLLECTIVE have changed places; write: {command} {shlex.quote(collective)} {topology}"
     )
-
-
-def _quoted(text: str) -> str:
-    import shlex
-
-    return shlex.quote(text)
 
 
 def _shown(text: str) -> str:
@@ -81,16 +76,16 @@ def _shown(text: str) -> str:
 
 
 def _path(ctx: click.Context | None) -> str:
-    """The command as it was typed: ``treadle topology show``."""
+    """Return the command as it was typed: ``treadle topology show``."""
     return "treadle" if ctx is None else ctx.command_path
 
 
 def _name(path: str) -> str:
-    """The command without the program: ``topology show``."""
+    """Return the command without the program: ``topology show``."""
     return path.removeprefix("treadle ")
 
 
-def _listed(path: str) -> str:
+def _see_help(path: str) -> str:
     return f"'{path} --help' lists them"
 
 
@@ -102,27 +97,27 @@ def _unknown_option(error: click.NoSuchOption) -> str:
     if re.fullmatch(r"-\d", option):
         return f"{text}; a negative number means nothing here, and a name that begins with - stands after --"
     hint = did_you_mean(option, [name for name in known if name.startswith("--")])
-    return f"{text}{hint or ';'} {_listed(path)}"
+    return f"{text}{hint or ';'} {_see_help(path)}"
 
 
 def missing(path: str, rows: Mapping[str, Row], row: Row, words: Mapping[str, Any]) -> str:
     """Return the error that an option or argument is missing, with an example."""
     if not row.is_argument:
-        return f"{row.flag} {row.metavar} is missing: {_told(row)}"
+        return f"{row.flag} {row.metavar} is missing: {_as_sentence_end(row)}"
     is_collective = row.placeholder == "COLLECTIVE"
-    expected = f"one of {', '.join(COLLECTIVES)}" if is_collective else _told(row)
+    expected = f"one of {', '.join(COLLECTIVES)}" if is_collective else _as_sentence_end(row)
     example = [path]
     for one in rows.values():
         if one.is_argument and one.default is REQUIRED:
             given = words.get(one.name)
             example.append(
-                _EXAMPLES.get(one.placeholder, one.placeholder) if given is None else _quoted(str(given))
+                _EXAMPLES.get(one.placeholder, one.placeholder) if given is None else shlex.quote(str(given))
             )
     return f"{row.placeholder} is missing; expected {expected}, as in: {' '.join(example)}"
 
 
-def _told(row: Row) -> str:
-    """Help of a row, as the end of a sentence."""
+def _as_sentence_end(row: Row) -> str:
+    """Return the help of a row as the end of a sentence."""
     text = row.help.rstrip(".")
     first, _, _ = text.partition(" ")
     return text if first.isupper() and len(first) > 1 else text[:1].lower() + text[1:]
@@ -132,28 +127,28 @@ def unknown_command(name: str, path: str, known: Sequence[str]) -> str:
     """Return the error of an unknown command, with the most similar one."""
     shown = _shown(name)
     if path != "treadle":
-        return f"no command {shown} of {_name(path)}{did_you_mean(name, known) or ';'} {_listed(path)}"
+        return f"no command {shown} of {_name(path)}{did_you_mean(name, known) or ';'} {_see_help(path)}"
     if is_collective(name):
         return f"{shown} is a collective; a command comes first, as in: treadle solve dgx_a100:2 {name}"
     if is_fabric(name):
-        return f"{shown} is a fabric; a command comes first, as in: treadle solve {_quoted(name)} allreduce"
-    alike = [one for one in VERBS if " " in one and folded(one.split()[1]) == folded(name)]
-    if alike:
-        return f"no command {shown}; did you mean {' or '.join(alike)}? {_listed(path)}"
-    return f"no command {shown}{did_you_mean(name, known) or ';'} {_listed(path)}"
+        return (
+            f"{shown} is a fabric; a command comes first, as in: treadle solve {shlex.quote(name)} allreduce"
+        )
+    in_groups = [one for one in VERBS if " " in one and folded(one.split()[1]) == folded(name)]
+    if in_groups:
+        return f"no command {shown}; did you mean {' or '.join(in_groups)}? {_see_help(path)}"
+    return f"no command {shown}{did_you_mean(name, known) or ';'} {_see_help(path)}"
 
 
 def reject_extra(path: str, rows: Mapping[str, Row], rest: Sequence[str], values: Mapping[str, Any]) -> None:
-    """FormatError if arguments are left over."""
+    """Raise FormatError if arguments are left over."""
     if not rest:
         return
     words = " ".join(rest)
     takes = " ".join(one.placeholder for one in rows.values() if one.is_argument) or "no arguments"
     text = f"{_name(path)} takes {takes}; left over: {words[:_LONGEST]}"
-    given, second = (
-        str(values.get("topology") or values.get("plan") or ""),
-        str(values.get("collective") or ""),
-    )
+    given = str(values.get("topology") or values.get("plan") or "")
+    second = str(values.get("collective") or "")
     numbers = [*([second] if second.isdigit() else []), *words.replace(",", " ").split()]
     if given and numbers and all(word.isdigit() for word in numbers):
         name, _, after = given.rstrip(",").partition(":")

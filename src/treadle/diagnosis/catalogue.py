@@ -73,20 +73,20 @@ RESTRICTIONS = (
 def restricting(case: Case, found: tuple[Cause, ...]) -> list[Cause]:
     """Find variables that restrict NCCL and that no other cause names yet."""
     named = {line for one in found for line in one.lines}
-    suspects: list[Cause] = []
+    causes: list[Cause] = []
     for restriction in RESTRICTIONS:
         settings = (
             one
             for one in case.log.settings
             if one.name == restriction.name
             and restriction.holds_back(one.value)
-            and not (one.line in named and any(one.name in other.remedy for other in found))
+            and not (one.line in named and any(one.name in other.fix for other in found))
         )
         setting = next(settings, None)
         if setting is not None and not (restriction.between_boxes and case.n_hosts == 1):
-            remedy = f"unset {setting.name}, unless it is there for a reason"
-            suspects += make_cause("environment", f"{setting.summary}: {restriction.text}", remedy, setting)
-    return suspects[:_MOST]
+            fix = f"unset {setting.name}, unless it is there for a reason"
+            causes += make_cause("environment", f"{setting.summary}: {restriction.text}", fix, setting)
+    return causes[:_MOST]
 
 
 # What is amiss in what NCCL made of a box
@@ -102,7 +102,7 @@ def graph_fell_back(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
     least = min(log.channels, key=lambda one: one.collective, default=None)
     no_path = log.remarks.get("no-path")
     if log.setting("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_GRAPH_FILE") is not None:
-        return []  # that is why, and another suspect
+        return []  # that is why, and another cause
     if (
         least is None
         or least.collective > _FEW_CHANNELS
@@ -115,11 +115,11 @@ def graph_fell_back(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
     single = next((one for one in log.patterns if one.channels <= 1), None) if least else None
     count = f"{least.collective} coll channels, {max(least.nvls, 0)} nvls" if least else "no path"
     text = f"NCCL's graph search fell back ({count}): it sees too few links between the GPUs"
-    remedy = (
+    fix = (
         "look for a missing link: nvidia-smi nvlink -s, fabric manager, IMEX; NCCL_TOPO_DUMP_FILE shows what "
         "NCCL sees"
     )
-    return make_cause("graph-search", text, remedy, least, no_path, single)
+    return make_cause("graph-search", text, fix, least, no_path, single)
 
 
 def no_p2p(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
@@ -132,13 +132,13 @@ def no_p2p(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
         return []
     count = f" ({shared.count} connections by SHM)" if shared is not None else ""
     text = f"GPUs of a box exchange data through the CPU's memory{count}, not peer to peer"
-    remedy = "see nvidia-smi topo -p2p r, ACS and IOMMU; in containers share /dev/shm and all GPUs"
+    fix = "see nvidia-smi topo -p2p r, ACS and IOMMU; in containers share /dev/shm and all GPUs"
     if not case.has_fast_links:
         text += ": half of the PCIe bandwidth remains"
-        remedy = "GeForce cards have no peer-to-peer; with others see nvidia-smi topo -p2p r, ACS and IOMMU"
+        fix = "GeForce cards have no peer-to-peer; with others see nvidia-smi topo -p2p r, ACS and IOMMU"
     if setting is not None:
-        remedy = f"unset {setting.name}"
-    return make_cause("no-p2p", text, remedy, said, shared, setting)
+        fix = f"unset {setting.name}"
+    return make_cause("no-p2p", text, fix, said, shared, setting)
 
 
 def slow_links(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
@@ -157,12 +157,12 @@ def slow_links(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
         )
         usual_line = next(line for line, _, one in values if one == usual)
         lines = [line for line, _, _ in slow[: MOST_LINES - 1]]
-        remedy = {
+        fix = {
             "PCIe": "see lspci -vv for LnkSta (downgraded): reseat the card, check slot and BIOS",
             "NVLinks": "see nvidia-smi nvlink -s for links that are down",
             "a port": "see ibstat for the port's rate: cable, switch port",
         }[what]
-        slowest += make_cause("slow-link", text, remedy, *lines, usual_line)
+        slowest += make_cause("slow-link", text, fix, *lines, usual_line)
     return slowest
 
 
@@ -198,12 +198,12 @@ _RISING = 1.15
 def wrong_results(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
     """Find tables with wrong values."""
     found: list[Cause] = []
-    remedy = "test GPUs and links one by one (dcgmi diag -r 3), NCCL_P2P_DISABLE=1, without plug-ins"
+    fix = "test GPUs and links one by one (dcgmi diag -r 3), NCCL_P2P_DISABLE=1, without plug-ins"
     for table in case.log.tables:
         wrong = [row for row in table.rows if row.wrong]
         sizes = f"{len(wrong)} of {len(table.rows)} sizes" if wrong else "some sizes"
         text = f"results are wrong at {sizes}: no speed counts before that is mended"
-        found += make_cause("wrong-results", text, remedy, *wrong[:2], table.out_of_bounds)
+        found += make_cause("wrong-results", text, fix, *wrong[:2], table.out_of_bounds)
     return found[:2]
 
 
@@ -217,12 +217,10 @@ def falls(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
     later = (row for row in table.rows if row.size > peak.size)
     first = next(row for row in later if row.busbw < FALLEN * peak.busbw)
     why = "congestion in the network"
-    remedy = (
-        "see the switches' counters: PFC and ECN of RoCE, adaptive routing, other traffic; NCCL_IB_TC, _SL"
-    )
+    fix = "see the switches' counters: PFC and ECN of RoCE, adaptive routing, other traffic; NCCL_IB_TC, _SL"
     if case.is_one_box:
         why = "within a box, where no network takes part"
-        remedy = (
+        fix = (
             "see the GPUs under load: throttling (nvidia-smi -q -d PERFORMANCE,CLOCK), errors of NVLinks "
             "(nvidia-smi nvlink -e), other jobs of the box"
         )
@@ -230,7 +228,7 @@ def falls(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
         f"busbw falls with the size: {peak.busbw:g} GB/s at {format_size(peak.size)}, {last.busbw:g} at "
         f"{format_size(last.size)}: {why}"
     )
-    return make_cause("falls-with-size", text, remedy, *dict.fromkeys((peak.line, first.line, last.line)))
+    return make_cause("falls-with-size", text, fix, *dict.fromkeys((peak.line, first.line, last.line)))
 
 
 def reported(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
@@ -240,8 +238,8 @@ def reported(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
         return []
     first = next((one for one in lines if "dead" in one.text or "Missing" in one.text), lines[0])
     text = f"NCCL's RAS service reports {len(lines)} lines of errors and warnings: {first.text}"
-    remedy = "see the ranks and processes that it names: stopped, hung or behind the others"
-    return make_cause("ras", text, remedy, *dict.fromkeys((first, *lines)))
+    fix = "see the ranks and processes that it names: stopped, hung or behind the others"
+    return make_cause("ras", text, fix, *dict.fromkeys((first, *lines)))
 
 
 def still_rising(case: Case, _: tuple[Cause, ...]) -> list[Cause]:

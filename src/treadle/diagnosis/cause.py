@@ -35,24 +35,24 @@ class Cause:
         What it is, one line.
     lines : tuple of LogLine
         That prove it; at least one.
-    remedy : str
+    fix : str
         What to do, one line.
     """
 
     name: str
     text: str
     lines: tuple[LogLine, ...]
-    remedy: str
+    fix: str
 
     def __post_init__(self) -> None:
         if not self.lines:
             raise ValueError(f"cause {self.name}: expected a line of the log that proves it")
 
 
-def make_cause(name: str, text: str, remedy: str, *evidence: LogLine | Fact | None) -> list[Cause]:
+def make_cause(name: str, text: str, fix: str, *evidence: LogLine | Fact | None) -> list[Cause]:
     """Return the cause with at most `MOST_LINES` lines of evidence; nothing without evidence."""
     lines = [one if isinstance(one, LogLine) else one.line for one in evidence if one is not None]
-    return [Cause(name, text, tuple(lines[:MOST_LINES]), remedy)] if lines else []
+    return [Cause(name, text, tuple(lines[:MOST_LINES]), fix)] if lines else []
 
 
 @dataclass(frozen=True, kw_only=True)

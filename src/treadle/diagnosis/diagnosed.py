@@ -44,7 +44,7 @@ class ReferenceBandwidth:
     is_whole: bool = False
 
 
-@brief("collective", "n_ranks", "topology", "yardsticks", "above")
+@brief("collective", "n_ranks", "topology", "references", "above")
 @dataclass(frozen=True)
 class CheckedTable:
     """A table of the log compared with the fabric.
@@ -58,7 +58,7 @@ class CheckedTable:
         The row with the highest busbw.
     topology : Topology
         As NCCL uses it: with the NICs that it uses.
-    yardsticks : tuple of ReferenceBandwidth
+    references : tuple of ReferenceBandwidth
         Ring, optimum and, where it applies, the in-network optimum; those of the whole fabric last.
     above : str
         What is said of a figure above the optimum; "" for others.
@@ -76,7 +76,7 @@ class CheckedTable:
     n_ranks: int
     peak: TableRow
     topology: Topology
-    yardsticks: tuple[ReferenceBandwidth, ...]
+    references: tuple[ReferenceBandwidth, ...]
     above: str
     is_low: bool
     verdict: Verdict
@@ -85,7 +85,7 @@ class CheckedTable:
 
     def reference(self, name: str) -> ReferenceBandwidth | None:
         """Return the reference of that name, for the NICs in use."""
-        return next((one for one in self.yardsticks if one.name == name and not one.is_whole), None)
+        return next((one for one in self.references if one.name == name and not one.is_whole), None)
 
 
 @displayed(own_repr)
@@ -102,10 +102,10 @@ class Diagnosis:
         What was recognised in the log's system tree, where the fabric comes from that.
     assumed : tuple of str
         What was taken for granted of a fabric that comes from the log.
-    judgements : tuple of CheckedTable
-    unjudged : tuple of (ResultTable, str)
+    checked_tables : tuple of CheckedTable
+    unchecked_tables : tuple of (ResultTable, str)
         Tables that could not be checked, and why.
-    suspects : tuple of Cause
+    causes : tuple of Cause
     used_nics, fabric_nics : int
         Of a box; 0 if not known.
     late : tuple of str
@@ -122,16 +122,16 @@ class Diagnosis:
     >>> log += "  1073741824     268435456     float     sum      -1   5000.0  214.7  375.8      0\\n"
     >>> _ = Path("nccl.log").write_text(log)
     >>> treadle.diagnose("nccl.log", topology="dgx_h100:1", collective="allreduce")
-    <Diagnosis allreduce 375.8 GB/s busbw, 84% of ring, 84% of optimum; suspects: none>
+    <Diagnosis allreduce 375.8 GB/s busbw, 84% of ring, 84% of optimum; causes: none>
     """
 
     log: Log
     topology: Topology | None
     imported: Imported | None
     assumed: tuple[str, ...]
-    judgements: tuple[CheckedTable, ...]
-    unjudged: tuple[tuple[ResultTable, str], ...]
-    suspects: tuple[Cause, ...]
+    checked_tables: tuple[CheckedTable, ...]
+    unchecked_tables: tuple[tuple[ResultTable, str], ...]
+    causes: tuple[Cause, ...]
     used_nics: int
     fabric_nics: int
     late: tuple[str, ...]
@@ -140,8 +140,8 @@ class Diagnosis:
     def __repr__(self) -> str:
         words = [
             f"{one.collective} {one.peak.busbw:g} GB/s busbw"
-            + "".join(f", {yard.share:.0%} of {yard.name}" for yard in one.yardsticks if not yard.is_whole)
-            for one in self.judgements[:1]
+            + "".join(f", {yard.share:.0%} of {yard.name}" for yard in one.references if not yard.is_whole)
+            for one in self.checked_tables[:1]
         ]
-        names = ", ".join(dict.fromkeys(one.name for one in self.suspects)) or "none"
-        return f"<Diagnosis {'; '.join(words) or 'without a figure'}; suspects: {names}>"[:200]
+        names = ", ".join(dict.fromkeys(one.name for one in self.causes)) or "none"
+        return f"<Diagnosis {'; '.join(words) or 'without a figure'}; causes: {names}>"[:200]

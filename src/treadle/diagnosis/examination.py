@@ -79,9 +79,9 @@ class Examination:
             topology=self._topology,
             imported=known.imported if known else None,
             assumed=(*(known.assumed if known else ()), *self._notes),
-            judgements=tuple(one for _, one in found if isinstance(one, CheckedTable)),
-            unjudged=tuple((table, str(one)) for table, one in found if isinstance(one, Unsupported)),
-            suspects=find_causes(case),
+            checked_tables=tuple(one for _, one in found if isinstance(one, CheckedTable)),
+            unchecked_tables=tuple((table, str(one)) for table, one in found if isinstance(one, Unsupported)),
+            causes=find_causes(case),
             used_nics=self._used_nics,
             fabric_nics=self._fabric_nics,
             late=tuple(self._late),
@@ -130,15 +130,15 @@ class Examination:
             used = with_nics(topology, boxes, self._used_nics)
         peak = table.peak
         try:
-            yardsticks = self._yardsticks(used, of_rank, table, kind, is_whole=False)
+            references = self._references(used, of_rank, table, kind, is_whole=False)
         except InfeasibleError:  # with fewer NICs not all GPUs are reached: NCCL must use more
             used = topology
-            yardsticks = self._yardsticks(used, of_rank, table, kind, is_whole=False)
-        if not yardsticks:
+            references = self._references(used, of_rank, table, kind, is_whole=False)
+        if not references:
             return Unsupported("the time limit was reached; allow more (--time-limit)")
         if used is not topology:
-            yardsticks += self._yardsticks(topology, of_rank, table, kind, is_whole=True)
-        above, first = _above(yardsticks), yardsticks[0]
+            references += self._references(topology, of_rank, table, kind, is_whole=True)
+        above, first = _above(references), references[0]
         boxes = find_boxes(used, of_rank)
         system, given = self._system(topology)
         assumes = isinstance(self._fabric, LogFabric) and self._fabric.assumes_nics
@@ -146,19 +146,19 @@ class Examination:
         has_no_model = isinstance(system, Unsupported) or kind is CollectiveKind.ALLTOALL
         if has_no_model and verdict.outcome is Outcome.CANNOT_SAY and verdict.expected is None:
             what = "a ring at nominal link rates" if first.name == RING else "the optimum"
-            outcome = Outcome.SLOW if _is_low(yardsticks) else Outcome.NORMAL
+            outcome = Outcome.SLOW if _is_low(references) else Outcome.NORMAL
             verdict = Verdict(outcome, f"{what}; {verdict.reason}", first.share)
         is_slow = verdict.outcome is Outcome.SLOW
         pcie = pcie_limit(used, boxes, first.limit) if first.place is LimitPosition.PCIE else None
-        is_low = is_slow or _is_low(yardsticks)
+        is_low = is_slow or _is_low(references)
         case = self._case(
             table, hosts, topology=used, boxes=boxes, share=first.share, is_low=is_low, pcie=pcie
         )
         self._cases.append(case)
         n = len(topology.compute_nodes)
         curve = curve_of(table, kind, system, given)
-        with_nvls = self._with_nvls(system, kind, topology, of_rank, yardsticks)
-        return CheckedTable(table, kind, n, peak, used, yardsticks, above, is_slow, verdict, curve, with_nvls)
+        with_nvls = self._with_nvls(system, kind, topology, of_rank, references)
+        return CheckedTable(table, kind, n, peak, used, references, above, is_slow, verdict, curve, with_nvls)
 
     def _system(self, topology: Topology) -> tuple[System | Unsupported, Conditions]:
         """Return the machine, of the listed GPUs' generation, and what the log says of the library."""
@@ -198,7 +198,7 @@ class Examination:
                 f"taken as {judged}"
             ] = None
 
-    def _yardsticks(
+    def _references(
         self,
         topology: Topology,
         of_rank: Sequence[int],
@@ -300,9 +300,9 @@ def _groups(noun: str, sizes: Sequence[int]) -> str:
     return f"{counted(len(sizes), noun)} of {ranks} rank{'s' if sizes[-1] > 1 else ''}"
 
 
-def _above(yardsticks: Sequence[ReferenceBandwidth]) -> str:
+def _above(references: Sequence[ReferenceBandwidth]) -> str:
     """Explain a value above the optimum."""
-    shares = {one.name: one.share for one in yardsticks if not one.is_whole}
+    shares = {one.name: one.share for one in references if not one.is_whole}
     if shares.get(OPTIMUM, 0) <= 1:
         return ""
     if shares.get(IN_NETWORK, 2) > 1:
@@ -311,11 +311,11 @@ def _above(yardsticks: Sequence[ReferenceBandwidth]) -> str:
     return "faster than possible without in-network reduction: NVLS or SHARP is in use: compare with that"
 
 
-def _is_low(yardsticks: Sequence[ReferenceBandwidth]) -> bool:
+def _is_low(references: Sequence[ReferenceBandwidth]) -> bool:
     """Whether the value is below the healthy range of every reference for the NICs in use."""
     healthy = {
-        RING: HEALTHY_SHARES.get(yardsticks[0].place, HEALTHY_IN_BOX),
-        OPTIMUM: HEALTHY_ALLTOALL if yardsticks[0].name == OPTIMUM else 1.0,
+        RING: HEALTHY_SHARES.get(references[0].place, HEALTHY_IN_BOX),
+        OPTIMUM: HEALTHY_ALLTOALL if references[0].name == OPTIMUM else 1.0,
         IN_NETWORK: HEALTHY_IN_NETWORK,
     }
-    return not any(one.share >= healthy[one.name] for one in yardsticks if not one.is_whole)
+    return not any(one.share >= healthy[one.name] for one in references if not one.is_whole)

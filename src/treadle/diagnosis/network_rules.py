@@ -19,11 +19,11 @@ def idle_nics(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
     if not 0 < case.used_nics < case.fabric_nics or not (setting or network):
         return _narrowed(case)
     text = f"{case.used_nics} of {case.fabric_nics} NICs of a box used"
-    remedy = "see why the others are not found: ibstat, ulimit -l, devices passed into the container"
+    fix = "see why the others are not found: ibstat, ulimit -l, devices passed into the container"
     if setting is not None:
         text += f": {setting.summary}"
-        remedy = f"unset {setting.name} or name all {case.fabric_nics} in it"
-    return make_cause("idle-nics", text, remedy, setting, network)
+        fix = f"unset {setting.name} or name all {case.fabric_nics} in it"
+    return make_cause("idle-nics", text, fix, setting, network)
 
 
 def _narrowed(case: Case) -> list[Cause]:
@@ -35,8 +35,8 @@ def _narrowed(case: Case) -> list[Cause]:
         return []
     nics = counted(case.used_nics, "NIC")
     text = f"{setting.summary} leaves NCCL {nics} for {case.gpus_per_host} GPUs of a box"
-    remedy = f"unset {setting.name} or name all NICs in it, if the boxes have more"
-    return make_cause("idle-nics", text, remedy, setting)
+    fix = f"unset {setting.name} or name all NICs in it, if the boxes have more"
+    return make_cause("idle-nics", text, fix, setting)
 
 
 def tcp(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
@@ -46,12 +46,12 @@ def tcp(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
     if way is None and not (said is not None and case.spans_hosts):
         return []
     setting = log.setting("NCCL_IB_DISABLE", "NCCL_NET")
-    remedy = "make RDMA available: drivers, /dev/infiniband in the container, the network's plugin"
+    fix = "make RDMA available: drivers, /dev/infiniband in the container, the network's plugin"
     if setting is not None:
-        remedy = f"unset {setting.name}"
+        fix = f"unset {setting.name}"
     text = "boxes exchange data by TCP (NET/Socket): no RDMA, and copies by the CPU"
     causes = [log.remarks.get(name) for name in ("no-ib", "plugin-failed")]
-    return make_cause("tcp", text, remedy, way, said, *causes, setting)
+    return make_cause("tcp", text, fix, way, said, *causes, setting)
 
 
 def no_gdr(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
@@ -70,11 +70,11 @@ def no_gdr(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
     setting = log.setting("NCCL_NET_GDR_LEVEL", "NCCL_IB_GDR_LEVEL")
     if setting is not None and setting.value.upper() not in ("0", "LOC"):
         setting = None
-    remedy = (
+    fix = (
         "load nvidia-peermem (or use DMA-BUF), use a NIC below the GPU's own PCIe switch, and do not lower "
         "NCCL_NET_GDR_LEVEL"
     )
-    return make_cause("no-gdr", text, remedy, staged, far, disabled, setting)
+    return make_cause("no-gdr", text, fix, staged, far, disabled, setting)
 
 
 def crossed_rails(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
@@ -97,19 +97,19 @@ def crossed_rails(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
             f"{len(crossing)} of {len(both)} hops between boxes change rails: channel {one.channel} sends by "
             f"NIC {one.nic} and receives by NIC {other.nic}"
         )
-        remedy = "set NCCL_CROSS_NIC=0, and see that NICs have the same order in all boxes"
+        fix = "set NCCL_CROSS_NIC=0, and see that NICs have the same order in all boxes"
     elif crossing_rings:
         evidence = (crossing_rings[0],)
         text = (
             f"{len(crossing_rings)} of {len(rings)} rings leave a box by another NIC than they came by: "
             f"{crossing_rings[0].enters}, {crossing_rings[0].leaves}"
         )
-        remedy = "on rails set NCCL_CROSS_NIC=0, so that rings stay on theirs"
+        fix = "on rails set NCCL_CROSS_NIC=0, so that rings stay on theirs"
     else:
         return []
     setting = case.log.setting("NCCL_CROSS_NIC")
     return make_cause(
-        "crossed-rails", text, remedy, *evidence, setting if setting and setting.value != "0" else None
+        "crossed-rails", text, fix, *evidence, setting if setting and setting.value != "0" else None
     )
 
 
@@ -121,30 +121,30 @@ def pcie(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
     lines = (line for tree in log.trees[:1] for line, text in tree.lines if "PCI[" in text and "GPU/" in text)
     bandwidth, together = f"{limit.bandwidth / 1e9:.1f} GB/s", f"{limit.nics / 1e9:.1f} GB/s together"
     text = f"the GPU's PCIe binds: {bandwidth} for {limit.n_nics} NICs of {together}"
-    remedy = "more NICs per GPU do not help; use more GPUs of the box, each with a NIC of its own"
+    fix = "more NICs per GPU do not help; use more GPUs of the box, each with a NIC of its own"
     if limit.n_nics <= case.gpus_per_host:
         carry = "carries" if limit.n_nics == 1 else "carry"
         nics = f"{counted(limit.n_nics, 'NIC')} {carry} {together}"
         text = f"PCIe between GPUs and NICs binds: {bandwidth} where {nics}"
-        remedy = (
+        fix = (
             "see lspci -vv for LnkSta (downgraded): reseat the cards, check slots and BIOS; if PCIe is no "
             "faster, faster NICs do not help"
         )
     peak = None if case.table is None else case.table.peak
     return make_cause(
-        "pcie", text, remedy, next(lines, None), log.rdma_network, log.setting("NCCL_IB_HCA"), peak
+        "pcie", text, fix, next(lines, None), log.rdma_network, log.setting("NCCL_IB_HCA"), peak
     )
 
 
 def acs(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
     """Find PCIe access control, which sends data between devices up to the CPU."""
-    remedy = "disable ACS on the PCIe switches (setpci, or the BIOS); lspci -vvv then shows SrcValid-"
+    fix = "disable ACS on the PCIe switches (setpci, or the BIOS); lspci -vvv then shows SrcValid-"
     text = "ACS is on: what GPU and NIC exchange goes up to the CPU instead of across the PCIe switch"
-    return make_cause("acs", text, remedy, case.log.remarks.get("acs"))
+    return make_cause("acs", text, fix, case.log.remarks.get("acs"))
 
 
 def ports(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
     """Find a port that failed or changed its speed."""
     text = "a network port failed or changed its speed during the run"
-    remedy = "see ibstat and the switch's counters; replace the cable or module"
-    return make_cause("port", text, remedy, case.log.remarks.get("port"))
+    fix = "see ibstat and the switch's counters; replace the cable or module"
+    return make_cause("port", text, fix, case.log.remarks.get("port"))

@@ -92,15 +92,15 @@ def optimum(topology: Topology, kind: CollectiveKind, *, root: int | None = None
 
 
 def _limit(topology: Topology, collective: Collective, bound: Bound, busbw: Fraction) -> Limit:
-    witness = bound.witness
-    if isinstance(witness, BottleneckCut):
-        inside = mask_of(topology.n_nodes, list(witness.nodes))
+    certificate = bound.certificate
+    if isinstance(certificate, BottleneckCut):
+        inside = mask_of(topology.n_nodes, list(certificate.nodes))
         if collective.kind.reduces:
             inside = ~inside
         cut = np.flatnonzero(inside[topology.tails] & ~inside[topology.heads])
         return Limit(busbw, tuple(cut.tolist()), int(topology.bandwidths[cut].sum()))
-    if isinstance(witness, DualCertificate):
-        links = tuple(link for link, length in enumerate(witness.lengths) if length > 0)
+    if isinstance(certificate, DualCertificate):
+        links = tuple(link for link, length in enumerate(certificate.lengths) if length > 0)
         return Limit(busbw, links, is_priced=True)
     return Limit(busbw)
 

@@ -118,19 +118,19 @@ def describe_cut(plan: Plan) -> CutDescription:
     ScheduleError
         If the plan claims no optimum, or something else proves it.
     """
-    topology, witness = plan.topology, plan.witness
-    if isinstance(witness, DualCertificate):
-        priced = np.array([length > 0 for length in witness.lengths], dtype=np.bool_)
+    topology, certificate = plan.topology, plan.certificate
+    if isinstance(certificate, DualCertificate):
+        priced = np.array([length > 0 for length in certificate.lengths], dtype=np.bool_)
         limiting = f"{int(priced.sum())} of {counted(len(priced), 'link')}"
         words = f"{limiting} are the bottleneck: their prices prove the optimum"
         return CutDescription(np.zeros(topology.n_nodes, dtype=np.bool_), priced, words)
-    if not isinstance(witness, BottleneckCut):
+    if not isinstance(certificate, BottleneckCut):
         raise ScheduleError(
             "draw: no cut proves this plan's optimum"
-            if witness is not None
+            if certificate is not None
             else "draw: this plan claims no optimum, so that there is no cut to draw"
         )
-    return smaller_side(plan, witness)
+    return smaller_side(plan, certificate)
 
 
 @dataclass(frozen=True)
@@ -151,10 +151,10 @@ class CutDescription:
     words: str
 
 
-def smaller_side(plan: Plan, witness: BottleneckCut) -> CutDescription:
+def smaller_side(plan: Plan, certificate: BottleneckCut) -> CutDescription:
     """Return the side with fewer ranks, and what has to enter or leave it."""
     topology, collective = plan.topology, plan.collective
-    inside = mask_of(topology.n_nodes, list(witness.nodes))
+    inside = mask_of(topology.n_nodes, list(certificate.nodes))
     ranks = np.array(collective.ranks)
     weights = np.array(collective.shard_weights)
     demand, total = int(weights[inside[ranks]].sum()), int(weights.sum())

@@ -47,9 +47,9 @@ def check_equal_shards(what: str, program: Program) -> None:
         )
 
 
-def check_chunk_count(what: str, chunks: int, remedy: str) -> None:
+def check_chunk_count(what: str, chunks: int, fix: str) -> None:
     """Raise ScheduleError for more chunks than the format's reader accepts."""
     if chunks > MOST_CHUNKS:
         raise ScheduleError(
-            f"{what}: {chunks} chunks in all buffers together, expected at most {MOST_CHUNKS}; {remedy}"
+            f"{what}: {chunks} chunks in all buffers together, expected at most {MOST_CHUNKS}; {fix}"
         )

@@ -151,9 +151,9 @@ class Format:
         """Return the verdict of the format's verifier on files."""
         return load_function(self.judge)(files, terms)
 
-    def loading(self, request: FileRequest, written: Written, judgement: Verdict) -> Loading:
+    def loading(self, request: FileRequest, written: Written, verdict: Verdict) -> Loading:
         """Return the instructions for loading written files."""
-        return load_function(self.load)(request, written, judgement)
+        return load_function(self.load)(request, written, verdict)
 
     def delivery(self, texts: FileSet) -> Delivery:
         """Return what makes a runtime choose from a folder of runtime files."""

@@ -44,7 +44,7 @@ def moved_plan(plan: Plan, fabric: Topology) -> Plan:
             for entry in plan.entries
         ),
         optimal_algbw=None,
-        witness=None,
+        certificate=None,
     )
 
 
@@ -61,15 +61,20 @@ def verified_on(plan: Plan, fabric: Topology, *, with_claims: bool = True) -> tu
     """
     if fabric == plan.topology and with_claims:
         return verify_plan(plan, topology=fabric)
-    witness, why = _moved_certificate(plan, fabric) if with_claims else (None, "")
-    return tuple(_verify_entry(plan, entry, fabric, witness, why, with_claims) for entry in plan.entries)
+    certificate, why = _moved_certificate(plan, fabric) if with_claims else (None, "")
+    return tuple(_verify_entry(plan, entry, fabric, certificate, why, with_claims) for entry in plan.entries)
 
 
 def _verify_entry(
-    plan: Plan, entry: PlanEntry, fabric: Topology, witness: Certificate | None, why: str, with_claims: bool
+    plan: Plan,
+    entry: PlanEntry,
+    fabric: Topology,
+    certificate: Certificate | None,
+    why: str,
+    with_claims: bool,
 ) -> Report:
     has_claims = with_claims and entry is plan.entries[-1]
-    optimal = plan.optimal_algbw if has_claims and witness is not None else None
+    optimal = plan.optimal_algbw if has_claims and certificate is not None else None
     found = Findings(_LIMIT)
     report = None
     try:
@@ -84,7 +89,7 @@ def _verify_entry(
         if has_ranks:
             collective = transfer_collective(plan.collective, plan.topology, fabric)
         if has_ranks and found.total:
-            check_bound(fabric, collective, optimal, witness if has_claims else None, found)
+            check_bound(fabric, collective, optimal, certificate if has_claims else None, found)
         elif not found.total:
             report = verify(
                 fabric,
@@ -92,7 +97,7 @@ def _verify_entry(
                 transfer_schedule(entry.schedule, plan.topology, fabric),
                 claimed_algbw=plan.algbw if has_claims else None,
                 claimed_optimal_algbw=optimal,
-                witness=witness,
+                certificate=certificate,
                 limit=_LIMIT,
             )
     except (TopologyError, ScheduleError) as error:
@@ -132,16 +137,16 @@ def first_names(names: Sequence[str]) -> str:
 
 def _moved_certificate(plan: Plan, fabric: Topology) -> tuple[Certificate | None, str]:
     """Return the certificate on that fabric, and the reason if there is none."""
-    witness, source = plan.witness, plan.topology
-    if isinstance(witness, BottleneckCut):
+    certificate, source = plan.certificate, plan.topology
+    if isinstance(certificate, BottleneckCut):
         there = {name: node for node, name in enumerate(fabric.node_names)}
-        names = (source.node_names[node] for node in witness.nodes if 0 <= node < source.n_nodes)
+        names = (source.node_names[node] for node in certificate.nodes if 0 <= node < source.n_nodes)
         return BottleneckCut(tuple(sorted(there[name] for name in names if name in there))), ""
-    if witness is None or _shape(fabric) == _shape(source):
-        return witness, ""
+    if certificate is None or _shape(fabric) == _shape(source):
+        return certificate, ""
     return None, (
         f"the plan's optimum is claimed for {source.name}; nodes or links of {fabric.name} differ, so the "
-        f"{witness.kind} certificate proves nothing there"
+        f"{certificate.kind} certificate proves nothing there"
     )
 
 

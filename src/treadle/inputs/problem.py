@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
-from typing import Unpack
+from typing import Any, Unpack, cast
 
 from treadle.brief import brief
 from treadle.checking import checked
@@ -28,6 +28,12 @@ _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _SHORT_NAMES: Mapping[str, str] = MappingProxyType(
     {"a2a": "alltoall", "all2all": "alltoall", "bcast": "broadcast"}
 )
+
+
+def problem_keywords(keywords: Mapping[str, Any]) -> ProblemOptions:
+    """Return those keywords that describe a problem."""
+    known = ProblemOptions.__annotations__
+    return cast(ProblemOptions, {name: value for name, value in keywords.items() if name in known})
 
 
 @brief("collective", "topology")

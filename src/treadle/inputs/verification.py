@@ -139,11 +139,12 @@ def check_plan(plan: Plan, fabric: Topology | None = None) -> VerifyResult:
     return VerifyResult(fabric, whole_hash, False, reports, n_absent, notes)
 
 
-def require_verified(plan: Plan) -> None:
-    """Raise UnverifiedPlanError unless the plan's schedules and claims hold on its own fabric."""
+def require_verified(plan: Plan) -> VerifyResult:
+    """Verify a plan on its own fabric; raise UnverifiedPlanError unless its schedules and claims hold."""
     result = check_plan(plan)
     if not result.is_ok:
         raise UnverifiedPlanError(result)
+    return result
 
 
 def part_that_is_known(own: Topology, fabric: Topology) -> Topology:

@@ -125,11 +125,11 @@ def lower_verified(
     planned = Planned(*problem, entry.schedule, lambda: request.boxes, ranges=plan.entries)
     root = plan.collective.root or 0
     terms = Terms(profile=written.dialect or None, root=root, rank=rank, planned=planned)
-    judgement = record.interpreted([data for _, data in written.files], terms)
+    verdict = record.interpreted([data for _, data in written.files], terms)
     made = Lowered(
         written.files,
-        judgement,
-        record.loading(request, written, judgement),
+        verdict,
+        record.loading(request, written, verdict),
         dialect=written.dialect,
         name=written.name,
         cautions=written.cautions,
@@ -150,7 +150,7 @@ def lower_verified(
         plan_chunks=grid.plan_chunks if grid else None,
         rounding_loss=grid.loss if grid else Fraction(0),
         shortfall=point_to_point_gap(*problem, program, written.asked) if rank is None else None,
-        served=tuple(supported_sizes(facts, selector) for selector in selectors),
+        supported=tuple(supported_sizes(facts, selector) for selector in selectors),
         friendlier=friendlier_trees(plan, entry.schedule, facts, selectors[0]) if has_choice else None,
     )
 

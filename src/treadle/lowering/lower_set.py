@@ -20,8 +20,8 @@ from treadle.lowering.ranges import FileRange, file_ranges, format_range
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.units import format_size
 
-_LEGACY_TEXTS = 4
-"""Most files that the legacy runtime reads."""
+_LEGACY_FILES = 4
+"""Maximum number of files that the legacy runtime reads."""
 
 
 @brief("text", "algorithm", "protocol")
@@ -54,7 +54,7 @@ class LoweredRange:
 
     @property
     def sizes(self) -> str:
-        """The range in words."""
+        """Description of the range."""
         return format_range(self.text.min_bytes, self.text.max_bytes)
 
 
@@ -105,7 +105,7 @@ def write_set(plan: Plan, record: Format, options: FileOptions, label: str, fold
     """Write a runtime file for each range of a plan."""
     label = f"{label}.in-place" if options.in_place else label
     parts = file_ranges(plan, record, options)
-    write = partial(_write_text, plan, record, options, label)
+    write = partial(_write_file, plan, record, options, label)
     ranges: list[LoweredRange] = []
     left_out: list[tuple[int, int | None, str]] = []
     for number, part in enumerate(parts, 1):
@@ -116,10 +116,10 @@ def write_set(plan: Plan, record: Format, options: FileOptions, label: str, fold
     if not ranges:
         raise InfeasibleError("; ".join(f"sizes {format_range(a, b)}: {why}" for a, b, why in left_out))
     dialect = ranges[0].made.dialect
-    if dialect == Profile.LEGACY and len(ranges) > _LEGACY_TEXTS:
+    if dialect == Profile.LEGACY and len(ranges) > _LEGACY_FILES:
         raise InfeasibleError(
-            f"{len(ranges)} files, and the legacy runtime reads {_LEGACY_TEXTS} in all; solve with "
-            f"--max-schedules {_LEGACY_TEXTS}, or fewer for several collectives"
+            f"{len(ranges)} files, and the legacy runtime reads {_LEGACY_FILES} in all; solve with "
+            f"--max-schedules {_LEGACY_FILES}, or fewer for several collectives"
             + (", lower with --protocol Simple" if len(parts) > len(plan.entries) else "")
         )
     if options.chunks == AUTO_CHUNKS and dialect not in (Profile.LEGACY, Profile.RCCL):
@@ -164,7 +164,7 @@ def _filling_in(
             yield made
 
 
-def _write_text(
+def _write_file(
     plan: Plan,
     record: Format,
     options: FileOptions,

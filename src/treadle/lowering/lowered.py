@@ -36,7 +36,7 @@ class TargetFormat(StrEnum):
     NCCL_TUNER = "nccl-tuner"
 
 
-@brief("trees", "n_served", "loss")
+@brief("trees", "n_supported", "loss")
 @dataclass(frozen=True)
 class FriendlierTrees:
     """A number of trees per root whose runtime file would support more sizes.
@@ -45,7 +45,7 @@ class FriendlierTrees:
     ----------
     trees : int
         Value for ``solve --trees``.
-    n_served : int
+    n_supported : int
         Number of supported powers of two from 1 KB to 1 GB.
     loss : Fraction
         Least loss of throughput, as a share of the plan's.
@@ -55,12 +55,12 @@ class FriendlierTrees:
     >>> import treadle
     >>> plan = treadle.solve("dgx_h100(3)", "allgather", trees=10)
     >>> better = treadle.lower(plan).friendlier
-    >>> better.trees, better.n_served, f"{float(better.loss):.1%}"
+    >>> better.trees, better.n_supported, f"{float(better.loss):.1%}"
     (4, 21, '0.2%')
     """
 
     trees: int
-    n_served: int
+    n_supported: int
     loss: Fraction
 
 
@@ -99,7 +99,7 @@ class Lowered:
     ----------
     files : tuple of (str, bytes)
         Suffix of the name's stem, and content; a single file of exactly that name has the suffix "".
-    judgement : Judgement
+    verdict : Verdict
         How the files were verified after they were written, and the result.
     loading : Loading
         How a runtime loads the files, and how to check that it did.
@@ -115,7 +115,7 @@ class Lowered:
         Parts that the plan's trees or steps need.
     rounding_loss : Fraction
         Throughput that is lost because trees carry unequal numbers of chunks, as a share of the plan's.
-    served : tuple of Served
+    supported : tuple of SupportedSizes
         Sizes for each selector that may ignore the file, the default one first; empty if all are supported.
     friendlier : FriendlierTrees, optional
         Trees that would support more sizes, if many are not supported.
@@ -134,14 +134,14 @@ class Lowered:
     --------
     >>> import treadle
     >>> found = treadle.lower(treadle.solve("ring:4", "allgather"), to="msccl-xml")
-    >>> found.judgement
+    >>> found.verdict
     <Verdict executed, allgather, 4 ranks, 8 chunks>
     >>> found.text[:35]
     '<algo name="treadle" proto="Simple"'
     """
 
     files: tuple[tuple[str, bytes], ...]
-    judgement: Verdict
+    verdict: Verdict
     loading: Loading
     dialect: str = ""
     name: str = ""
@@ -149,7 +149,7 @@ class Lowered:
     n_chunks: int | None = None
     plan_chunks: int | None = None
     rounding_loss: Fraction = Fraction(0)
-    served: tuple[SupportedSizes, ...] = ()
+    supported: tuple[SupportedSizes, ...] = ()
     friendlier: FriendlierTrees | None = None
     cautions: tuple[str, ...] = ()
     shortfall: PointToPointGap | None = None
@@ -160,22 +160,22 @@ class Lowered:
     @property
     def faults(self) -> tuple[str, ...]:
         """Errors that the verifier found; empty unless Treadle has a defect."""
-        return self.judgement.violations
+        return self.verdict.violations
 
     @property
     def checked(self) -> str:
         """Description of the verification."""
-        return self.judgement.summary
+        return self.verdict.summary
 
     @property
     def is_executed(self) -> bool:
         """Whether the verifier executed the files."""
-        return self.judgement.check is Check.EXECUTED
+        return self.verdict.check is Check.EXECUTED
 
     @property
     def counts(self) -> tuple[tuple[str, int], ...]:
         """Content of the files: nouns and numbers."""
-        return self.judgement.counts
+        return self.verdict.counts
 
     @property
     def text(self) -> str:

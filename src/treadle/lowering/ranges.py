@@ -81,7 +81,7 @@ def narrowed_plan(plan: Plan, record: Format, options: FileOptions) -> tuple[Pla
     rate, schedule = plan.algbw, entries[-1].schedule
     if schedule is not plan.entries[-1].schedule and isinstance(schedule, ForestSchedule):
         rate = algbw(plan.topology, schedule)
-    return replace(plan, entries=tuple(entries), algbw=rate, optimal_algbw=None, witness=None), options
+    return replace(plan, entries=tuple(entries), algbw=rate, optimal_algbw=None, certificate=None), options
 
 
 def range_count(plan: Plan, *, to: str, **options: Unpack[TextKeywords]) -> int:

@@ -32,7 +32,7 @@ MANIFEST = "set.json"
 """File in a set's folder that describes every runtime file."""
 _VERSION = 1
 _MOST_BYTES = 2**24
-"""Largest manifest that is read."""
+"""Maximum size of a manifest."""
 
 
 @brief("folder", "texts")
@@ -108,7 +108,7 @@ def save_set(folder: str | Path, lowered: LoweredSet) -> SavedSet:
     ['load.sh', 'set.json', 'texts']
     """
     target = Path(folder).absolute()
-    kept, titles = _kept(target, lowered)
+    kept, titles = _files_of_others(target, lowered)
     texts = tuple(sorted((*kept, *lowered.files_by_range), key=lambda text: text.file.encode()))
     _check_apart(texts, target)
     record = find_format(lowered.format)
@@ -122,7 +122,9 @@ def save_set(folder: str | Path, lowered: LoweredSet) -> SavedSet:
     return SavedSet(Path(folder), texts, delivery)
 
 
-def _kept(target: Path, lowered: LoweredSet) -> tuple[list[RangedFile], dict[str, tuple[str, str]]]:
+def _files_of_others(
+    target: Path, lowered: LoweredSet
+) -> tuple[list[RangedFile], dict[str, tuple[str, str]]]:
     """Return the files of other plans in the folder, with their algorithms and protocols."""
     if not target.is_dir():
         if target.exists():
@@ -135,7 +137,7 @@ def _kept(target: Path, lowered: LoweredSet) -> tuple[list[RangedFile], dict[str
             )
         return [], {}
     manifest = _read_manifest(target / MANIFEST)
-    found = [_text_of(row, target) for row in manifest["texts"]]
+    found = [_file_of(row, target) for row in manifest["texts"]]
     own = {(text.plan, text.in_place) for text in lowered.files_by_range}
     kept = [text for text in found if (text.plan, text.in_place) not in own]
     if kept and (manifest["format"], manifest["profile"]) != (lowered.format, lowered.dialect or None):
@@ -171,10 +173,6 @@ def _reading(path: Path) -> Iterator[None]:
         raise FormatError(f"cannot be read as a set: {error}", source=str(path)) from None
 
 
-def _optional_int(value: Any) -> int | None:
-    return None if value is None else int(value)
-
-
 _FIELDS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "file": ("file", str),
     "plan": ("plan", str),
@@ -184,14 +182,14 @@ _FIELDS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "chunks": ("n_chunks", int),
     "in_place": ("in_place", bool),
     "min_bytes": ("min_bytes", int),
-    "max_bytes": ("max_bytes", _optional_int),
+    "max_bytes": ("max_bytes", lambda value: None if value is None else int(value)),
     "root": ("root", int),
     "fills_in": ("fills_in", bool),
 }
 """Fields of `RangedFile` and their types for the keys of a file in the manifest."""
 
 
-def _text_of(row: Mapping[str, Any], folder: Path) -> RangedFile:
+def _file_of(row: Mapping[str, Any], folder: Path) -> RangedFile:
     """Return a runtime file of the manifest with its content; FormatError if it was changed."""
     with _reading(folder / MANIFEST):
         file = str(row["file"])
@@ -209,16 +207,15 @@ def _check_apart(texts: Sequence[RangedFile], target: Path) -> None:
     """Raise FormatError if two plans have files for the same calls, of which the runtime uses the first."""
     for one, other in combinations(texts, 2):
         calls, others = ((text.collective, text.n_ranks, text.in_place) for text in (one, other))
-        if one.plan != other.plan and calls == others and _meet(one, other):
+        overlap = all(
+            a.max_bytes is None or b.min_bytes <= a.max_bytes for a, b in ((one, other), (other, one))
+        )
+        if one.plan != other.plan and calls == others and overlap:
             raise FormatError(
                 f"{one.file} and {other.file} are for the same calls; narrow one (--min-size, "
                 "--max-size) or name another folder",
                 source=str(target),
             )
-
-
-def _meet(one: RangedFile, other: RangedFile) -> bool:
-    return all(a.max_bytes is None or b.min_bytes <= a.max_bytes for a, b in ((one, other), (other, one)))
 
 
 def _manifest(

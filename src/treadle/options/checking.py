@@ -5,18 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from treadle.errors import ScheduleError
-from treadle.options.rows import Options, arg, opt, rare, size
+from treadle.options.rows import Options, arg, opt, positive, rare
 from treadle.options.shared import Fabric, Rated, Read, Reporting
 
 _PROFILES = "treadle.planning:Profile"
-
-
-def _slice(text: str, label: str) -> int:
-    found = size(text, label)
-    if found < 1:
-        raise ScheduleError(f"{label} {text}: expected slices of at least 1 byte, such as 1MB")
-    return found
 
 
 def _chunks(text: str, label: str) -> int | str:
@@ -42,7 +34,7 @@ class RuntimeFileOptions(Options):
         "Parallel copies of the schedule; default by thread blocks.", least=1, most=256
     )
     name: str | None = rare("Name of the algorithm in the file.")
-    pipeline_bytes: int = opt("MSCCL++: pipeline in slices, e.g. 1MB.", 0, parse=_slice)
+    pipeline_bytes: int = opt("MSCCL++: pipeline in slices, e.g. 1MB.", 0, parse=positive)
     size_bytes: int = opt("Buffer size of a trace, or of the only file.", 0)
     consolidate: bool = rare("MSCCL XML: gather scattered messages and send them as one.", False)
     rank: int | None = rare("Only this rank's part (factored, cpu-xml, chakra).", metavar="R", least=0)

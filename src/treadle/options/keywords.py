@@ -1,6 +1,6 @@
 """Keyword arguments of the Python API: a TypedDict for each name, made from a table when it is first used.
 
-What type checkers read instead is keywords.pyi, which ``python -m tools.keywords`` writes.
+Type checkers read keywords.pyi instead, which ``python -m tools.keywords`` writes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ HOMES: Mapping[str, str] = {
     "NetworkEfficiency": "treadle.training.prices.measured_network",
     "SizesLike": "treadle.inputs.fabrics_and_plans",
 }
-"""Modules of the types that annotations name, loaded when a call is checked: they import tables, too."""
+"""Modules of the types that annotations name; loaded when a call is checked, since they import tables too."""
 
 
 class _Types(dict[str, Any]):
@@ -58,12 +58,12 @@ _TYPES = _Types()
 
 
 def annotations_of(name: str) -> dict[str, str]:
-    """The annotation of each keyword."""
+    """Return the annotation of each keyword."""
     return {row.name: row.takes or row.type for row in _table(name).rows.values()}
 
 
 def types_of(name: str) -> dict[str, Any]:
-    """The type of each keyword."""
+    """Return the type of each keyword."""
     return {key: eval(text, {}, _TYPES) for key, text in annotations_of(name).items()}
 
 

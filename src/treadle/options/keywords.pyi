@@ -212,7 +212,7 @@ class ParallelizeKeywords(TypedDict, total=False):
     sequence: int | str | None
     memory_bytes: int | None
     overlap: str
-    pins: Mapping[str, str]
+    constraints: Mapping[str, str]
     schedule: str
     micro_batches: int | None
     interleave: int | None

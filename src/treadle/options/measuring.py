@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from treadle.errors import FormatError
-from treadle.options.rows import Options, arg, names, opt, quantity, rare, written
+from treadle.options.checking import RuntimeFileOptions
+from treadle.options.rows import Options, arg, either, names, opt, rare, written
 from treadle.options.shared import (
     Costs,
     Fabric,
@@ -19,12 +20,8 @@ from treadle.options.shared import (
     TimeLimit,
 )
 
-nanoseconds = quantity("parse_time_ns")
 
-
-def _slices(text: str, label: str) -> int | str:
-    if text == "auto":
-        return text
+def _slices(text: str, label: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise FormatError(f"{label} {text[:40]!r}: expected a number or auto")
     return int(text)
@@ -58,7 +55,7 @@ class Run(ReadOrSolved, Runs, Rated):
         "Executor; mpi runs under mpirun.", "in-process", choices="treadle.planning:RuntimeName"
     )
     element, reduction = Runs.element, Runs.reduction
-    in_place: bool = opt("Use one buffer for input and output.", False)
+    in_place = RuntimeFileOptions.in_place
 
 
 class MessageModel(Options):
@@ -96,7 +93,9 @@ class Simulate(ReadOrSolved, Costs, NcclLog, MessageModel, Rated):
     topology: Any = opt("Fabric of a third-party schedule.", metavar="TOPOLOGY")
     multicast: bool = rare("Use in-network multicast and aggregation.", False)
     size: str = opt("Per-rank buffer: 64M, or 1K..1G by factors of two.", "1K..1G", metavar="SIZES")
-    slices: int | str = opt("Slices per message.", "auto", metavar="N|auto", parse=_slices)
+    slices: int | str = opt(
+        "Slices per message.", "auto", metavar="N|auto", parse=either("auto", "auto", _slices)
+    )
     alpha_ns: int | None = opt(
         "Latency of every message, in addition to the links'.", config="cost-model.alpha"
     )

@@ -31,8 +31,8 @@ class Sharding(Options):
     overlap: str = rare(
         "Communication hides behind computing: none, layer or model.", "layer", words="none layer model"
     )
-    pins: list[str] = rare(
-        "Fix a tensor, e.g. wq=h:0: letter h cut by mesh axis 0; repeatable.",
+    constraints: list[str] = rare(
+        "Fix a tensor, e.g. wq=h:0: dim h sharded over mesh axis 0; repeatable.",
         (),
         flag="--pin",
         metavar="TENSOR=STATE",
@@ -56,8 +56,7 @@ class Parallelize(Device, Sharding, Reporting):
     """Options of ``parallelize``."""
 
     model: str = arg("MODEL", "A name, e.g. llama-3-8b, a config.json, or a captured graph.")
-    gpu = Device.gpu
-    fabric: list[str] = opt("Fabric; repeatable; default that of treadle.toml.", (), metavar="FABRIC")
+    gpu, fabric = Device.gpu, Device.fabric
     mesh: str = opt("Axes and ranks, e.g. 16,8 or dp=16,tp=8 (pp: pipeline).", "auto", metavar="MESH")
     tokens: str | None = opt("Tokens per step on all ranks, e.g. 1M; default the graph's.", metavar="N")
     explain: list[str] = opt(

@@ -11,7 +11,7 @@ from treadle.errors import FormatError
 from treadle.spelling import did_you_mean
 
 REQUIRED = object()
-"""Default of what must be given."""
+"""Default of an option that must be given."""
 _LONGEST = 60
 _PLACES = {"Path": "FILE", "int": "N", "float": "X", "str": "NAME"}
 _NUMBERS: Mapping[str, tuple[type[int] | type[float], str]] = {
@@ -28,32 +28,33 @@ class Row:
     ----------
     help : str
     default : object
-        `REQUIRED` without one.
+        `REQUIRED` if it must be given.
     metavar : str
-        Stands for the value in help.
+        Placeholder of the value in help.
     flag, off, short : str
-        On the command line; by default the name without its unit, and ``--no-`` for a flag that is not off by
-        default.
+        Spellings on the command line; by default the name without its unit, and ``--no-`` for a flag that is
+        not off by default.
     parse : callable, optional
-        From a string and the option's label to the value; default by the unit of the name, or the type.
+        Function from a string and the option's label to the value; default by the unit of the name, or the
+        type.
     choices : tuple of str, or str
-        All values; as ``module:Enum`` the members of an enumeration.
+        All values; ``module:Enum`` for the members of an enumeration.
     least, most : int, optional
-        Of a number.
+        Limits of a number.
     words : str
         Source of the words that complete it (`cli.completion`).
     rare : bool
-        Only ``--help-all`` lists it.
+        Whether only ``--help-all`` lists it.
     writes : bool
-        Names a file that is written.
+        Whether it names a file that is written.
     is_argument : bool
-        Has a place instead of a flag.
+        Whether it is an argument, without a flag.
     config : str
-        Its key in treadle.toml.
+        Key in treadle.toml.
     takes : str
-        Type of the keyword in Python, where that is wider than the value typed here.
+        Type of the keyword in Python, if that is wider than the value typed here.
     in_python : bool
-        Only the Python API has it.
+        Whether only the Python API has it.
     replaces : str
         Arguments, separated by blanks, that may be left out if it is given.
     """
@@ -103,7 +104,7 @@ class Row:
 
     @property
     def value_type(self) -> str:
-        """The type of one value."""
+        """Type of one value."""
         return self.type.removeprefix("list[").partition(" |")[0].rstrip("]")
 
     @property
@@ -117,7 +118,7 @@ class Row:
         return (self.metavar or self.name.upper()).strip("[]")
 
     def known(self) -> tuple[Any, ...]:
-        """All values, where these can be counted."""
+        """Return all values, if `choices` lists them."""
         if isinstance(self.choices, tuple):
             return self.choices
         module, _, name = self.choices.partition(":")
@@ -163,27 +164,27 @@ def _shown(text: str) -> str:
 
 
 def opt(help: str, default: Any = None, **facts: Any) -> Any:
-    """A row; see `Row` for the facts."""
+    """Return a row; see `Row` for its fields."""
     return Row(help, default, **facts)
 
 
 def rare(help: str, default: Any = None, **facts: Any) -> Any:
-    """The row of an option that few need."""
+    """Return the row of an option that few users need."""
     return Row(help, default, rare=True, **facts)
 
 
 def arg(metavar: str, help: str, default: Any = REQUIRED, **facts: Any) -> Any:
-    """The row of an argument; its metavar is in brackets where it may be left out."""
+    """Return the row of an argument; its metavar is in brackets if it may be left out."""
     return Row(help, default, metavar=metavar, is_argument=True, **facts)
 
 
 def written(help: str, **facts: Any) -> Any:
-    """The row of a file that is written."""
+    """Return the row of an output file."""
     return Row(help, metavar="FILE", writes=True, **facts)
 
 
 def keyword(default: Any = None, takes: str = "") -> Any:
-    """The row of a keyword that only the Python API has."""
+    """Return the row of a keyword that only the Python API has."""
     return Row("", default, takes=takes, in_python=True)
 
 
@@ -195,7 +196,7 @@ class Options:
 
     rows: ClassVar[Mapping[str, Row]] = {}
     typed: frozenset[str]
-    """Names of what was typed: neither defaults nor settings."""
+    """Names of the options that were typed, without defaults and settings."""
 
     def __init_subclass__(cls) -> None:
         rows = {name: value for name, value in vars(cls).items() if isinstance(value, Row)}
@@ -216,7 +217,7 @@ def keywords(options: Options, *tables: type[Options], but: Iterable[str] = ()) 
 
 
 def given(options: Options, names: Iterable[str]) -> list[str]:
-    """Flags and places of those options that were typed."""
+    """Return the flags and placeholders of those options that were typed."""
     return [
         row.placeholder if row.is_argument else row.flag
         for name in names
@@ -225,13 +226,13 @@ def given(options: Options, names: Iterable[str]) -> list[str]:
 
 
 def reject(options: Options, names: Iterable[str], reason: str) -> None:
-    """FormatError for those options that were typed; `reason` ends the message."""
+    """Raise FormatError if one of these options was typed; `reason` ends the message."""
     if wrong := given(options, names):
         raise FormatError(f"{' and '.join(wrong)}: {reason}")
 
 
 def seconds(text: str, label: str) -> float:
-    """Seconds of a duration such as ``30s`` or ``5min``; FormatError otherwise, or for 0."""
+    """Parse a duration of more than 0, such as ``30s`` or ``5min``, into seconds."""
     found = delay(text, label)
     if not found:
         raise FormatError(f"{label} {text!r}: expected more than 0")
@@ -239,7 +240,7 @@ def seconds(text: str, label: str) -> float:
 
 
 def delay(text: str, label: str) -> float:
-    """Seconds of a duration, which may be 0."""
+    """Parse a duration into seconds."""
     from treadle.units import parse_time_ns
 
     del label
@@ -247,18 +248,15 @@ def delay(text: str, label: str) -> float:
 
 
 def quantity(parser: str, *, named: bool = False) -> Callable[[str, str], int]:
-    """The parser of that name in `treadle.units`; its errors begin with the label if `named`."""
+    """Return the parser of that name in `treadle.units`; its errors begin with the label if `named`."""
 
     def parse(text: str, label: str) -> int:
         from treadle import units
 
         try:
-            value: int = getattr(units, parser)(text)
+            return int(getattr(units, parser)(text))
         except FormatError as error:
-            if named:
-                raise FormatError(f"{label}: {error}") from None
-            raise
-        return value
+            raise (FormatError(f"{label}: {error}") if named else error) from None
 
     return parse
 
@@ -270,11 +268,16 @@ _UNITS = {
     "_ns": ("TIME", nanoseconds),
     "_s": ("TIME", delay),
 }
-"""Ends of names, what stands for the value in help, and what reads it."""
+"""Placeholder and parser of an option by the end of its name."""
+
+
+def either(word: str, value: Any, parser: Callable[[str, str], Any]) -> Callable[[str, str], Any]:
+    """Return the parser that gives this value for a word, and reads anything else by another parser."""
+    return lambda text, label: value if text == word else parser(text, label)
 
 
 def positive(text: str, label: str) -> int:
-    """Bytes of a size; FormatError for less than one."""
+    """Parse a size of at least one byte."""
     value = size(text, label)
     if value < 1:
         raise FormatError(f"{label} {text}: expected at least 1 byte")
@@ -282,7 +285,7 @@ def positive(text: str, label: str) -> int:
 
 
 def integers(text: str, label: str) -> tuple[int, ...]:
-    """Integers of ``2,1,1``; FormatError otherwise."""
+    """Parse integers such as ``2,1,1``."""
     try:
         return tuple(int(part) for part in text.split(",", 2**16))
     except ValueError:
@@ -290,6 +293,6 @@ def integers(text: str, label: str) -> tuple[int, ...]:
 
 
 def names(text: str, label: str) -> tuple[str, ...]:
-    """Names with commas between."""
+    """Parse names separated by commas."""
     del label
     return tuple(text.split(","))

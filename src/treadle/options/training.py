@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.errors import FormatError
-from treadle.options.rows import REQUIRED, Options, arg, keyword, opt, rare, size, written
+from treadle.options.rows import REQUIRED, Options, arg, either, keyword, opt, positive, rare, written
 from treadle.options.shared import Costs, NcclLog, Reporting
 
 PRECISIONS = ("bf16", "fp16", "fp8", "fp32", "tf32")
@@ -20,18 +20,7 @@ def _batches(text: str, label: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
-def _bucket(text: str, label: str) -> int | None:
-    if text == "best":
-        return None
-    found = size(text, label)
-    if found < 1:
-        raise FormatError(f"{label} {text}: expected at least 1 byte, or best")
-    return found
-
-
-def _share(text: str, label: str) -> float | None:
-    if text == "none":
-        return None
+def _share(text: str, label: str) -> float:
     try:
         return float(text)
     except ValueError:
@@ -39,8 +28,9 @@ def _share(text: str, label: str) -> float | None:
 
 
 class Device(Options):
-    """The GPU, and what messages cost in place of a cost model."""
+    """Fabrics, their GPU, and the cost of messages without a cost model."""
 
+    fabric: list[str] = opt("Fabric; repeatable; default that of treadle.toml.", (), metavar="FABRIC")
     gpu: str = opt("GPU, e.g. a100, h100, mi300x, or a TOML file.", REQUIRED, metavar="GPU")
     efficiency: float | None = opt("Share of the GPU's peak; default a preset of GPU and precision.")
     alpha_s: float | None = opt("Latency of every message, instead of a cost model.")
@@ -72,7 +62,9 @@ class Step(Options):
     )
     micro_batches: int = opt("Micro-batches of a replica's batch.", 1)
     interleave: int = rare("Virtual stages per pipeline stage.", 1)
-    bucket_bytes: int | None = opt("Gradient bucket, e.g. 25MB; default the best.", parse=_bucket)
+    bucket_bytes: int | None = opt(
+        "Gradient bucket, e.g. 25MB; default the best.", parse=either("best", None, positive)
+    )
     prefetch: int = rare("Layers whose weights are gathered ahead.", 1)
     reshard: bool | None = rare("Gather weights again in the backward pass; default without pipeline.")
     zero: int = opt("Shard over replicas: 1 optimizer states, 2 gradients too.", 0, metavar="0|1|2")
@@ -95,7 +87,10 @@ class Step(Options):
     )
     efficiency = Device.efficiency
     memory_efficiency: float | None = rare(
-        "Share of its memory bandwidth; none: memory traffic is free.", 0.8, metavar="X|none", parse=_share
+        "Share of its memory bandwidth; none: memory traffic is free.",
+        0.8,
+        metavar="X|none",
+        parse=either("none", None, _share),
     )
     calibrate_s: float | None = rare("Measured time of the first step, to find the efficiency.")
     contention: str | None = rare(
@@ -131,8 +126,7 @@ class Train(Device, Step, NcclLog, Reporting):
 
     model: str = arg("MODEL", "A name, e.g. llama-3-8b, a config.json, or a table of layers.")
     mesh: str = opt("Axes (dp, fsdp, tp, cp, ep, pp) and ranks, e.g. fsdp=16,tp=8.", REQUIRED, metavar="MESH")
-    gpu = Device.gpu
-    fabric: list[str] = opt("Fabric; repeatable; default that of treadle.toml.", (), metavar="FABRIC")
+    gpu, fabric = Device.gpu, Device.fabric
     schedule: list[str] = opt("Schedules; default treadle,ring,bound; repeatable.", (), words="schedules")
     phase: str | None = opt("Phase of serving instead of training: prefill or decode.")
     trace: Path | None = written("Timeline of the first row (.json, .pftrace, or .gz).")

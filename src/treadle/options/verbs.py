@@ -13,7 +13,7 @@ class Verb(NamedTuple):
     """A command: its summary, the folder of its options and its function, and its group in help."""
 
     summary: str
-    room: str
+    package: str
     group: str
 
 
@@ -77,10 +77,10 @@ _TASKS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     },
 }
 VERBS: Mapping[str, Verb] = {
-    name: Verb(summary, room, group)
-    for group, rooms in _TASKS.items()
-    for room, several in rooms.items()
-    for name, summary in several.items()
+    name: Verb(summary, package, group)
+    for group, packages in _TASKS.items()
+    for package, summaries in packages.items()
+    for name, summary in summaries.items()
 }
 GROUPS = {
     "topology": "List, show, import and export fabrics.",
@@ -110,6 +110,6 @@ ALIASES: Mapping[str, Alias] = {
 
 def table(verb: str) -> type[Options]:
     """The options of a command."""
-    module = import_module(f"treadle.options.{VERBS[verb].room}")
+    module = import_module(f"treadle.options.{VERBS[verb].package}")
     found: type[Options] = getattr(module, verb.title().replace(" ", ""))
     return found

@@ -10,18 +10,29 @@ from treadle.finder.building.cabling_check import format_plug
 from treadle.inputs.problem import format_exact
 from treadle.render.problems import seconds_row
 from treadle.render.quantities import AS_THEY_COME, Rates, counted
-from treadle.render.rows import Row, Table, facts, fields_of, framed, row
+from treadle.render.rows import (
+    Column,
+    Row,
+    Rows,
+    Table,
+    facts,
+    fields_of,
+    file_row,
+    framed,
+    labelled,
+    row,
+    table_of,
+)
 
 if TYPE_CHECKING:
-    from treadle.finder.building.cabling_check import CablingReport
+    from treadle.finder.building.cabling_check import CablingReport, Replugging
     from treadle.finder.building.growth import GrowthPlan
     from treadle.finder.building.installed_fabric import InstalledFabric
     from treadle.finder.building.placement import CableTotals
     from treadle.finder.building.reference_topologies import ReferenceComparison
-    from treadle.finder.building.resilience import ResilienceResult
+    from treadle.finder.building.resilience import FailureLevel, ResilienceResult
     from treadle.finder.building.rewiring import RewiringPlan
 
-Rows = Iterator[Row | Table]
 _SHOWN_HARMS = 3
 """Cables that are named for each level."""
 
@@ -42,9 +53,8 @@ def cabling_rows(built: InstalledFabric) -> Iterator[Row]:
             f"{float(now.longest):.1f} m; {media['copper']} of copper, {media['optical']} optical",
         ]
         if sheet.planes is not None:
-            lines.append(
-                f"{float(sum(sheet.metres)):.0f} m through optical switches in the middle of the floor"
-            )
+            metres = float(sum(sheet.metres))
+            lines.append(f"{metres:.0f} m through optical switches in the middle of the floor")
         values = {
             "objective": str(place.objective),
             "racks": len(place.racks),
@@ -73,8 +83,7 @@ def cabling_rows(built: InstalledFabric) -> Iterator[Row]:
 def _totals(totals: CableTotals) -> dict[str, object]:
     return {
         "metres": float(totals.metres),
-        "bundles": totals.bundles,
-        "in_rack": totals.in_rack,
+        **fields_of(totals, "bundles", "in_rack"),
         "longest_m": float(totals.longest),
     }
 
@@ -84,7 +93,7 @@ def cabling_list_rows(built: InstalledFabric, path: object = None) -> Iterator[R
     name = built.sheet.topology.name
     yield row("topology", f"{name}: {counted(len(built.sheet.wires), 'cable')}", topology=name)
     yield from cabling_rows(built)
-    yield row("written", None if path is None else str(path), cabling=None if path is None else str(path))
+    yield file_row("written", path, "cabling")
 
 
 def cabling_check_rows(report: CablingReport) -> Rows:
@@ -96,20 +105,17 @@ def cabling_check_rows(report: CablingReport) -> Rows:
         seen=report.n_seen,
         right=report.n_right,
     )
-    yield from (row("warning", doubt) for doubt in report.doubts)
+    yield from labelled("warning", report.doubts)
+    columns: list[Column[tuple[int, Replugging]]] = [
+        ("", lambda one: one[0]),
+        ("fault", lambda one: one[1].fault),
+        ("do", lambda one: one[1].action),
+        ("plug at", lambda one: format_plug(one[1].at)),
+        ("to", lambda one: format_plug(one[1].to) + " (pull its plug first)" * one[1].is_held),
+        ("other end stays", lambda one: "" if one[1].stays is None else format_plug(one[1].stays)),
+    ]
     if report.steps:
-        cells = [
-            [
-                str(number),
-                str(step.fault),
-                str(step.action),
-                format_plug(step.at),
-                format_plug(step.to) + (" (pull its plug first)" if step.is_held else ""),
-                "" if step.stays is None else format_plug(step.stays),
-            ]
-            for number, step in enumerate(report.steps, start=1)
-        ]
-        yield from framed(Table(("", "fault", "do", "plug at", "to", "other end stays"), cells, 6))
+        yield from framed(table_of(enumerate(report.steps, start=1), columns, 6))
     yield row(
         "to do",
         f"{counted(report.n_moves, 'plug')} to move, {counted(report.n_missing, 'cable')} to lay, "
@@ -180,18 +186,15 @@ def resilience_rows(result: ResilienceResult, rates: Rates = AS_THEY_COME) -> Ro
     ]
     text = ", ".join(f"{name} {rates(rate)}" for name, rate in result.whole.items())
     yield row("optimum", f"{text} busbw without failures", key=True, optima=optima)
-    cells = [
-        [
-            one.collective,
-            counted(one.cables, "cable") if one.cables else counted(one.nodes, "node"),
-            str(len(one.shares)),
-            f"{one.mean:.1%}",
-            f"{one.worst:.1%}",
-            one.worst_fabric,
-        ]
-        for one in result.levels
+    columns: list[Column[FailureLevel]] = [
+        ("collective", lambda one: one.collective),
+        ("failed", lambda one: counted(one.cables or one.nodes, "cable" if one.cables else "node")),
+        ("samples", lambda one: len(one.shares)),
+        ("mean", lambda one: f"{one.mean:.1%}"),
+        ("worst", lambda one: f"{one.worst:.1%}"),
+        ("worst sample", lambda one: one.worst_fabric),
     ]
-    yield from framed(Table(("collective", "failed", "samples", "mean", "worst", "worst sample"), cells, 2))
+    yield from framed(table_of(result.levels, columns, 2))
     yield row("mean, worst", "optimal busbw of what is left, as a share of that without failures")
     harmed = [one for one in result.levels if one.harms]
     for one in harmed:

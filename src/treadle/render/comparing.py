@@ -18,14 +18,23 @@ from treadle.render.problems import (
     expectation_rows,
     library_rows,
     problem_rows,
+    simulated_values,
     throughput,
     verification_values,
     verified_row,
 )
-from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted, microseconds
-from treadle.render.rows import Row, Table, facts, fields_of, given, rate_values, row
+from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted, microseconds, percent
+from treadle.render.rows import (
+    Row,
+    Rows,
+    Table,
+    facts,
+    file_row,
+    labelled,
+    rate_values,
+    row,
+)
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.simulation.size_bounds.problem_bounds import size_bound_values
 from treadle.synthesis.scheduler_options import flag_of
 from treadle.units import format_size
 
@@ -60,7 +69,7 @@ def compare_rows(
     axes: str | None = None,
     picture: object = None,
     shows_all: bool = False,
-) -> Iterator[Row | Table]:
+) -> Rows:
     """Problem, optimum, the table, and what its columns and names mean.
 
     Without `shows_all` the table has the best schedules, the best baselines, the fastest of each size, and
@@ -96,12 +105,10 @@ def compare_rows(
     yield from _legend(result, shown, sizes, rates, shows_all=shows_all)
     yield from _library_rows(result, shown, rates)
     yield facts(schedules=[_values(bound, collective, one) for one in result.rows])
-    yield row("plot", None if picture is None else str(picture), picture=picture and str(picture))
+    yield file_row("plot", picture, "picture")
 
 
-def _library_rows(
-    result: Comparison, shown: Sequence[tuple[str, ComparisonRow]], rates: Rates
-) -> Iterator[Row | Table]:
+def _library_rows(result: Comparison, shown: Sequence[Shown], rates: Rates) -> Rows:
     """Rows of NCCL's or RCCL's choice by its own model, and its simulated time at sizes."""
     from treadle.schedulers.third_party.library_schedules import SCHEDULER_OF
 
@@ -189,7 +196,7 @@ def _speed_cells(
         is_set = len(one.rates) > 1
         own = name != IN_NETWORK and not is_set  # the former has an optimum of its own
         cells = [f"{scaled(min(one.rates))}-{scaled(max(one.rates))}" if is_set else scaled(one.rate)]
-        cells.append(f"{float(one.rate / result.bound.algbw):.1%}"[:-1] if own else "-")
+        cells.append(percent(one.rate / result.bound.algbw if own else None) or "-")
         if one.report is not None and one.report.pipelined_algbw is not None and one.algbw and not is_set:
             in_turn = scaled(one.algbw)
     cells += [in_turn] * has_steps
@@ -198,7 +205,7 @@ def _speed_cells(
         found = timed.get(size)
         share = None if found is None or name == IN_NETWORK else found.efficiency
         cells.append("-" if found is None else microseconds(float(found.time)))
-        cells.append("-" if share is None else f"{share:.1%}"[:-1])
+        cells.append(percent(share) or "-")
     return tuple(cells)
 
 
@@ -277,13 +284,14 @@ def _file_rows(one: ComparisonRow) -> Iterator[Row]:
         texts = [format_violations(violation) for violation in one.report.violations[:SHOWN_VIOLATIONS]]
         more = one.report.n_violations - SHOWN_VIOLATIONS
         texts += [f"and {counted(more, 'more violation')} (see --json)"] if more > 0 else []
-        yield row("violations" if texts else None, f"{one.algorithm}: " + "\n".join(texts) if texts else None)
-        yield from (row("note", f"{one.algorithm}: {note}") for note in one.notes)
+        if texts:
+            yield row("violations", f"{one.algorithm}: " + "\n".join(texts))
+        yield from labelled("note", (f"{one.algorithm}: {note}" for note in one.notes))
 
 
 def _time_tables(
     result: Comparison, shown: Sequence[Shown], named: list[tuple[str, str]], *, shows_all: bool
-) -> Iterator[Row | Table]:
+) -> Rows:
     """Simulated times of many sizes, in tables below each other."""
     timed, rows = dict(_timed(shown)), dict(shown)
     if not timed:
@@ -304,8 +312,8 @@ def _time_tables(
             [title, *(f"{own[k] * 1e6:.4g}{'*' * (own[k] <= least[k])}" for k in at)]
             for own, title in titles.items()
         ]
-        last = ["" if (limit := bounds[k]) is None else f"{float(limit.time) * 1e6:.4g}" for k in at]
-        cells += [["lower bound", *last]] if any(last) else []
+        limits = ["" if (limit := bounds[k]) is None else f"{float(limit.time) * 1e6:.4g}" for k in at]
+        cells += [["lower bound", *limits]] if any(limits) else []
         yield Table(["simulated us", *(format_size(result.sizes[k]) for k in at)], cells, 1)
         yield row(None, "")
     yield row(None, "In the tables of times * marks the fastest schedule at a size.")
@@ -336,21 +344,7 @@ def _measured_values(found: RowMeasures) -> dict[str, object]:
     if (worst := found.congestion) is not None:
         values |= {"busiest_links": list(worst.links), "n_busiest_links": worst.n_links}
         values["busiest_times_optimum"] = format_exact(worst.times_optimum)
-    sizes = [
-        {
-            "size_bytes": one.size_bytes,
-            "time_s": float(one.time),
-            "slices": one.slices,
-            **({"protocol": one.protocol} if one.protocol else {}),
-            **fields_of(one, "algbw_bytes_per_s", "busbw_bytes_per_s"),
-            **given(efficiency=one.efficiency),
-            **size_bound_values(one.bound),
-            "busiest_link": one.busiest,
-            "utilisation": one.utilisation,
-        }
-        for one in found.sizes
-    ]
-    return {**values, "sizes": sizes} if sizes else values
+    return {**values, "sizes": [simulated_values(one) for one in found.sizes]} if found.sizes else values
 
 
 def placed_rows(placed: PlacedSchedule, path: object, rates: Rates) -> Iterator[Row]:
@@ -374,16 +368,14 @@ def placed_rows(placed: PlacedSchedule, path: object, rates: Rates) -> Iterator[
     done = report.is_ok and placed.messages is not None
     text = "yes: executed on integer contributions, and every message has a path"
     yield Row("verified", text if done else verified_row(report).text, verification_values(report))
-    yield from (row("note", note) for note in placed.notes)
+    yield from labelled("note", placed.notes)
     yield facts(notes=list(placed.notes), path=str(path))
 
 
 # ``algorithms``
 
 
-def schedulers_rows(
-    shown: Iterable[Scheduler], helps: Mapping[str, str] | None = None
-) -> Iterator[Row | Table]:
+def schedulers_rows(shown: Iterable[Scheduler], helps: Mapping[str, str] | None = None) -> Iterator[Row]:
     """Schedulers with their requirements and options; `helps` explains options by flag."""
     shown = tuple(shown)
     values = [
@@ -407,17 +399,17 @@ def schedulers_rows(
         flags = [flag_of(option) for option in one.supported_options]
         yield row(None, f"{one.name} ({one.form}{', peer' if one.is_peer else ''})")
         for heading, text in (
-            ("serves", ", ".join(one.collectives)),
-            ("needs", ", ".join(one.format_requirements)),
-            ("groups", "several at once, too" if one.in_groups else ""),
+            ("supports", ", ".join(one.collectives)),
+            ("requires", ", ".join(one.format_requirements)),
+            ("groups", "also several concurrent ones" if one.in_groups else ""),
             ("options", ", ".join(flags) if helps is None else ""),
             ("compared", one.comparing.value if one.comparing.value != "always" else ""),
             ("source", one.source),
             ("origin", one.origin),
         ):
             if text:
-                yield row(None, f"  {heading:<7} {text}")
+                yield row(None, f"  {heading:<8} {text}")
         if flags and helps is not None:
-            yield row(None, "options of solve that it heeds")
+            yield row(None, "options of solve that it accepts")
             for flag in flags:
                 yield row(None, f"  {helps.get(flag, flag)}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from treadle.inputs.problem import format_exact
 from treadle.render.quantities import AS_THEY_COME, Rates, counted
-from treadle.render.rows import Row, Table, facts, framed, given, rate_values, row
+from treadle.render.rows import Row, Rows, Table, facts, file_row, framed, given, labelled, rate_values, row
 from treadle.schedules.collective import CollectiveKind, busbw_factor
 from treadle.topologies import (
     has_uniform_links,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from treadle.synthesis.steps.bfb import BfbValue
     from treadle.topologies.readers.imported import Imported
 
-Rows = Iterator[Row | Table]
 _SHOWN_RANKS, _SHOWN_DISTANCES, _SHOWN_RATES, _LONGEST_NAME = 8, 12, 8, 30
 
 
@@ -61,48 +60,28 @@ def design_rows(result: DesignResult, chosen: DesignRow, rates: Rates, *, with_r
     yield from _search_rows(result)
     # for calls over all nodes the time itself is as good as the bounds in the last line
     has_bounds = any(call.group_size for call in result.workload.calls)
-    has_workload = has_bounds or any(one.seconds != one.allreduce_s for one in result.rows)
-    headings = ["", "\ntopology", "\nsteps", "\nT_B", "\ndiameter", "mean\nhops"]
-    headings += [f"allreduce\n{size}", f"all-to-all\n{size}"]
-    headings += ["\nworkload"] * has_workload + ["\nbound"] * has_bounds
-    cells = []
-    for number, one in enumerate(result.rows, start=1):
-        best = " best" if one is result.best else ""
-        name = one.option.label
-        name = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
-        exchange = _microseconds(one.alltoall_s)
-        if one.alltoall_s is None:
-            exchange = _microseconds(one.alltoall_bound_s, ">=")
-        is_whole = one.option.parts == 1
-        cells.append(
-            [
-                f"{number}{'*' if one is chosen else ''}",
-                f"{name}{best}",
-                str(one.option.candidate.steps) if is_whole else "-",
-                f"{float(one.option.candidate.t_b_both / 2):.4f}" if is_whole else "-",
-                "-" if one.option.diameter is None else str(one.option.diameter),
-                "-" if one.option.mean_distance is None else f"{float(one.option.mean_distance):.3f}",
-                _microseconds(one.allreduce_s),
-                exchange,
-                *[_microseconds(one.seconds)] * has_workload,
-                *[_microseconds(one.least_s)] * has_bounds,
-            ]
-        )
-    cells.append(
-        [
-            "",
-            f"lower bound (degree {result.degree}, no switches)",
-            str(limits.steps),
-            f"{float(limits.t_b):.4f}",
-            str(limits.steps),
-            f"{float(limits.mean_distance):.3f}",
-            _microseconds(limits.allreduce_s),
-            _microseconds(limits.alltoall_s, ">="),
-            *[""] * (has_workload + has_bounds),
-        ]
+    yield from framed(_frontier(result, chosen, size, has_bounds=has_bounds))
+    yield from _legend(result, has_bounds=has_bounds)
+    yield row("best", result.best.option.expression, best=result.best.option.expression)
+    yield row(
+        "chosen",
+        None if chosen is result.best else chosen.option.expression,
+        chosen=chosen.option.expression,
+        frontier=[_design_values(one) for one in result.rows],
+        bounds={
+            "steps": limits.steps,
+            "t_b_exact": format_exact(limits.t_b),
+            "mean_distance": float(limits.mean_distance),
+            "alltoall_pair_rate_bound": float(limits.pair_rate),
+            "allreduce_s": limits.allreduce_s,
+            "alltoall_bound_s": limits.alltoall_s,
+        },
     )
-    least = [*["\nbound"] * has_bounds, "mean\nhops", "\ndiameter", f"all-to-all\n{size}", "\nT_B"]
-    yield from framed(Table(headings, cells, 2, least))
+    yield from _reconfiguration_rows(result, is_shown=with_reconfiguration)
+
+
+def _legend(result: DesignResult, *, has_bounds: bool) -> Iterator[Row]:
+    """The meaning of the columns, notations that the table shortens, and the node of each rank."""
     times = "steps and bandwidth time (in M/B) of the schedule; mean of allgather and reduce-scatter"
     yield row("steps, T_B", times)
     flows = "of a flow within 0.1% of the optimum; >= is a bound from distances only"
@@ -122,22 +101,52 @@ def design_rows(result: DesignResult, chosen: DesignRow, rates: Rates, *, with_r
                 f"row {number}: ranks on nodes {nodes}; in the order of node numbers the workload takes "
                 f"{_microseconds(one.own_order_s)}",
             )
-    yield row("best", result.best.option.expression, best=result.best.option.expression)
-    yield row(
-        "chosen",
-        None if chosen is result.best else chosen.option.expression,
-        chosen=chosen.option.expression,
-        frontier=[_design_values(one) for one in result.rows],
-        bounds={
-            "steps": limits.steps,
-            "t_b_exact": format_exact(limits.t_b),
-            "mean_distance": float(limits.mean_distance),
-            "alltoall_pair_rate_bound": float(limits.pair_rate),
-            "allreduce_s": limits.allreduce_s,
-            "alltoall_bound_s": limits.alltoall_s,
-        },
+
+
+def _frontier(result: DesignResult, chosen: DesignRow, size: str, *, has_bounds: bool) -> Table:
+    """The topologies of the frontier, and the lower bounds of their size and degree."""
+    has_workload = has_bounds or any(one.seconds != one.allreduce_s for one in result.rows)
+    headings = ["", "\ntopology", "\nsteps", "\nT_B", "\ndiameter", "mean\nhops"]
+    headings += [f"allreduce\n{size}", f"all-to-all\n{size}"]
+    headings += ["\nworkload"] * has_workload + ["\nbound"] * has_bounds
+    cells = []
+    for number, one in enumerate(result.rows, start=1):
+        option, name = one.option, one.option.label
+        name = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
+        exchange = _microseconds(one.alltoall_s)
+        if one.alltoall_s is None:
+            exchange = _microseconds(one.alltoall_bound_s, ">=")
+        has_schedule = option.parts == 1
+        cells.append(
+            [
+                f"{number}{'*' if one is chosen else ''}",
+                name + " best" * (one is result.best),
+                str(option.candidate.steps) if has_schedule else "-",
+                f"{float(option.candidate.t_b_both / 2):.4f}" if has_schedule else "-",
+                "-" if option.diameter is None else str(option.diameter),
+                "-" if option.mean_distance is None else f"{float(option.mean_distance):.3f}",
+                _microseconds(one.allreduce_s),
+                exchange,
+                *[_microseconds(one.seconds)] * has_workload,
+                *[_microseconds(one.least_s)] * has_bounds,
+            ]
+        )
+    limits = result.limits
+    cells.append(
+        [
+            "",
+            f"lower bound (degree {result.degree}, no switches)",
+            str(limits.steps),
+            f"{float(limits.t_b):.4f}",
+            str(limits.steps),
+            f"{float(limits.mean_distance):.3f}",
+            _microseconds(limits.allreduce_s),
+            _microseconds(limits.alltoall_s, ">="),
+            *[""] * (has_workload + has_bounds),
+        ]
     )
-    yield from _reconfiguration_rows(result, is_shown=with_reconfiguration)
+    least = [*["\nbound"] * has_bounds, "mean\nhops", "\ndiameter", f"all-to-all\n{size}", "\nT_B"]
+    return Table(headings, cells, 2, least)
 
 
 def _search_rows(result: DesignResult) -> Iterator[Row]:
@@ -278,8 +287,7 @@ def _fact_rows(fabric: Topology, found: FabricFacts, rates: Rates) -> Iterator[R
         yield Row("degree", f"{spread}{f'; {ways}' if most else ''}", values)
     for one in _distance_rows(fabric, found, rates):
         yield one if found.n_ranks > 1 else facts(one.facts)
-    for omission in found.omissions:
-        yield row("not known", omission)
+    yield from labelled("not known", found.omissions)
     yield facts(omitted=list(found.omissions))
 
 
@@ -398,8 +406,8 @@ def import_rows(path: str, found: Imported, fabric: Topology, output: object = N
     """View of ``topology import``: a row for each subject and finding."""
     yield row("file", f"{path}, read as {found.format}", file=path, format=found.format)
     yield from (row(subject, text) for subject, text in found.recognised.items())
-    yield from (row("assumed", str(finding)) for finding in found.defaulted)
-    yield from (row("warning", str(finding)) for finding in found.warnings)
+    yield from labelled("assumed", found.defaulted)
+    yield from labelled("warning", found.warnings)
     nodes = counted(len(fabric.compute_nodes), "compute node"), counted(len(fabric.switches), "switch")
     yield row(
         "topology",
@@ -412,5 +420,4 @@ def import_rows(path: str, found: Imported, fabric: Topology, output: object = N
         links=fabric.n_links,
         hash=topology_hash(fabric),
     )
-    if output is not None:
-        yield row("written", str(output), output=str(output))
+    yield file_row("written", output, "output")

@@ -10,7 +10,6 @@ from treadle.render.problems import (
     below,
     certificate_values,
     describe_certificate,
-    note_rows,
     problem_rows,
     range_of_set,
     shape_row,
@@ -21,11 +20,12 @@ from treadle.render.problems import (
     violations_row,
 )
 from treadle.render.quantities import AS_THEY_COME, Rates, counted
-from treadle.render.rows import Row, facts, fields_of, rate_values, row
+from treadle.render.rows import Row, facts, fields_of, labelled, rate_values, row
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes, routes_in
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.steps.steps import StepSchedule
+from treadle.spelling import listing
 from treadle.topologies.files import topology_hash
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.host_cards import hosts_passed
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from treadle.inputs.runtime_files import FileVerification
     from treadle.inputs.verification import VerifyResult
     from treadle.lowering.lower_set import LoweredSet
-    from treadle.lowering.lowered import Lowered, LoweredGroup
+    from treadle.lowering.lowered import Lowered
     from treadle.lowering.set_folder import SavedSet
     from treadle.schedulers.jobs.jobs_folder import StoredJobs
     from treadle.schedules.plan import Plan
@@ -76,13 +76,13 @@ def verify_rows(result: VerifyResult, plan: Plan, path: Path, rates: Rates) -> I
     shape = shape_row(schedule, plan.algorithm, report=report)
     if isinstance(schedule, FactoredSchedule):
         yield shape
-        if report.is_ok and plan.witness is not None and best is not None:
-            cut = describe_certificate(plan.topology, collective, plan.witness, best, rates)
+        if report.is_ok and plan.certificate is not None and best is not None:
+            cut = describe_certificate(plan.topology, collective, plan.certificate, best, rates)
             yield row("bottleneck", cut)
         yield row("file", format_size(path.stat().st_size))
     yield facts(
         shape.facts,
-        {} if plan.witness is None else {"witness": certificate_values(plan.witness, plan.topology)},
+        {} if plan.certificate is None else {"witness": certificate_values(plan.certificate, plan.topology)},
         # below the bound of a certificate nothing is known: another certificate might prove less
         {"optimal": True if whole.is_optimal else None},
         gap=float(1 - whole.rate / whole.bound) if whole.rate and whole.bound is not None else None,
@@ -163,7 +163,7 @@ def verify_file_rows(path: Path, found: FileVerification) -> Iterator[Row]:
         yield row("verified", text)
     else:
         yield violations_row(found.violations, len(found.violations), {})
-    yield from note_rows(found.notes)
+    yield from labelled("note", found.notes)
     yield facts(
         verified=is_ok if is_executed or not is_ok else None,
         violations=list(found.violations),
@@ -202,10 +202,11 @@ def lower_rows(
     yield row("written", f"{places[0] or ''}: {target.name} for {first.dialect or runtime}, {contents}")
     yield row("checked", f"{first.checked}; not yet loaded by {runtime}")
     if first.group is not None:
+        ranks = listing(first.group.ranks, _MOST_RANKS)
         yield row(
             "group",
             f"{first.group.number} of {plan.collective.n_groups}: for a communicator of "
-            f"{counted(len(first.group.ranks), 'rank')}, the plan's {_ranks(first.group)} in this order; "
+            f"{counted(len(first.group.ranks), 'rank')}, the plan's {ranks} in this order; "
             "no other loads it",
         )
     yield from _size_rows(first)
@@ -213,8 +214,9 @@ def lower_rows(
     yield from _notes_of(plan, first, target)
     for result, place in zip(results[1:], places[1:], strict=True):
         assert result.group is not None
-        yield row("written", f"{place or ''}: group {result.group.number}, the plan's {_ranks(result.group)}")
-        yield from (row("warning", caution) for caution in result.cautions)
+        ranks = listing(result.group.ranks, _MOST_RANKS)
+        yield row("written", f"{place or ''}: group {result.group.number}, the plan's {ranks}")
+        yield from labelled("warning", result.cautions)
 
 
 def _size_rows(result: Lowered) -> Iterator[Row]:
@@ -224,13 +226,13 @@ def _size_rows(result: Lowered) -> Iterator[Row]:
         yield row("chunks", f"{text}{float(result.rounding_loss):.2%} slower (--chunks plan keeps them)")
     texts = [
         f"{f'with {one.selector}: ' if number else ''}{one.summary} ({one.rule})"
-        for number, one in enumerate(result.served)
+        for number, one in enumerate(result.supported)
     ]
     if (better := result.friendlier) is not None:
         cost = f"{float(better.loss):.2%} slower or more" if better.loss else "no slower by their bound"
         texts.append(
             f"{counted(better.trees, 'tree')} per root (solve --trees {better.trees}) would support "
-            f"{better.n_served}: {cost}"
+            f"{better.n_supported}: {cost}"
         )
     yield row("supported", "\n".join(texts) or None)
 
@@ -246,7 +248,7 @@ def _loading_rows(loading: Loading, start: str = "") -> Iterator[Row]:
 
 
 def _notes_of(plan: Plan, result: Lowered, target: Format) -> Iterator[Row]:
-    yield from (row("warning", caution) for caution in result.cautions)
+    yield from labelled("warning", result.cautions)
     if result.instances > 1:
         yield row("instances", f"{result.instances} of the schedule, each with its part of the data")
     if result.carried_algbw is not None:
@@ -258,12 +260,12 @@ def _notes_of(plan: Plan, result: Lowered, target: Format) -> Iterator[Row]:
         yield row("note", f"{text} (a channel of NCCL's slowest preset)")
     if result.shortfall is not None:
         yield row("note", describe_gap(plan, result.shortfall, "the file"))
-    if _needs_card_routes(plan) and not target.holds_routes:
+    if _passes_no_hosts(plan) and not target.holds_routes:
         yield row("note", "the file holds no routes: NICs need them too (treadle routes PLAN -o FILE)")
 
 
-def _needs_card_routes(plan: Plan) -> bool:
-    """Whether the paths of a plan's messages must be known to NICs: routes that pass no host."""
+def _passes_no_hosts(plan: Plan) -> bool:
+    """Whether a plan has routes that pass no host, so that NICs need them too."""
     schedule = plan.entries[-1].schedule
     if not isinstance(schedule, RouteSchedule | TimedRoutes):
         return False
@@ -271,40 +273,35 @@ def _needs_card_routes(plan: Plan) -> bool:
     return not hosts_passed(plan.topology, routes.path_offset, routes.path_links).size
 
 
-def _ranks(group: LoweredGroup) -> str:
-    more = f" and {len(group.ranks) - _MOST_RANKS} more" if len(group.ranks) > _MOST_RANKS else ""
-    return ", ".join(map(str, group.ranks[:_MOST_RANKS])) + more
-
-
 def lowered_values(result: Lowered, path: Path | None, rank: int | None) -> dict[str, object]:
     """One runtime file for JSON: contents, chunks, sizes, checks and loading."""
     group, loading, better = result.group, result.loading, result.friendlier
     rounding = None if result.plan_chunks is None else float(result.rounding_loss)
     served = [
-        {"by": one.selector.value, "rule": one.rule, "sizes_bytes": list(one.sizes)} for one in result.served
+        {"by": one.selector.value, "rule": one.rule, "sizes_bytes": list(one.sizes)}
+        for one in result.supported
     ]
     return dict(
         facts(
             gap_values(result.shortfall),
             {f"{noun.replace(' ', '_')}s": count for noun, count in result.counts},
             rate_values("thread_blocks_algbw", result.carried_algbw),
-            group=None if group is None else group.number,
-            group_ranks=None if group is None else list(group.ranks),
+            group=group and group.number,
+            group_ranks=group and list(group.ranks),
             profile=result.dialect or None,
-            judged=result.judgement.check.value,
+            judged=result.verdict.check.value,
             checked=result.checked,
             interpreted=result.is_executed,
             operations=result.n_operations,
             chunks=result.n_chunks,
             plan_chunks=result.plan_chunks,
             rounding_loss=rounding,
-            served_sizes_bytes=list(result.served[0].sizes) if served else None,
+            served_sizes_bytes=list(result.supported[0].sizes) if served else None,
             served=served or None,
-            friendlier_trees=None
-            if better is None
-            else {
+            friendlier_trees=better
+            and {
                 "trees_per_root": better.trees,
-                "served_sizes": better.n_served,
+                "served_sizes": better.n_supported,
                 "loss_at_least": float(better.loss),
             },
             cautions=list(result.cautions),
@@ -336,7 +333,7 @@ def lower_set_rows(plan: Plan, sets: Sequence[tuple[LoweredSet, SavedSet]]) -> I
         followed = "the choice was followed at both ends of each range"
         yield row("checked", f"{made.ranges[0].made.checked}; {followed}; not yet loaded by {runtime}")
         for one in sorted(made.ranges, key=lambda one: (one.text.min_bytes, one.text.fills_in)):
-            text, served = one.text, one.made.served[0]
+            text, served = one.text, one.made.supported[0]
             parts = (one.algorithm, one.protocol, counted(text.n_chunks, "chunk"))
             named = ", ".join(part for part in parts if part)
             if text.fills_in:
@@ -346,8 +343,8 @@ def lower_set_rows(plan: Plan, sets: Sequence[tuple[LoweredSet, SavedSet]]) -> I
         for first, last, why in made.left_out:
             yield row("not supported", f"{format_range(first, last)}: {why}")
         yield from _loading_rows(loading, f"sh {saved.folder}/load.sh COMMAND...")
-        cautions = dict.fromkeys(caution for one in made.ranges for caution in one.made.cautions)
-        yield from (row("warning", caution) for caution in cautions)
+        cautions = [caution for one in made.ranges for caution in one.made.cautions]
+        yield from labelled("warning", dict.fromkeys(cautions))
         lacking = next((one.made.shortfall for one in made.ranges if one.made.shortfall is not None), None)
         if lacking is not None:
             yield row("note", describe_gap(plan, lacking, "some file"))
@@ -366,7 +363,7 @@ def _set_values(made: LoweredSet, saved: SavedSet) -> dict[str, object]:
                 "algorithm": one.algorithm,
                 **({"protocol": one.protocol} if one.protocol else {}),
                 "chunks": one.text.n_chunks,
-                "served_sizes_bytes": list(one.made.served[0].sizes),
+                "served_sizes_bytes": list(one.made.supported[0].sizes),
                 **gap_values(one.made.shortfall),
             }
             for one in made.ranges

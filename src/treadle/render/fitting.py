@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from treadle.render.measuring import Rows
-from treadle.render.quantities import AS_THEY_COME, Rates
-from treadle.render.rows import Row, Table, facts, fields_of, given, row
+from treadle.render.quantities import AS_THEY_COME, Rates, percent
+from treadle.render.rows import Column, Row, Rows, facts, fields_of, given, row, table_of
 from treadle.simulation.calibration.calibration import ALPHA, EPSILON, INVERSE_BANDWIDTH
 from treadle.simulation.calibration.cost_fit import CostFit, FittedPoint, errors_by_sweep, mean_error
 from treadle.simulation.costs.cost_model_file import cost_model_to_json
@@ -16,7 +15,8 @@ from treadle.units import format_seconds, format_size
 if TYPE_CHECKING:
     from treadle.simulation.calibration.calibration import Calibration
     from treadle.simulation.calibration.regression import Estimate
-    from treadle.testbed.testbed import EmulationResult
+    from treadle.testbed.crossovers import Crossover
+    from treadle.testbed.testbed import EmulationResult, EmulationRow
 
 
 def calibration_rows(result: Calibration, degree: int = 1, rates: Rates = AS_THEY_COME) -> Rows:
@@ -69,14 +69,13 @@ def cost_fit_rows(fit: CostFit) -> Rows:
         mean_error=fit.mean_error,
         max_error=fit.max_error,
     )
-    figures = _figures(fit)
     for label, (low, high) in fit.model.bands.items():
         name, scale, unit = label, 1.0, ""
-        if label.endswith("_ns"):
-            name, scale, unit = label.removesuffix("_ns"), 1e-3, " us"
-        elif label.endswith("_bytes_per_s"):
-            name, scale, unit = label.removesuffix("_bytes_per_s"), 1e-9, " GB/s"
-        yield row(name, f"{figures[label] * scale:.4g}{unit} (95 %: {low * scale:.4g} to {high * scale:.4g})")
+        for ending, factor, shown in (("_ns", 1e-3, " us"), ("_bytes_per_s", 1e-9, " GB/s")):
+            if label.endswith(ending):
+                name, scale, unit = label.removesuffix(ending), factor, shown
+        value = _fitted_value(fit, label)
+        yield row(name, f"{value * scale:.4g}{unit} (95 %: {low * scale:.4g} to {high * scale:.4g})")
     for what, points in (("error of the fit", fit.points), ("error of what was held out", fit.held_out)):
         if points:
             most = max(abs(point.error) for point in points)
@@ -87,33 +86,28 @@ def cost_fit_rows(fit: CostFit) -> Rows:
     if fit.held_out:
         yield facts(held_out=_points(fit.held_out), held_out_mean_error=mean_error(fit.held_out))
     yield row(None, "")
-    headings = ["sweep", "size", "measured (us)", "predicted (us)", "error", "protocol", "slices"]
-    cells = [
-        (
-            point.sweep,
-            format_size(point.size_bytes),
-            f"{point.measured_s * 1e6:.2f}",
-            f"{point.predicted_s * 1e6:.2f}",
-            f"{point.error:+.1%}",
-            point.protocol,
-            str(point.slices),
-            "-" if point.share_of_bound is None else f"{point.share_of_bound:.1%}",
-        )
-        for point in (*fit.points, *fit.held_out)
+    columns: list[Column[FittedPoint]] = [
+        ("sweep", lambda point: point.sweep),
+        ("size", lambda point: format_size(point.size_bytes)),
+        ("measured (us)", lambda point: f"{point.measured_s * 1e6:.2f}"),
+        ("predicted (us)", lambda point: f"{point.predicted_s * 1e6:.2f}"),
+        ("error", lambda point: f"{point.error:+.1%}"),
+        ("protocol", lambda point: point.protocol),
+        ("slices", lambda point: point.slices),
+        ("% of bound", lambda point: percent(point.share_of_bound, sign="%")),
     ]
-    yield Table([*headings, "% of bound"], cells, least=("slices",))
+    yield table_of((*fit.points, *fit.held_out), columns, least=("slices",))
 
 
-def _figures(fit: CostFit) -> dict[str, float]:
-    """Values of the model by the labels of their ranges."""
-    found = {"reduction_bytes_per_s": float(fit.model.reduction_bytes_per_s)}
-    for protocol in fit.model.protocols:
-        found[f"{protocol.name}.launch_ns"] = float(protocol.launch_ns)
-        for link_class in ("box", "network", "hop"):
-            cost = getattr(protocol, link_class)
-            for key in ("alpha_ns", "occupancy_ns", "efficiency"):
-                found[f"{protocol.name}.{link_class}.{key}"] = float(getattr(cost, key))
-    return found
+def _fitted_value(fit: CostFit, label: str) -> float:
+    """The value of the model that has this range: ``reduction_bytes_per_s`` or ``simple.box.alpha_ns``."""
+    if label == "reduction_bytes_per_s":
+        return float(fit.model.reduction_bytes_per_s)
+    name, *path = label.split(".")
+    value: object = next(one for one in fit.model.protocols if one.name == name)
+    for part in path:
+        value = getattr(value, part)
+    return float(value)  # type: ignore[arg-type]
 
 
 def _points(points: Iterable[FittedPoint]) -> list[dict[str, object]]:
@@ -146,22 +140,18 @@ def emulation_rows(result: EmulationResult, rates: Rates = AS_THEY_COME) -> Rows
             for one in result.rows
         ],
     )
-    headings = ("collective", "algorithm", "size", "steps", "T_B (M/B)", "measured", "predicted", "error", "")
-    cells = [
-        (
-            one.collective.value,
-            one.algorithm,
-            format_size(one.size_bytes),
-            str(one.steps),
-            f"{one.t_b:.4f}",
-            f"{one.time_s * 1e3:.3f} ms",
-            f"{one.predicted_s * 1e3:.3f} ms",
-            f"{one.error:+.1%}",
-            "fitted" if one.is_fitted else "",
-        )
-        for one in result.rows
+    columns: list[Column[EmulationRow]] = [
+        ("collective", lambda one: one.collective.value),
+        ("algorithm", lambda one: one.algorithm),
+        ("size", lambda one: format_size(one.size_bytes)),
+        ("steps", lambda one: one.steps),
+        ("T_B (M/B)", lambda one: f"{one.t_b:.4f}"),
+        ("measured", lambda one: f"{one.time_s * 1e3:.3f} ms"),
+        ("predicted", lambda one: f"{one.predicted_s * 1e3:.3f} ms"),
+        ("error", lambda one: f"{one.error:+.1%}"),
+        ("", lambda one: "fitted" if one.is_fitted else ""),
     ]
-    yield Table(headings, cells, 2, ("T_B (M/B)", "steps", "", "predicted"))
+    yield table_of(result.rows, columns, 2, ("T_B (M/B)", "steps", "", "predicted"))
     yield row(None, "")
     alpha, epsilon, inverse = map(result.calibration.fit.value, (ALPHA, EPSILON, INVERSE_BANDWIDTH))
     shown = "not to be seen" if bandwidth is None else rates(bandwidth)
@@ -211,20 +201,16 @@ def _delayed_rows(result: EmulationResult) -> Rows:
         return
     yield row(None, "")
     yield row(None, "where the second becomes faster, each pair predicted from other schedules:")
-    headings = ("collective", "small sizes", "large sizes", "predicted", "measured", "ratio", "fitted to")
-    cells = [
-        (
-            one.collective.value,
-            one.small,
-            one.large,
-            _size(one.predicted_bytes),
-            _size(one.measured_bytes),
-            "" if one.ratio is None else f"{one.ratio:.2f}",
-            ", ".join(one.fitted_to),
-        )
-        for one in result.crossovers
+    columns: list[Column[Crossover]] = [
+        ("collective", lambda one: one.collective.value),
+        ("small sizes", lambda one: one.small),
+        ("large sizes", lambda one: one.large),
+        ("predicted", lambda one: _size(one.predicted_bytes)),
+        ("measured", lambda one: _size(one.measured_bytes)),
+        ("ratio", lambda one: "" if one.ratio is None else f"{one.ratio:.2f}"),
+        ("fitted to", lambda one: ", ".join(one.fitted_to)),
     ]
-    yield Table(headings, cells, 3, ("fitted to",))
+    yield table_of(result.crossovers, columns, 3, ("fitted to",))
 
 
 def _size(size: float | None) -> str:

@@ -9,7 +9,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 from treadle.render.quantities import counted
-from treadle.render.rows import Row, Table, facts, fields_of, framed, row
+from treadle.render.rows import Column, Row, Rows, Table, facts, fields_of, framed, labelled, row, table_of
 from treadle.render.training import format_count, gigabytes
 from treadle.training.training_options import Recompute
 from treadle.units import format_seconds, format_size
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
     from treadle.parallelism.searching.parallel_result import FabricSearch, ParallelizeResult, PricedPlan
 
-Rows = Iterator[Row | Table]
 _MOST_LEFT_OUT, _MOST_PRESETS, _MOST_FAULTS, _MOST_CHANGES = 3, 8, 8, 40
 """Largest number of rows printed; JSON has all."""
 _OVERLAP = {
@@ -53,7 +52,7 @@ def parallelize_rows(result: ParallelizeResult) -> Rows:
     text = f"{gigabytes(request.memory_bytes)} per rank, on {request.device.name}"
     yield row("memory", text, gpu=request.device.name, memory_limit_bytes=request.memory_bytes)
     yield row("compute", request.times.summary, compute_times=request.times.summary)
-    yield from (row("note", note) for note in result.notes)
+    yield from labelled("note", result.notes)
     yield facts(notes=list(result.notes))
     for search in result.searches:
         yield row(None, "")
@@ -101,19 +100,18 @@ def _search_rows(search: FabricSearch) -> Rows:
     has_stages = best.plan.pipeline is not None
     shown = [best, *list(_distinct(search.named))[:_MOST_PRESETS]]
     axes = sorted({axes for one in search.rows for axes in one.by_axes}, key=lambda text: (len(text), text))
-    cells = [
-        [
-            one.name,
-            *map(format_seconds, (one.seconds, one.compute_s, one.exposed_s)),
-            *([format_seconds(one.idle_s)] if has_stages else []),
-            gigabytes(one.memory_bytes) + ("" if one.fits else " (too much)"),
-            *(format_seconds(one.by_axes.get(axis, 0.0)) for axis in axes),
-        ]
-        for one in shown
+    idle: list[Column[PricedPlan]] = [("idle", lambda one: format_seconds(one.idle_s))]
+    columns: list[Column[PricedPlan]] = [
+        ("plan", lambda one: one.name),
+        ("step", lambda one: format_seconds(one.seconds)),
+        ("compute", lambda one: format_seconds(one.compute_s)),
+        ("exposed", lambda one: format_seconds(one.exposed_s)),
+        *(idle if has_stages else []),
+        ("memory", lambda one: gigabytes(one.memory_bytes) + " (too much)" * (not one.fits)),
+        *((axis, lambda one, axis=axis: format_seconds(one.by_axes.get(axis, 0.0))) for axis in axes),
     ]
-    headings = ["plan", "step", "compute", "exposed", *(["idle"] if has_stages else []), "memory", *axes]
     yield row(None, "")
-    yield Table(headings, cells, 1, [*reversed(axes), "compute"])
+    yield table_of(shown, columns, 1, [*reversed(axes), "compute"])
     if len(shown) <= len(search.named):
         yield row(None, f"({len(search.named) + 1 - len(shown)} more presets, or equal ones: --json)")
     yield row(None, "")
@@ -133,7 +131,7 @@ def _search_rows(search: FabricSearch) -> Rows:
         bound = format_seconds(search.checked_bound_s)
         yield row("checked", f"at least {bound}, by a pass that shares no code with the search")
     yield row("plan", _plan_text(best))
-    yield row("train", _retimed_text(search.retimed))
+    yield row("train", _resimulation_text(search.resimulation))
 
 
 def _distinct(rows: Iterable[PricedPlan]) -> Iterator[PricedPlan]:
@@ -163,7 +161,7 @@ def _plan_text(one: PricedPlan) -> str:
     return ", ".join(words)
 
 
-def _retimed_text(again: Resimulated | Unsupported) -> str:
+def _resimulation_text(again: Resimulated | Unsupported) -> str:
     if isinstance(again, Unsupported):
         return f"does not support this plan: {again.reason}"
     layout = again.layout
@@ -176,7 +174,7 @@ def _retimed_text(again: Resimulated | Unsupported) -> str:
 
 
 def _search_values(search: FabricSearch) -> dict[str, object]:
-    again = search.retimed
+    again = search.resimulation
     train: dict[str, object] = {"mesh": None, "iteration_s": None}
     if isinstance(again, Unsupported):
         train["left_out"] = [again.reason]

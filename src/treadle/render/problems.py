@@ -11,8 +11,8 @@ import numpy as np
 from treadle.arrays import BoolArray, mask_of
 from treadle.inputs.problem import busbw_values, format_exact, model_of
 from treadle.render.names import describe_links, describe_nodes
-from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted, microseconds, relative_gap
-from treadle.render.rows import Later, Row, Table, facts, fields_of, framed, given, rate_values, row
+from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted, microseconds
+from treadle.render.rows import Later, Row, Table, facts, fields_of, file_row, framed, given, rate_values, row
 from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.route_cost import route_loads
@@ -30,7 +30,7 @@ from treadle.schedules.trees.forest_cost import link_loads
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.topologies import has_switches, has_uniform_links, is_regular
 from treadle.topologies.topology import Topology
-from treadle.units import format_size
+from treadle.units import format_fraction, format_size
 
 if TYPE_CHECKING:
     from treadle.schedulers.alone_rates import AloneRate
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from treadle.schedulers.third_party.placed_schedules import PlacedSchedule
     from treadle.schedules.plan import Plan
     from treadle.schedules.schedule import Schedule
+    from treadle.simulation.simulated_plans import SimulatedRow
     from treadle.synthesis.alltoall import RateResult
     from treadle.synthesis.result import Bound
     from treadle.verification.violations import Report
@@ -121,7 +122,7 @@ def mesh_rows(mesh: str | None, axes: str | None) -> Iterator[Row]:
 def bound_values(bound: Bound, topology: Topology, collective: Collective) -> dict[str, object]:
     """The optimum and its certificate, for JSON."""
     found = both_values(bound.algbw, collective, "optimal_")
-    found["witness"] = certificate_values(bound.witness, topology)
+    found["witness"] = certificate_values(bound.certificate, topology)
     return found if bound.is_tight else {**found, "bound_only": True}
 
 
@@ -151,28 +152,29 @@ def bound_rows(
         Later(bound_values, bound, topology, collective),
         is_key=True,
     )
-    yield row("bottleneck", describe_certificate(topology, collective, bound.witness, bound.algbw, rates))
+    yield row("bottleneck", describe_certificate(topology, collective, bound.certificate, bound.algbw, rates))
 
 
-def certificate_values(witness: Certificate, topology: Topology) -> dict[str, object]:
-    """A certificate as JSON has it."""
-    if isinstance(witness, BottleneckCut):
-        # a false witness may name nodes that do not exist: the report says so, and here its numbers stay
-        names, n = topology.node_names, topology.n_nodes
-        return {"kind": witness.kind, "nodes": [names[v] if 0 <= v < n else v for v in witness.nodes]}
-    return witness.to_json()
+def certificate_values(certificate: Certificate, topology: Topology) -> dict[str, object]:
+    """Return a certificate for JSON."""
+    if not isinstance(certificate, BottleneckCut):
+        return certificate.to_json()
+    # a false certificate may name nodes that do not exist: the verifier reports them, and they stay numbers
+    names = dict(enumerate(topology.node_names))
+    return {"kind": certificate.kind, "nodes": [names.get(node, node) for node in certificate.nodes]}
 
 
 def describe_certificate(
     topology: Topology,
     collective: Collective,
-    witness: Certificate,
+    certificate: Certificate,
     algbw: Fraction,
     rates: Rates = AS_THEY_COME,
 ) -> str:
     """The bottleneck that a certificate proves, in one line."""
-    if isinstance(witness, BottleneckCut):
-        nodes = [node for node in witness.nodes if 0 <= node < topology.n_nodes]  # a false witness
+    if isinstance(certificate, BottleneckCut):
+        # a false certificate may name nodes that do not exist
+        nodes = [node for node in certificate.nodes if 0 <= node < topology.n_nodes]
         inside = mask_of(topology.n_nodes, nodes)
         weights = np.array(collective.shard_weights)
         total, demand = int(weights.sum()), int(weights[inside[list(collective.ranks)]].sum())
@@ -181,19 +183,19 @@ def describe_certificate(
         share = f"{demand} of {total} shards" if collective.root is None else "all data"
         where = describe_nodes(topology, smaller)
         return f"cut: {share} must {way} {where} over {rates(algbw * demand / total)}"
-    if isinstance(witness, GroupDualCertificate):
-        return describe_links(topology, witness.priced(), rates)
-    if isinstance(witness, DualCertificate):
-        priced = (link for link, length in enumerate(witness.lengths) if length > 0)
+    if isinstance(certificate, GroupDualCertificate):
+        return describe_links(topology, certificate.priced(), rates)
+    if isinstance(certificate, DualCertificate):
+        priced = (link for link, length in enumerate(certificate.lengths) if length > 0)
         return describe_links(topology, priced, rates)
-    if isinstance(witness, CutCombinationCertificate):
-        cuts = sorted((*witness.broadcast_cuts, *witness.reduce_cuts), key=lambda cut: -cut[1])
+    if isinstance(certificate, CutCombinationCertificate):
+        cuts = sorted((*certificate.broadcast_cuts, *certificate.reduce_cuts), key=lambda cut: -cut[1])
         inside = mask_of(topology.n_nodes, list(cuts[0][0]) if cuts else [])
         heaviest = _smaller_side(topology, collective, inside)[0] if cuts else []
         return f"{counted(len(cuts), 'cut')} together; the heaviest is {describe_nodes(topology, heaviest)}"
-    if isinstance(witness, FlowDualCertificate):
+    if isinstance(certificate, FlowDualCertificate):
         return "distances: shortest paths of all pairs use up the links"
-    return str(witness.kind)
+    return str(certificate.kind)
 
 
 def _smaller_side(
@@ -340,76 +342,55 @@ def range_of_set(number: int, algbws: Sequence[Fraction | float], rates: Rates, 
 def shape_row(
     schedule: Schedule, name: str, *, report: Report | None = None, per_root: int | None = None
 ) -> Row:
-    """Trees, steps or routes of a schedule, in numbers."""
-    text, found = "", schedule_shape(schedule)
-    if isinstance(schedule, RouteSchedule | TimedRoutes):
-        routes = schedule.routes if isinstance(schedule, TimedRoutes) else schedule
+    """Numbers of trees, sends or routes of a schedule."""
+    if isinstance(schedule, TimedRoutes):
+        routes = shape_row(schedule.routes, name)
+        flows = counted(schedule.max_flows, "flow")
+        text = f"{routes.text}\n{counted(schedule.n_rounds, 'round')}, at most {flows} into and out of a host"
+        return Row("routes", text, {**routes.facts, "flows_per_host": schedule.max_flows})
+    if isinstance(schedule, RouteSchedule):
+        n_pairs = 1 + int(np.count_nonzero(np.diff(schedule.pair)))  # paths are sorted by pair
+        per_pair, hops = schedule.n_paths / n_pairs, int(schedule.hops.max())
         text = (
-            f"{counted(routes.n_paths, 'route')}, {found['routes_per_pair']:.2f} per pair, at most "
-            f"{counted(int(routes.hops.max()), 'hop')}, {counted(routes.n_layers, 'layer')}, "
-            f"{counted(routes.n_chunks, 'chunk')} per pair ({name})"
+            f"{counted(schedule.n_paths, 'route')}, {per_pair:.2f} per pair, at most {counted(hops, 'hop')}, "
+            f"{counted(schedule.n_layers, 'layer')}, {counted(schedule.n_chunks, 'chunk')} per pair ({name})"
         )
-        if isinstance(schedule, TimedRoutes):
-            flows = counted(schedule.max_flows, "flow")
-            text += f"\n{counted(schedule.n_rounds, 'round')}, at most {flows} into and out of a host"
-        return Row("routes", text, found)
+        values = {"routes": schedule.n_paths, "routes_per_pair": per_pair, "hops_max": hops}
+        return Row("routes", text, {**values, "chunks_per_unit": schedule.n_chunks})
     if isinstance(schedule, StepSchedule | ExchangeSchedule):
         phases = (schedule.sends,) if isinstance(schedule, ExchangeSchedule) else schedule.phases
-        chunks = " and ".join(dict.fromkeys(counted(steps.n_chunks, "chunk") for steps in phases))
-        sends = counted(schedule.n_sends, "send")
-        return Row("steps", f"{schedule.n_steps}, {chunks} per shard, {sends} ({name})", found)
+        chunks = [steps.n_chunks for steps in phases]
+        shown = " and ".join(dict.fromkeys(counted(number, "chunk") for number in chunks))
+        text = f"{schedule.n_steps}, {shown} per shard, {counted(schedule.n_sends, 'send')} ({name})"
+        return Row("steps", text, {"sends": schedule.n_sends, "chunks_per_shard": max(chunks)})
     if isinstance(schedule, GroupSchedule):
-        numbers = [one.total_units for one in schedule.groups]
-        span = f"{min(numbers)} to {max(numbers)}" if min(numbers) < max(numbers) else f"{numbers[0]}"
-        return Row("trees", f"{span} in each of {len(numbers)} groups ({name})", found)
-    text = f"{f'{per_root} per root, ' if per_root is not None else ''}{schedule.total_units} in total"
+        trees = [one.total_units for one in schedule.groups]
+        span = f"{min(trees)} to {max(trees)}" if min(trees) < max(trees) else f"{trees[0]}"
+        text = f"{span} in each of {len(trees)} groups ({name})"
+        return Row("trees", text, {"trees": sum(trees), "trees_of_groups": trees})
+    units, multiplicity = schedule.total_units, schedule.root_multiplicity
+    found: dict[str, object] = {"trees": units, "power_of_two": units & (units - 1) == 0}
+    text = f"{f'{per_root} per root, ' if per_root is not None else ''}{units} in total"
     if report is not None and report.height_max is not None:
         text += f", height {'' if report.height_is_exact else 'at most '}{report.height_max}"
     text += f" ({name})"
     if isinstance(schedule, FactoredSchedule):
-        layers = counted(found["layers"], "component")
-        text += f"\n{counted(found['pieces'], 'subproblem')} of {found['piece_kinds']} classes in {layers}, "
-        text += f"nested {counted(found['piece_levels'], 'level')} deep"
-    return Row("trees", text, found)
-
-
-def schedule_shape(schedule: Schedule) -> dict[str, Any]:
-    """Numbers of trees, sends or routes, for JSON."""
-    if isinstance(schedule, StepSchedule):
-        chunks = max(steps.n_chunks for steps in schedule.phases)
-        return {"sends": schedule.n_sends, "chunks_per_shard": chunks}
-    if isinstance(schedule, ExchangeSchedule):
-        return {"sends": schedule.n_sends, "chunks_per_shard": schedule.n_chunks}
-    if isinstance(schedule, TimedRoutes):
-        return {**schedule_shape(schedule.routes), "flows_per_host": schedule.max_flows}
-    if isinstance(schedule, RouteSchedule):
-        n_pairs = 1 + int(np.count_nonzero(np.diff(schedule.pair)))  # paths are sorted by pair
-        return {
-            "routes": schedule.n_paths,
-            "routes_per_pair": schedule.n_paths / n_pairs,
-            "hops_max": int(schedule.hops.max()),
-            "chunks_per_unit": schedule.n_chunks,
-        }
-    if isinstance(schedule, GroupSchedule):
-        trees = [one.total_units for one in schedule.groups]
-        return {"trees": sum(trees), "trees_of_groups": trees}
-    units, multiplicity = schedule.total_units, schedule.root_multiplicity
-    found: dict[str, Any] = {"trees": units, "power_of_two": units & (units - 1) == 0}
-    if isinstance(schedule, FactoredSchedule):
         layers = [layer for forest in schedule.forests for layer in forest.layers]
-        found |= {
-            "layers": len(layers),
-            "pieces": sum(layer.n_subproblems for layer in layers),
-            "piece_kinds": sum(len(layer.pieces) for layer in layers),
-            "piece_levels": max(_levels(layer) for layer in layers),
-        }
-    is_equal = (multiplicity == multiplicity[0]).all()
-    return {**found, "chunks_per_shard": int(multiplicity[0])} if is_equal else found
+        subproblems, levels = sum(layer.n_subproblems for layer in layers), max(map(_levels, layers))
+        classes = sum(len(layer.pieces) for layer in layers)
+        text += f"\n{counted(subproblems, 'subproblem')} of {classes} classes in "
+        text += f"{counted(len(layers), 'component')}, nested {counted(levels, 'level')} deep"
+        found |= {"layers": len(layers), "pieces": subproblems}
+        found |= {"piece_kinds": classes, "piece_levels": levels}
+    if (multiplicity == multiplicity[0]).all():
+        found["chunks_per_shard"] = int(multiplicity[0])
+    return Row("trees", text, found)
 
 
 def plan_values(plan: Plan) -> dict[str, object]:
     """Throughput and shape of a plan, for JSON."""
-    return {"algorithm": plan.algorithm, **throughput(plan), **schedule_shape(plan.entries[-1].schedule)}
+    shape = shape_row(plan.entries[-1].schedule, plan.algorithm)
+    return {"algorithm": plan.algorithm, **throughput(plan), **shape.facts}
 
 
 def _levels(layer: Layer) -> int:
@@ -437,13 +418,31 @@ def saturated_links(plan: Plan) -> list[int]:
     return [int(link) for link in np.flatnonzero(integral[speeds] == loads)]
 
 
+def simulated_values(one: SimulatedRow) -> dict[str, object]:
+    """The simulated time of a schedule at a size, for JSON."""
+    # here, because few commands simulate
+    from treadle.simulation.size_bounds.problem_bounds import size_bound_values
+
+    return {
+        "size_bytes": one.size_bytes,
+        "slices": one.slices,
+        "time_s": float(one.time),
+        **({"protocol": one.protocol} if one.protocol else {}),
+        **fields_of(one, "algbw_bytes_per_s", "busbw_bytes_per_s"),
+        **given(efficiency=one.efficiency),
+        **size_bound_values(one.bound),
+        "busiest_link": one.busiest,
+        "utilisation": one.utilisation,
+    }
+
+
 def below(value: Fraction, limit: Fraction | None, *, is_tight: bool = True) -> str:
     """Describe the optimality gap of a throughput."""
     if limit is None:
         return "no bound known"
     if value == limit:
         return "optimal"
-    return f"{relative_gap(value, limit)} below the {'optimum' if is_tight else 'upper bound'}"
+    return f"{format_fraction(1 - value / limit)} below the {'optimum' if is_tight else 'upper bound'}"
 
 
 def verification_values(report: Report) -> dict[str, object]:
@@ -485,15 +484,9 @@ def seconds_row(seconds: Mapping[str, float], *, explain: bool = False) -> Row:
     return row("CPU s", text, seconds=dict(seconds))
 
 
-def written_row(path: object, seconds: Mapping[str, float] | None = None) -> Row:
+def written_row(path: object, seconds: Mapping[str, float]) -> Row:
     """The plan that was written."""
-    spent = "" if seconds is None else f" ({seconds.get('total', 0.0):.2f} CPU s)"
-    return row("plan", None if path is None else f"{path}{spent}", plan=None if path is None else str(path))
-
-
-def note_rows(notes: Iterable[str]) -> Iterator[Row]:
-    """A row for each note."""
-    return (row("note", note) for note in notes)
+    return file_row("plan", path, "plan", more=f" ({seconds.get('total', 0.0):.2f} CPU s)")
 
 
 def expectation_rows(
@@ -513,7 +506,8 @@ def expectation_rows(
         yield Row("optimum", text, both_values(best, collective, "nvls_optimal_"))
     for one in found.achievable:
         reached = rates.both(large / Fraction(one.time_s), collective)
-        span = f"{_plain(rates, large, one.high_s)} to {rates(large / Fraction(one.low_s))} algbw"
+        least, most = (rates(large / Fraction(time_s)) for time_s in (one.high_s, one.low_s))
+        span = f"{least.split()[0]} to {most} algbw"
         yield row("achievable", f"{reached} {at}; 90% within {span}\n{_from(one.source)}")
     if found.model is not None:
         (pick,) = found.picks
@@ -525,11 +519,6 @@ def expectation_rows(
 def _from(source: str) -> str:
     """Rows that a time was fitted on, or how it is estimated."""
     return source if source.startswith("estimated") else f"fitted on {source}"
-
-
-def _plain(rates: Rates, size: Fraction, time_s: float) -> str:
-    """A throughput without its unit."""
-    return rates(size / Fraction(time_s)).split()[0]
 
 
 def _expectation_values(found: Expectations) -> Row:

@@ -98,13 +98,6 @@ def busbw(algbw: Fraction, collective: Collective) -> Fraction:
     return algbw * busbw_factor(collective.kind, collective.group_size)
 
 
-def relative_gap(algbw: Fraction, limit: Fraction) -> str:
-    """The share by which a throughput misses a limit, never rounded to nothing.
-
-    Examples
-    --------
-    >>> shortfall(Fraction(3), Fraction(4)), shortfall(Fraction(99999), Fraction(100000))
-    ('25.00%', 'less than 0.01%')
-    """
-    share = float(1 - algbw / limit)
-    return f"{share:.2%}" if share >= 1e-4 else "less than 0.01%"
+def percent(share: float | Fraction | None, *, sign: str = "") -> str | None:
+    """A cell of a column of percent, which has the sign in its heading; None for None."""
+    return None if share is None else f"{float(share):.1%}"[:-1] + sign

@@ -5,8 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from treadle.render.measuring import Rows
-from treadle.render.rows import Table, facts, fields_of, row
+from treadle.render.rows import Rows, Table, facts, fields_of, row
 from treadle.reproduction.printed import rounded
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def reproduced_rows(found: Reproduced) -> Rows:
     yield row(None, f"{exhibit.name}: {exhibit.what} ({exhibit.basis.value})")
     yield row(None, f"printed in: {found.printed.citation}", citation=found.printed.citation)
     if exhibit.model:
-        yield row(None, f"ours: {exhibit.model}")
+        yield row(None, f"Treadle: {exhibit.model}")
     yield facts(full=found.is_full, rows=[_values(one) for one in found.rows])
     cells = [
         [

@@ -11,15 +11,16 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, partial
 from html import escape
-from typing import Any
+from typing import Any, TypeVar
 
+from treadle.notebook import html_table
 from treadle.render.table import Table as Table
 from treadle.render.table import wrapped
 
 WIDTH = 96
 """Longest line; a narrower terminal gets shorter ones."""
 _LABEL, _GAP = 11, 2
-_LONGEST_REPR, _SHOWN_ROWS = 200, 12
+_LONGEST_REPR = 200
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,10 @@ class Later(Mapping[str, object]):
 
 View = Iterable[Row | Table]
 """Rows and tables in the order in which they are read."""
+Rows = Iterator[Row | Table]
+Item = TypeVar("Item")
+Column = tuple[str, Callable[[Item], object]]
+"""Heading of a column, and its cell for an item; None is shown as ``-``."""
 
 
 def given(**values: Any) -> dict[str, object]:
@@ -81,6 +86,26 @@ def fields_of(value: object, *names: str) -> dict[str, object]:
 def row(label: str | None, text: str | None = None, *, key: bool = False, **facts: Any) -> Row:
     """A row whose facts are those that are not None."""
     return Row(label, text, given(**facts), key)
+
+
+def labelled(label: str, texts: Iterable[object]) -> Iterator[Row]:
+    """A row with this label for each string."""
+    return (row(label, str(text)) for text in texts)
+
+
+def file_row(label: str, path: object, name: str, *, more: str = "") -> Row:
+    """The row of a file that was written, with its path under the JSON key `name`; without a path no row."""
+    if path is None:
+        return facts()
+    return Row(label, f"{path}{more}", {name: str(path)})
+
+
+def table_of(
+    items: Iterable[Item], columns: Sequence[Column[Item]], left: int = 1, least: Sequence[str] = ()
+) -> Table:
+    """The table with a row for each item; for `left` and `least` see `Table`."""
+    cells = [["-" if (cell := of(one)) is None else str(cell) for _, of in columns] for one in items]
+    return Table([heading for heading, _ in columns], cells, left, least)
 
 
 def framed(table: Table) -> Iterator[Row | Table]:
@@ -149,10 +174,5 @@ def html_tables(view: View) -> str:
             text = "<br/>".join(map(escape, (one.text or "").split("\n")))
             cells += [f"<tr><th>{escape(one.label)}</th><td>{text}</td></tr>"] if one.label and text else []
         else:
-            lines = ["".join(f"<th>{escape(cell)}</th>" for cell in one.headings)]
-            shown = one.rows[:_SHOWN_ROWS]
-            lines += ["".join(f"<td>{escape(cell)}</td>" for cell in cells_of) for cells_of in shown]
-            if (more := len(one.rows) - len(shown)) > 0:
-                lines.append(f"<td>{more} more rows: .records() has all</td>")
-            tables.append(f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>")
+            tables.append(html_table(one.headings, one.rows, len(one.rows)))
     return f"<table>{''.join(cells)}</table>{''.join(tables)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from functools import partial
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,6 @@ from treadle.render.problems import (
     format_topology,
     group_rows,
     library_rows,
-    note_rows,
     problem_rows,
     range_of_set,
     rate_rows,
@@ -33,12 +33,29 @@ from treadle.render.problems import (
     verified_row,
     written_row,
 )
-from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted, relative_gap
-from treadle.render.rows import Later, Row, Table, facts, fields_of, framed, given, rate_values, row, values
+from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted, percent
+from treadle.render.rows import (
+    Column,
+    Later,
+    Row,
+    Rows,
+    Table,
+    facts,
+    fields_of,
+    file_row,
+    framed,
+    given,
+    labelled,
+    rate_values,
+    row,
+    table_of,
+    values,
+)
 from treadle.schedulers.shared_rates import shared_rates
 from treadle.schedules.collective import Collective, busbw_factor
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.steps.steps import StepSchedule
+from treadle.spelling import listing
 from treadle.topologies.topology import Topology
 from treadle.units import format_fraction, format_size
 
@@ -51,11 +68,12 @@ if TYPE_CHECKING:
     from treadle.schedulers.repairing.repair_candidates import CandidateSet
     from treadle.schedulers.sizes.size_sets import SizedChoice, SizeSet
     from treadle.schedulers.solving import SolveResult
-    from treadle.schedulers.tree_front import TreeFront
+    from treadle.schedulers.tree_front import TreeFront, TreePoint
+    from treadle.schedules.jobs import Job
     from treadle.schedules.plan import Plan, PlanEntry
-    from treadle.synthesis.steps.exact import ParetoFront
+    from treadle.simulation.size_bounds.size_certificate import SizeBound
+    from treadle.synthesis.steps.exact import ParetoFront, ParetoPoint
 
-Rows = Iterator[Row | Table]
 _SHOWN_JOBS, _SHOWN_NAMES = 20, 4
 
 
@@ -79,7 +97,7 @@ def solve_rows(
     if explain:
         yield from _packing_rows(result)
     yield verified_row(result.report)
-    yield from note_rows(result.notes)
+    yield from labelled("note", result.notes)
     yield seconds_row(result.seconds, explain=explain)
     yield written_row(path, result.seconds)
 
@@ -142,7 +160,6 @@ def bound_result_rows(
     *,
     mesh: str | None = None,
     axes: str | None = None,
-    explain: bool = False,
 ) -> Rows:
     """View of ``bound``."""
     topology, collective, bound = result.topology, result.collective, result.bound
@@ -152,7 +169,7 @@ def bound_result_rows(
         yield Row(None, None, Later(bound_values, bound, topology, collective))
     else:
         yield from bound_rows(topology, collective, bound, rates, shared)
-    yield from note_rows(result.notes if shared is not None else ())
+    yield from labelled("note", result.notes if shared is not None else ())
     if result.rate is not None:
         yield from rate_rows(result.rate, rates, is_alone=shared is None)
     if not result.at_sizes:
@@ -161,7 +178,7 @@ def bound_result_rows(
     if mesh is not None and result.groups is None and result.rate is None:
         # axes over all ranks make one group, whose rate alone is that of all groups together
         yield facts(rate_values("alone", result.algbw), rate_values("together", result.algbw))
-    yield seconds_row(result.seconds, explain=explain)
+    yield seconds_row(result.seconds)
 
 
 def _size_rows(result: BoundResult, rates: Rates) -> Rows:
@@ -174,18 +191,25 @@ def _size_rows(result: BoundResult, rates: Rates) -> Rows:
     assert result.cost_model is not None
     yield row("cost model", result.cost_model.name)
     factor = float(busbw_factor(result.collective.kind, result.collective.group_size))
-    found = {proof.witness.kind for one in result.at_sizes for proof in one.proofs}
+    found = {proof.certificate.kind for one in result.at_sizes for proof in one.proofs}
     kinds = [kind for kind in PROOF_KINDS if kind in found]
-    protocols = ["protocol"] if any(one.protocol for one in result.at_sizes) else []
-    cells = []
-    for one in result.at_sizes:
-        scaled = one.size_bytes / float(one.time) * factor if one.time else 0.0
-        times = [one.time_by(kind) for kind in kinds]
-        proofs = ["-" if time is None else f"{float(time) * 1e6:.2f}" for time in times]
-        first = [format_size(one.size_bytes), f"{float(one.time) * 1e6:.2f}", rates.number(scaled, 3)]
-        cells.append([*first, one.reason, *proofs, *([one.protocol] if protocols else [])])
-    headings = ["size", "bound (us)", f"busbw ({rates.column})", "by", *kinds, *protocols]
-    yield from framed(Table(headings, cells, 0, headings[4:]))
+
+    def busbw_at(one: SizeBound) -> float:
+        return one.size_bytes / float(one.time) * factor if one.time else 0.0
+
+    def proved(one: SizeBound, kind: str) -> str | None:
+        return None if (time := one.time_by(kind)) is None else f"{float(time) * 1e6:.2f}"
+
+    columns: list[Column[SizeBound]] = [
+        ("size", lambda one: format_size(one.size_bytes)),
+        ("bound (us)", lambda one: f"{float(one.time) * 1e6:.2f}"),
+        (f"busbw ({rates.column})", lambda one: rates.number(busbw_at(one), 3)),
+        ("by", lambda one: one.reason),
+        *((kind, partial(proved, kind=kind)) for kind in kinds),
+    ]
+    if any(one.protocol for one in result.at_sizes):
+        columns.append(("protocol", lambda one: one.protocol))
+    yield from framed(table_of(result.at_sizes, columns, 0, [heading for heading, _ in columns[4:]]))
     for kind, reason in size_reasons(result.topology, result.collective, result.at_sizes):
         yield row(kind, reason)
     yield facts(size_bounds_summary(result.at_sizes, result.cost_model))
@@ -205,7 +229,7 @@ def cut_off_rows(
         yield Row("", text, rate_values("forwarding", forwarding.algbw))
 
 
-def route_rows(result: RoutesResult, rates: Rates = AS_THEY_COME, *, explain: bool = False) -> Iterator[Row]:
+def route_rows(result: RoutesResult, rates: Rates = AS_THEY_COME) -> Iterator[Row]:
     """View of ``solve --routes``."""
     plan, best, gap = result.plan, dict[str, object](), ""
     yield from problem_rows(plan.topology, plan.collective)
@@ -222,17 +246,15 @@ def route_rows(result: RoutesResult, rates: Rates = AS_THEY_COME, *, explain: bo
     shape = shape_row(result.schedule, plan.algorithm)
     yield Row("routes", shape.text, {**shape.facts, "layers": result.schedule.n_layers})
     yield row("verified", verified_row(result.report).text, verified=result.report.is_ok)
-    yield from note_rows(result.notes)
+    yield from labelled("note", result.notes)
     yield facts(notes=list(result.notes), time_limit_reached=result.is_late)
-    yield seconds_row(result.seconds, explain=explain and bool(result.seconds))
+    yield seconds_row(result.seconds)
 
 
 # Sets by size: ``solve --size`` and ``solve --retune``.
 
 
-def size_set_rows(
-    result: SizeSet, rates: Rates = AS_THEY_COME, *, path: object = None, explain: bool = False
-) -> Rows:
+def size_set_rows(result: SizeSet, rates: Rates = AS_THEY_COME, *, path: object = None) -> Rows:
     """View of size ranges, the schedule of each, and the uncertain choices."""
     plan, model = result.plan, result.cost_model
     yield from problem_rows(plan.topology, plan.collective)
@@ -257,7 +279,7 @@ def size_set_rows(
     yield row("verified", f"yes: {every}, by an independent verifier")
     yield facts(_size_set_values(result))
     yield from library_rows(plan.topology, plan.collective, [one.size_bytes for one in result.rows])
-    yield seconds_row(result.seconds, explain=explain)
+    yield seconds_row(result.seconds)
     yield written_row(path, result.seconds)
 
 
@@ -346,39 +368,17 @@ def _choice_values(one: SizedChoice) -> dict[str, object]:
     }
 
 
-# Different collectives at once: ``--jobs FILE``.
+# Concurrent collectives: ``--jobs FILE``.
 
 
-def jobs_rows(
-    result: JobsResult, rates: Rates = AS_THEY_COME, *, folder: object = None, explain: bool = False
-) -> Rows:
+def jobs_rows(result: JobsResult, rates: Rates = AS_THEY_COME, *, folder: object = None) -> Rows:
     """The rate of each job alone and concurrently, and what limits them."""
     from treadle.schedulers.jobs.job_plans import MODEL
 
     fabric = result.topology
     yield row("topology", format_topology(fabric), key=True, topology=fabric.name)
     yield row("jobs", f"{len(result.jobs)} concurrent; {assumption(MODEL)}", model=MODEL)
-    yield row(None, "")
-    each = list(zip(result.jobs, result.alone, result.together, strict=True))
-    cells = [
-        [
-            job.name,
-            job.collective.kind.value,
-            str(job.collective.n_ranks),
-            str(job.weight)
-            if job.weight.denominator == 1 and job.weight < 10**6
-            else f"{float(job.weight):.4g}",
-            rates(alone),
-            rates(together),
-            f"{float(together / alone):.3g}",
-        ]
-        for job, alone, together in each
-    ]
-    headings = ("job", "collective", "ranks", "weight", "alone", "concurrent", "share")
-    yield Table(headings, cells[:_SHOWN_JOBS], 2, ("weight", "share"))
-    if len(cells) > _SHOWN_JOBS:
-        yield row(None, f"and {counted(len(cells) - _SHOWN_JOBS, 'more job')} (see --json)")
-    yield row(None, "")
+    yield from _job_rows(result, rates)
     most = max(job.weight for job in result.jobs)
     common = f"{rates(result.common_rate * most)} for the largest weight (exact)"
     yield row("optimum", common, common_rate_exact=format_exact(result.common_rate))
@@ -388,10 +388,40 @@ def jobs_rows(
             f"{format_fraction(result.loss)} below the optimum, with up to {taken} trees per root or chunks"
         )
         yield row("schedule", f"{text} per unit of demand; the optimum takes {needed}")
-    planned = zip(result.reached, result.grids, strict=True) if result.plans else ()
-    made = [
-        {**rate_values("reached", rate), "trees_per_root_exact": format_exact(grid)} for rate, grid in planned
+    levels, texts = [], []
+    for level in result.levels:
+        links = [fabric.link_name(link) for link, length in enumerate(level.lengths) if length]
+        limited = [result.jobs[job].name for job in level.limited]
+        levels.append({"rate_exact": format_exact(level.rate), "limited": limited, "links": links})
+        texts.append(f"of {listing(limited, 3)}: {listing(links, 3)}")
+    yield row("bottleneck", "\n".join(texts) or None, levels=levels)
+    if result.report is not None:
+        best = "; no rates are fairer" if result.report.is_max_min else ""
+        found = {"verified": result.report.report.is_ok, "optimal": result.report.is_max_min}
+        text = f"yes: every plan, and the loads of all together{best}"
+        yield Row("verified", text, {**found, "gap": float(result.loss)})
+    yield seconds_row(result.seconds)
+    yield file_row("plan", folder, "plan", more=f": {counted(len(result.plans), 'plan')} and jobs.json")
+
+
+def _job_rows(result: JobsResult, rates: Rates) -> Rows:
+    """The rates of each job alone and concurrent with the others."""
+    each = list(zip(result.jobs, result.alone, result.together, strict=True))
+    columns: list[Column[tuple[Job, Fraction, Fraction]]] = [
+        ("job", lambda one: one[0].name),
+        ("collective", lambda one: one[0].collective.kind.value),
+        ("ranks", lambda one: one[0].collective.n_ranks),
+        ("weight", lambda one: _weight_text(one[0].weight)),
+        ("alone", lambda one: rates(one[1])),
+        ("concurrent", lambda one: rates(one[2])),
+        ("share", lambda one: f"{float(one[2] / one[1]):.3g}"),
     ]
+    yield row(None, "")
+    yield table_of(each[:_SHOWN_JOBS], columns, 2, ("weight", "share"))
+    if len(each) > _SHOWN_JOBS:
+        yield row(None, f"and {counted(len(each) - _SHOWN_JOBS, 'more job')} (see --json)")
+    yield row(None, "")
+    planned = zip(result.reached, result.grids, strict=True) if result.plans else [None] * len(each)
     yield facts(
         jobs=[
             {
@@ -401,30 +431,16 @@ def jobs_rows(
                 "weight_exact": format_exact(job.weight),
                 **rate_values("alone", alone),
                 **rate_values("together", together),
-                **(made[number] if made else {}),
+                **({} if plan is None else rate_values("reached", plan[0])),
+                **({} if plan is None else {"trees_per_root_exact": format_exact(plan[1])}),
             }
-            for number, (job, alone, together) in enumerate(each)
+            for (job, alone, together), plan in zip(each, planned, strict=True)
         ]
     )
-    levels, texts = [], []
-    for level in result.levels:
-        links = [fabric.link_name(link) for link, length in enumerate(level.lengths) if length]
-        limited = [result.jobs[job].name for job in level.limited]
-        levels.append({"rate_exact": format_exact(level.rate), "limited": limited, "links": links})
-        texts.append(f"of {_some(limited, 3)}: {_some(links, 3)}")
-    yield row("bottleneck", "\n".join(texts) or None, levels=levels)
-    if result.report is not None:
-        best = "; no rates are fairer" if result.report.is_max_min else ""
-        found = {"verified": result.report.report.is_ok, "optimal": result.report.is_max_min}
-        text = f"yes: every plan, and the loads of all together{best}"
-        yield Row("verified", text, {**found, "gap": float(result.loss)})
-    yield seconds_row(result.seconds, explain=explain)
-    if folder is not None:
-        yield row("plan", f"{folder}: {counted(len(result.plans), 'plan')} and jobs.json", plan=str(folder))
 
 
-def _some(names: Sequence[str], shown: int) -> str:
-    return ", ".join(names[:shown]) + (f" and {len(names) - shown} more" if len(names) > shown else "")
+def _weight_text(weight: Fraction) -> str:
+    return str(weight) if weight.denominator == 1 and weight < 10**6 else f"{float(weight):.4g}"
 
 
 def _count(trees: Fraction) -> str:
@@ -442,18 +458,15 @@ def front_rows(topology: Topology, collective: Collective, front: ParetoFront) -
     least = {"least_steps": front.least_steps, "least_rounds_per_chunk": format_exact(front.least_ratio)}
     yield Row("lower bound", text, least)
     yield row(None, "")
-    cells = [
-        [
-            str(one.steps),
-            str(one.ratio),
-            str(one.chunks),
-            ",".join(map(str, one.rounds)),
-            "yes" if one.is_proved else "no",
-        ]
-        for one in front.points
+    columns: list[Column[ParetoPoint]] = [
+        ("steps", lambda one: one.steps),
+        ("rounds / chunks", lambda one: one.ratio),
+        ("chunks", lambda one: one.chunks),
+        ("rounds", lambda one: ",".join(map(str, one.rounds))),
+        ("proved optimal", lambda one: "yes" if one.is_proved else "no"),
     ]
-    yield Table(("steps", "rounds / chunks", "chunks", "rounds", "proved optimal"), cells, 0, ("chunks",))
-    if not cells:
+    yield table_of(front.points, columns, 0, ("chunks",))
+    if not front.points:
         yield row(None, "no schedule within these limits")
     yield facts(
         points=[
@@ -485,19 +498,15 @@ def tree_front_rows(topology: Topology, collective: Collective, front: TreeFront
     best = front.optimal_algbw
     yield Row("optimum", AS_THEY_COME.both(best, collective), rate_values("optimal_algbw", best))
     yield row(None, "")
-    cells = [
-        [
-            str(one.height),
-            str(one.trees_per_root),
-            AS_THEY_COME(one.algbw),
-            f"{float(one.algbw / best):.1%}",
-            "-" if one.most is None else AS_THEY_COME(one.most),
-            "yes" if front.certified(one) else "no",
-        ]
-        for one in front.points
+    columns: list[Column[TreePoint]] = [
+        ("height", lambda one: one.height),
+        ("trees", lambda one: one.trees_per_root),
+        ("algbw", lambda one: AS_THEY_COME(one.algbw)),
+        ("% optimum", lambda one: percent(one.algbw / best, sign="%")),
+        ("bound at height", lambda one: None if one.most is None else AS_THEY_COME(one.most)),
+        ("certified", lambda one: "yes" if front.certified(one) else "no"),
     ]
-    headings = ("height", "trees", "algbw", "% optimum", "bound at height", "certified")
-    yield Table(headings, cells, 0, ("bound at height",))
+    yield table_of(front.points, columns, 0, ("bound at height",))
     points = [
         {
             "height": one.height,
@@ -515,14 +524,12 @@ def tree_front_rows(topology: Topology, collective: Collective, front: TreeFront
 # Failures: ``repair`` and ``repair --every-failure``.
 
 
-def repair_rows(
-    result: RepairResult, rates: Rates = AS_THEY_COME, *, path: object = None, explain: bool = False
-) -> Rows:
+def repair_rows(result: RepairResult, rates: Rates = AS_THEY_COME, *, path: object = None) -> Rows:
     """View of a repair: the failure, its cost, and the new plan."""
     old, new, solved = result.old, result.new, result.solved
     yield from problem_rows(new.topology, new.collective)
     ranks = f", {counted(len(result.lost_ranks), 'rank')}" if result.lost_ranks else ""
-    names = _some([*result.links, *result.nodes], _SHOWN_NAMES)
+    names = listing([*result.links, *result.nodes], _SHOWN_NAMES)
     text = f"{names}: {counted(result.lost_links, 'directed link')}"
     yield row(
         "failed",
@@ -534,7 +541,7 @@ def repair_rows(
         lost_ranks=list(result.lost_ranks),
     )
     before = {"topology": old.topology.name, "ranks": old.collective.n_ranks, "algorithm": old.algorithm}
-    known = {} if old.witness is None else {"witness": certificate_values(old.witness, old.topology)}
+    known = {} if old.certificate is None else {"witness": certificate_values(old.certificate, old.topology)}
     kinds = {} if result.subproblem_classes[0] is None else {"piece_kinds": result.subproblem_classes[0]}
     yield Row(
         "before", _optimum_text(old, rates), {"before": {**before, **throughput(old), **known, **kinds}}
@@ -549,35 +556,38 @@ def repair_rows(
     )
     if result.subproblem_classes[0] is not None and result.subproblem_classes[1] is not None:
         yield row("", "classes of subproblems: {} before, {} after".format(*result.subproblem_classes))
-    if result.contest is not None:
-        yield _contest_row(result.contest)
+    if result.candidates is not None:
+        yield _candidates_row(result.candidates)
     if solved.bound is not None:
         yield facts(bound_values(solved.bound, new.topology, new.collective))
     if new.collective.blocks is not None and (shared := shared_rates(solved)) is not None:
         yield facts(values(group_rows(new.topology, new.collective, shared, rates)))
     yield from schedule_rows(solved, rates)
     yield verified_row(solved.report)
-    yield from note_rows(solved.notes)
-    yield seconds_row(result.seconds, explain=explain)
+    yield from labelled("note", solved.notes)
+    yield seconds_row(result.seconds)
     yield written_row(path, result.seconds)
 
 
 def _optimum_text(plan: Plan, rates: Rates) -> str:
     """A plan's optimum and bottleneck."""
     best = plan.optimal_algbw
-    if best is None or plan.witness is None:
+    if best is None or plan.certificate is None:
         return f"{rates.both(plan.algbw, plan.collective)}, no bound known"
     in_turn = " step by step" if isinstance(plan.entries[-1].schedule, StepSchedule) else ""
-    gap = "" if plan.algbw == best else f"; the plan is {relative_gap(plan.algbw, best)} below it{in_turn}"
-    witness = describe_certificate(plan.topology, plan.collective, plan.witness, best, rates)
-    return f"optimum {rates.both(best, plan.collective)}{gap}\nbottleneck {witness}"
+    loss = format_fraction(1 - plan.algbw / best)
+    gap = "" if plan.algbw == best else f"; the plan is {loss} below it{in_turn}"
+    bottleneck = describe_certificate(plan.topology, plan.collective, plan.certificate, best, rates)
+    return f"optimum {rates.both(best, plan.collective)}{gap}\nbottleneck {bottleneck}"
 
 
-def _contest_row(contest: CandidateSet) -> Row:
+def _candidates_row(candidates: CandidateSet) -> Row:
     """Simulated times of all candidates, and why some have none."""
-    texts = [f"simulated at {format_size(contest.size_bytes)}: {contest.old_seconds * 1e6:.1f} us before"]
+    texts = [
+        f"simulated at {format_size(candidates.size_bytes)}: {candidates.old_seconds * 1e6:.1f} us before"
+    ]
     entries: list[dict[str, object]] = []
-    for one in contest.contenders:
+    for one in candidates.outcomes:
         timed = one.seconds is not None and one.algbw is not None
         outcome = one.reason if one.seconds is None else f"{one.seconds * 1e6:.1f} us"
         texts.append(f"{one.algorithm}: {outcome}")
@@ -588,7 +598,11 @@ def _contest_row(contest: CandidateSet) -> Row:
                 **({"reason": one.reason} if one.reason else {}),
             }
         )
-    known = {"size_bytes": contest.size_bytes, "time_before_s": contest.old_seconds, "contenders": entries}
+    known = {
+        "size_bytes": candidates.size_bytes,
+        "time_before_s": candidates.old_seconds,
+        "contenders": entries,
+    }
     return row("candidates", "\n".join(texts), contest=known)
 
 
@@ -604,12 +618,8 @@ def _loss_text(result: RepairResult) -> str:
 
 
 def _share(loss: Fraction) -> str:
-    """A share of something, never rounded to nothing."""
-    if loss == 0:
-        return "nothing"
-    small = abs(loss) < Fraction(1, 10**4)
-    size = "less than 0.01%" if small else f"{float(abs(loss)):.2%}"
-    return size if loss > 0 else f"{size} more instead of less"
+    """A share that is lost, or gained if it is negative."""
+    return format_fraction(abs(loss)) + " more instead of less" * (loss < 0)
 
 
 HARDEN_HEADINGS = ("failure", "algbw", "busbw", "optimum", "optimum\nloses", "plan\nloses", "CPU s", "plan")
@@ -649,11 +659,11 @@ def hardened_rows(
     failed = [one for one in found if "refusal" in one]
     losses: dict[tuple[float, ...], tuple[str, str]] = {}
     for key, of in (("optimum_loss", "the optimum"), ("throughput_loss", "the plan's throughput")):
-        served = [one for one in found if key in one]
-        if all_losses := tuple(float(one[key]) for one in served):
-            # of a plan that is optimal before and after both losses are the same
-            said = f"{losses[all_losses][0]} and of {of}" if all_losses in losses else of
-            losses[all_losses] = said, str(served[all_losses.index(max(all_losses))]["failure"])
+        repaired = [one for one in found if key in one]
+        if all_losses := tuple(float(one[key]) for one in repaired):
+            # both losses are the same if the plan is optimal before and after
+            name = f"{losses[all_losses][0]} and of {of}" if all_losses in losses else of
+            losses[all_losses] = name, str(repaired[all_losses.index(max(all_losses))]["failure"])
     texts = [
         f"{sum(each) / len(each):.1%} of {of} on average over {counted(len(each), 'failure')}, "
         f"{max(each):.1%} at worst ({worst})"

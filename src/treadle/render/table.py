@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 _GAP = 2
 _LEAST_WORDS = 12
 """Narrowest column of words."""
-_PIECES = re.compile(r"[A-Za-z0-9.%]+[^A-Za-z0-9.%]*|[^A-Za-z0-9.%]+")
+_WORDS = re.compile(r"[A-Za-z0-9.%]+[^A-Za-z0-9.%]*|[^A-Za-z0-9.%]+")
 """Between two of these a cell may wrap."""
 
 
@@ -53,7 +54,9 @@ class Table:
                 break
             shown = shown._without(heading)
             absent.append(_in_one_line(heading))
-        below = [] if width is None or not absent else wrapped(_absence(absent), width)
+        below = []
+        if width is not None and absent:
+            below = wrapped(f"(not shown for lack of width: {', '.join(absent)}; --json has them)", width)
         if width is None or shown.width <= width:
             return [*shown._aligned(), *below]
         return [*(shown._folded(width) or shown._stacked(width)), *below]
@@ -78,17 +81,13 @@ class Table:
         widths, lines = self._widths(), []
         for row in (self.headings, *self.rows):
             cells = [cell.split("\n") for cell in row]
-            for number in range(max(map(len, cells))):
-                parts = [cell[number] if number < len(cell) else "" for cell in cells]
-                lines.append(self._line(parts, widths))
+            for parts in zip_longest(*cells, fillvalue=""):
+                padded = []
+                for place, (part, width) in enumerate(zip(parts, widths, strict=True)):
+                    blanks = " " * (width - width_of(part))
+                    padded.append(part + blanks if place < self.left else blanks + part)
+                lines.append((" " * _GAP).join(padded).rstrip())
         return lines
-
-    def _line(self, parts: Sequence[str], widths: Sequence[int]) -> str:
-        padded = []
-        for place, (part, width) in enumerate(zip(parts, widths, strict=True)):
-            blanks = " " * (width - width_of(part))
-            padded.append(part + blanks if place < self.left else blanks + part)
-        return (" " * _GAP).join(padded).rstrip()
 
     def _folded(self, width: int) -> list[str] | None:
         """Return the table with its widest column of words wrapped; None if that is not enough."""
@@ -96,10 +95,10 @@ class Table:
         if not widths:
             return None
         place = widths.index(max(widths))
-        room = widths[place] - (self.width - width)
-        if room < _LEAST_WORDS:
+        narrowed = widths[place] - (self.width - width)
+        if narrowed < _LEAST_WORDS:
             return None
-        rows = [[*row[:place], fold(row[place], room), *row[place + 1 :]] for row in self.rows]
+        rows = [[*row[:place], fold(row[place], narrowed), *row[place + 1 :]] for row in self.rows]
         table = replace(self, rows=rows)
         return table._aligned() if table.width <= width else None
 
@@ -120,17 +119,13 @@ def _in_one_line(heading: str) -> str:
     return " ".join(heading.split())
 
 
-def _absence(headings: Sequence[str]) -> str:
-    return f"(not shown for lack of width: {', '.join(headings)}; --json has them)"
-
-
 def fold(text: str, width: int) -> str:
     """Wrap a cell to a width, which only a single word or number may exceed."""
     lines = [""]
-    for piece in _PIECES.findall(text):
-        if lines[-1] and width_of((lines[-1] + piece).rstrip()) > width:
+    for word in _WORDS.findall(text):
+        if lines[-1] and width_of((lines[-1] + word).rstrip()) > width:
             lines.append("")
-        lines[-1] += piece
+        lines[-1] += word
     return "\n".join(line.strip() for line in lines)
 
 

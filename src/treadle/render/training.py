@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from treadle.render.rows import Row, Table, facts, fields_of, framed, given, row
+from treadle.render.rows import Row, Rows, Table, facts, fields_of, framed, given, labelled, row
 from treadle.training.costs import format_traffic
 from treadle.training.device_memory import MemoryParts, missing_bytes
 from treadle.training.forms.axes import AXIS_FORMS
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from treadle.training.serve_result import ServeResult
     from treadle.training.train_result import TrainResult, TrainRow
 
-Rows = Iterator[Row | Table]
 _MFU = "model FLOPs (backward 2x forward, nothing recomputed) / (peak x ranks x step)"
 _EXPOSED = "time in which a rank communicates and does not compute"
 
@@ -102,24 +101,13 @@ def step_rows(result: TrainResult) -> Rows:
         interleave=options.interleave,
     )
     yield row("compute", setup.times.summary, compute_times=setup.times.summary)
-    if (fitted := result.calibration) is not None:
-        yield row(
-            "fitted",
-            f"efficiency {fitted.efficiency:.4f}, so that {fitted.row} takes "
-            f"{format_seconds(fitted.measured_s)} as measured; all other rows are predictions",
-            fitted={"efficiency": fitted.efficiency, "measured_s": fitted.measured_s, "row": fitted.row},
-        )
-    found = result.contention
-    values = {"kappa": float(options.kappa), "contention": found.words, "contention_given": found.is_given}
-    yield Row("contention", f"{found.kappa:g}: {found.words}", values)
-    network = f"{result.network_words}; bounds stay as they are" if result.network_words else None
-    yield Row("network", network, {"network": result.network_words})
+    yield from _assumption_rows(result)
     parts = _largest(first)
     sizes = ", ".join(f"{name} {gigabytes(size)}" for name, size in parts.by_part.items() if size >= 2**20)
-    whole = gigabytes(setup.device.memory_bytes)
-    text = f"{gigabytes(parts.total_bytes)} of {whole} at the peak: {sizes}"
+    device = gigabytes(setup.device.memory_bytes)
+    text = f"{gigabytes(parts.total_bytes)} of {device} at the peak: {sizes}"
     yield row("memory", text, memory_by_part=parts.by_part)
-    yield from (row("note", note) for note in result.notes)
+    yield from labelled("note", result.notes)
     yield facts(notes=[*([f"does not fit: {missing}"] if missing else []), *result.notes])
     yield from _step_tables(result)
     yield row("exposed", f"{_EXPOSED}, by what it waits for")
@@ -129,6 +117,22 @@ def step_rows(result: TrainResult) -> Rows:
     yield from _time_model_rows([(one.schedule, one.model_words) for one in result.rows])
     steps = [_step_values(one) for one in result.rows]
     yield facts(steps_simulated=steps, seconds={"total": result.seconds})
+
+
+def _assumption_rows(result: TrainResult) -> Iterator[Row]:
+    """The fitted efficiency, and the assumed contention and network efficiency."""
+    if (fitted := result.calibration) is not None:
+        yield row(
+            "fitted",
+            f"efficiency {fitted.efficiency:.4f}, so that {fitted.row} takes "
+            f"{format_seconds(fitted.measured_s)} as measured; all other rows are predictions",
+            fitted={"efficiency": fitted.efficiency, "measured_s": fitted.measured_s, "row": fitted.row},
+        )
+    found, kappa = result.contention, float(result.setup.options.kappa)
+    values = {"kappa": kappa, "contention": found.words, "contention_given": found.is_given}
+    yield Row("contention", f"{found.kappa:g}: {found.words}", values)
+    network = f"{result.network_words}; bounds stay as they are" if result.network_words else None
+    yield Row("network", network, {"network": result.network_words})
 
 
 def _largest(one: TrainRow) -> MemoryParts:
@@ -225,7 +229,7 @@ def phase_rows(result: ServeResult) -> Rows:
     named = {name or "all": count for name, count in setup.tokens.items()}
     yield row(result.phase.value, f"{what} {tokens} tokens", phase=result.phase.value, tokens=named)
     yield row("compute", setup.times.summary, compute_times=setup.times.summary)
-    yield from (row("note", note) for note in result.notes)
+    yield from labelled("note", result.notes)
     yield facts(notes=list(result.notes))
     for one in result.rows:
         if missing := missing_bytes([one.outcome.memory], device.memory_bytes):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from treadle.context import TimeLimitError, context
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.format_choice import format_choice
 from treadle.inputs.problem import Problem
+from treadle.notebook import displayed_by
 from treadle.schedulers.alltoall import alltoall_rate, rate_by_method
 from treadle.schedulers.alone_rates import AloneRate, alltoalls_alone, rates_of
 from treadle.schedulers.bounds import alltoall_by_classes, bound_of_alltoall, bound_of_groups, find_bound
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
 
 
-@format_choice("treadle.render.solving:bound_result_rows")
+@displayed_by("treadle.render.solving:bound_result_rows")
 @dataclass(frozen=True)
 class BoundResult:
     """The most that any schedule can reach.

@@ -73,7 +73,7 @@ def find_bound(problem: Problem, *, cards_forward: bool = False) -> Bound:
         by_classes = alltoall_by_classes(problem)
         return bound_of_alltoall(by_classes or alltoall_rate(problem, cards_forward=cards_forward))
     best = _optimum(problem)
-    by_cuts = Bound(best.algbw, best.witness)
+    by_cuts = Bound(best.algbw, best.certificate)
     if forestcoll.has_balanced_relays(problem.topology, problem.collective):
         return by_cuts
     return _where_switches_lose(problem, by_cuts)
@@ -131,7 +131,7 @@ def _bound_by_pieces(problem: Problem) -> Bound | None:
     found = forestcoll.decompose_allreduce(problem.topology, problem.collective, lower=False)
     if isinstance(found, Unsupported) or found.found.algbw < found.bound:
         return None
-    return Bound(found.bound, found.witness, True, model_of(problem.topology, problem.collective))
+    return Bound(found.bound, found.certificate, True, model_of(problem.topology, problem.collective))
 
 
 def _large_by_classes(problem: Problem) -> ClassProblem | None:
@@ -171,9 +171,9 @@ def equal_length_bound(problem: Problem) -> Bound | None:
     degree = int(sides[0][0])
     if not degree or any((side != degree).any() for side in sides):
         return None
-    witness = GroupDualCertificate.of_classes([Fraction(1)], np.zeros(topology.n_links, dtype=np.int8))
+    certificate = GroupDualCertificate.of_classes([Fraction(1)], np.zeros(topology.n_links, dtype=np.int8))
     model = model_of(topology, problem.collective)
-    return Bound(Fraction(n * degree, 2 * (n - 1)), witness, False, model)
+    return Bound(Fraction(n * degree, 2 * (n - 1)), certificate, False, model)
 
 
 def regular_allreduce(problem: Problem) -> Bound | None:
@@ -206,9 +206,9 @@ def crossing_bound(problem: Problem) -> Bound | None:
     for row in levels:
         crosses = (row[topology.tails] != row[topology.heads]) | (row[topology.tails] < 0)
         values = [Fraction(0), Fraction(1)] if not crosses.all() else [Fraction(1)]
-        witness = GroupDualCertificate.of_classes(values, crosses.astype(np.int8) * (len(values) - 1))
+        certificate = GroupDualCertificate.of_classes(values, crosses.astype(np.int8) * (len(values) - 1))
         with suppress(ScheduleError):  # all ranks at length 0, or too many of them that differ
-            bounds.append((witness.bound(topology, collective), witness))
+            bounds.append((certificate.bound(topology, collective), certificate))
     if not bounds:
         return None
     return Bound(*min(bounds, key=lambda one: one[0]), False, model_of(topology, collective))
@@ -241,13 +241,13 @@ def _optimum(problem: Problem) -> forestcoll.Optimum:
 def bound_of_allreduce(problem: Problem, found: AllreduceBound) -> Bound:
     """Convert an allreduce bound to a `Bound`."""
     model = model_of(problem.topology, problem.collective)
-    return Bound(found.algbw, found.witness, found.is_attained is True, model)
+    return Bound(found.algbw, found.certificate, found.is_attained is True, model)
 
 
 def bound_of_alltoall(found: RateResult) -> Bound:
     """Convert the upper side of an all-to-all's rate to a `Bound`."""
     units = found.collective.pair_demands.buffer_units
-    return Bound(units * found.upper, found.witness, found.exact is not None)
+    return Bound(units * found.upper, found.certificate, found.exact is not None)
 
 
 def bound_of_groups(problem: Problem, found: GroupOptimum) -> Bound:
@@ -256,4 +256,4 @@ def bound_of_groups(problem: Problem, found: GroupOptimum) -> Bound:
     # lengths of links price each tree edge by itself, whatever the switches could do
     prices_copies = (topology.multicast | topology.aggregation).any() or kind is CollectiveKind.ALLREDUCE
     model = f"{kind} without in-network multicast and aggregation" if prices_copies else ""
-    return Bound(found.upper, found.witness, found.is_exact, model)
+    return Bound(found.upper, found.certificate, found.is_exact, model)

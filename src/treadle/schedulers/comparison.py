@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from treadle.brief import brief
-from treadle.format_choice import format_choice
+from treadle.notebook import displayed_by
 from treadle.schedulers.shared_rates import SharedRates
 from treadle.schedules.collective import Collective, busbw_factor
 from treadle.simulation.congestion import Congestion
@@ -119,7 +119,7 @@ class InNetwork:
     row: ComparisonRow
 
 
-@format_choice("treadle.render.comparing:compare_rows")
+@displayed_by("treadle.render.comparing:compare_rows")
 @dataclass(frozen=True)
 class Comparison(Tabular):
     """All schedulers on one problem.

@@ -82,7 +82,7 @@ def factored_forest(
         return Unsupported(f"does not apply: {found}")
     candidate = Result(
         found.schedule,
-        Bound(found.optimum.algbw, found.optimum.witness, bool(found.exact_trees)),
+        Bound(found.optimum.algbw, found.optimum.certificate, bool(found.exact_trees)),
         algorithm,
         trees_per_root=found.trees_per_root,
         exact_trees_per_root=found.exact_trees or None,
@@ -110,7 +110,7 @@ def _with_bound(problem: Problem, candidate: Result, free: UnequalShards, reques
     """The candidate with the least bound of an allreduce that is known."""
     algbw = free.found.algbw
     bound = Bound(
-        free.bound, free.witness, algbw == free.bound, model_of(problem.topology, problem.collective)
+        free.bound, free.certificate, algbw == free.bound, model_of(problem.topology, problem.collective)
     )
     known = request.bound
     if known is None and algbw < free.bound:

@@ -102,11 +102,11 @@ def best_routes(
         layer=layer,
     )
     if built.loss > _LOSS:
-        what, remedy = "whole chunks", "more (--chunks)"
+        what, fix = "whole chunks", "more (--chunks)"
         if max_routes is not None:
             what += f" on at most {_counted(max_routes, 'route')}"
-            remedy = "more routes (--max-routes) or chunks (--chunks)"
-        notes += (f"{what} cost {built.loss:.2%} of the rate; {remedy} cost less",)
+            fix = "more routes (--max-routes) or chunks (--chunks)"
+        notes += (f"{what} cost {built.loss:.2%} of the rate; {fix} cost less",)
     return Result(built.schedule, notes=notes, is_late=is_late)
 
 

@@ -42,7 +42,7 @@ def scheduler(
     *,
     form: ScheduleForm | str,
     collectives: Iterable[CollectiveKind | str],
-    needs: Iterable[Need] = (),
+    requirements: Iterable[Need] = (),
     options: Iterable[str] = (),
     source: str = "",
     comparing: Comparing = Comparing.ALWAYS,
@@ -88,7 +88,7 @@ def scheduler(
     def register(function: Function) -> Function:
         module = getattr(function, "__module__", "") or ""
         origin = "" if module == "treadle" or module.startswith("treadle.") else module
-        settings = tuple(needs), tuple(options), source, origin, comparing, is_peer, in_groups
+        settings = tuple(requirements), tuple(options), source, origin, comparing, is_peer, in_groups
         TABLE.register(Scheduler(name, shape, kinds, function, *settings))
         return function
 
@@ -126,7 +126,7 @@ def find_scheduler(name: str) -> Scheduler:
         raise FormatError(
             f"algorithm {name!r}: this is a library, whose algorithms are {LIBRARIES[folded(name)]}; {fix}"
         )
-    raise FormatError(unknown("algorithm", name, algorithm_names(), remedy=fix) + broken)
+    raise FormatError(unknown("algorithm", name, algorithm_names(), fix=fix) + broken)
 
 
 def is_scheduler(name: str) -> bool:

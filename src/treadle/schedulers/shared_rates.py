@@ -55,7 +55,7 @@ def shared_rates(result: BoundResult | SolveResult) -> SharedRates | None:
     """Return the rates of a result; None for one group or an unknown optimum."""
     if result.collective.blocks is None or result.bound is None:
         return None
-    links = bottleneck(result.bound.witness)
+    links = bottleneck(result.bound.certificate)
     if result.groups is not None:
         return SharedRates(result.groups.lower, result.groups.upper, result.alone, links, result.rs_ag)
     rate = getattr(result, "rate", None)
@@ -68,13 +68,13 @@ def shared_rates(result: BoundResult | SolveResult) -> SharedRates | None:
 
 def plan_rates(plan: Plan, alone: tuple[AloneRate, ...]) -> SharedRates | None:
     """Return the rates of a verified plan; None for one group or without a bound."""
-    if plan.collective.blocks is None or plan.optimal_algbw is None or plan.witness is None:
+    if plan.collective.blocks is None or plan.optimal_algbw is None or plan.certificate is None:
         return None
-    return SharedRates(plan.algbw, plan.optimal_algbw, alone, bottleneck(plan.witness))
+    return SharedRates(plan.algbw, plan.optimal_algbw, alone, bottleneck(plan.certificate))
 
 
-def bottleneck(witness: Certificate) -> tuple[int, ...]:
+def bottleneck(certificate: Certificate) -> tuple[int, ...]:
     """Return the links with positive length in a certificate: together they set the rate."""
-    lengths = getattr(witness, "lengths", ())
+    lengths = getattr(certificate, "lengths", ())
     least = max(lengths, default=0) * _SHORT
     return tuple(np.flatnonzero([length > least for length in lengths]).tolist())

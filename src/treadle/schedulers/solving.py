@@ -10,8 +10,8 @@ from typing import Any
 from treadle._version import __version__
 from treadle.context import TimeLimitError, context, under
 from treadle.errors import ScheduleError
-from treadle.format_choice import format_choice
 from treadle.inputs.problem import Problem
+from treadle.notebook import displayed_by
 from treadle.options.keywords import OptionKeywords
 from treadle.schedulers.alone_rates import AloneRate, rates_of
 from treadle.schedulers.generation import fall_back, generate, options_for
@@ -67,7 +67,7 @@ class RejectedError(ScheduleError):
         self.report = report
 
 
-@format_choice("treadle.render.solving:solve_rows")
+@displayed_by("treadle.render.solving:solve_rows")
 @dataclass(frozen=True, kw_only=True)
 class SolveResult(Result):
     """A verified result: what `Result` has, `algbw` as the verifier computed it, and the plan.
@@ -210,7 +210,7 @@ def verified(
         algorithm=found.algorithm,
         algbw=report.algbw,
         optimal_algbw=None if limit is None else limit.algbw,
-        witness=None if limit is None else limit.witness,
+        certificate=None if limit is None else limit.certificate,
         provenance=_provenance(found),
     )
     return plan, report
@@ -221,7 +221,7 @@ def _report(problem: Problem, found: Result, request: RouteOptions) -> Report:
     topology, collective, schedule = problem.topology, problem.collective, found.schedule
     claims: dict[str, Any] = {
         "claimed_optimal_algbw": None if found.bound is None else found.bound.algbw,
-        "witness": None if found.bound is None else found.bound.witness,
+        "certificate": None if found.bound is None else found.bound.certificate,
     }
     limits: dict[str, Any] = {"max_routes": request.max_routes, "max_layers": request.max_layers}
     if isinstance(schedule, RouteSchedule):

@@ -93,11 +93,11 @@ def bound_of_steps(problem: Problem, schedule: StepSchedule) -> Bound:
         return find_bound(problem)
     if reached != quick.algbw and problem.collective.n_ranks <= _LARGEST_EXACT_ALLREDUCE:
         return find_bound(problem)
-    return quick if reached != quick.algbw else Bound(quick.algbw, quick.witness, True, quick.model)
+    return quick if reached != quick.algbw else Bound(quick.algbw, quick.certificate, True, quick.model)
 
 
 def volume_bound(problem: Problem) -> Bound:
     """Return the bound by volume: an allreduce without switches moves 2 (N - 1) buffers over links."""
-    witness = DualCertificate((Fraction(1),) * problem.topology.n_links)
-    value = witness.bound(problem.topology, problem.collective)
-    return Bound(value, witness, False, model_of(problem.topology, problem.collective))
+    certificate = DualCertificate((Fraction(1),) * problem.topology.n_links)
+    value = certificate.bound(problem.topology, problem.collective)
+    return Bound(value, certificate, False, model_of(problem.topology, problem.collective))

@@ -21,7 +21,7 @@ from treadle.topologies.topology import Topology
 
 
 class Certificate(Protocol):
-    """Interface of certificates; register the reader of a new kind in `WITNESS_READERS`."""
+    """Interface of certificates; register the reader of a new kind in `CERTIFICATE_READERS`."""
 
     kind: ClassVar[str]
 
@@ -89,12 +89,12 @@ class BottleneckCut:
         return cls(tuple(nodes))
 
 
-def binds_forwarding_hosts(witness: Certificate | None) -> bool:
+def binds_forwarding_hosts(certificate: Certificate | None) -> bool:
     """Return whether a bound counts data that hosts forward, and so is invalid if network cards forward."""
-    return isinstance(witness, FlowDualCertificate) and witness.binds_forwarding_hosts
+    return isinstance(certificate, FlowDualCertificate) and certificate.binds_forwarding_hosts
 
 
-WITNESS_READERS: Mapping[str, Callable[[Mapping[str, object]], Certificate]] = MappingProxyType(
+CERTIFICATE_READERS: Mapping[str, Callable[[Mapping[str, object]], Certificate]] = MappingProxyType(
     {
         BottleneckCut.kind: BottleneckCut.from_json,
         DualCertificate.kind: DualCertificate.from_json,
@@ -107,13 +107,13 @@ WITNESS_READERS: Mapping[str, Callable[[Mapping[str, object]], Certificate]] = M
 
 
 def certificate_from_json(value: object) -> Certificate:
-    """Read a certificate from a JSON object (`Witness.to_json`); FormatError if it is malformed."""
+    """Read a certificate from a JSON object (`Certificate.to_json`); FormatError if it is malformed."""
     if not isinstance(value, Mapping):
         raise FormatError("certificate: expected an object")
     kind = value.get("kind")
-    reader = WITNESS_READERS.get(kind) if isinstance(kind, str) else None
+    reader = CERTIFICATE_READERS.get(kind) if isinstance(kind, str) else None
     if reader is None:
         raise FormatError(
-            f"certificate: kind {repr(kind)[:40]}, expected one of {', '.join(WITNESS_READERS)}"
+            f"certificate: kind {repr(kind)[:40]}, expected one of {', '.join(CERTIFICATE_READERS)}"
         )
     return reader(value)

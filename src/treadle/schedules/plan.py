@@ -139,7 +139,7 @@ class Plan:
         Claimed asymptotic algbw, bytes/s, of the last entry, which is for the largest sizes.
     optimal_algbw : Fraction, optional
         Claimed optimum (a bound that the certificate proves), bytes/s; None: unknown.
-    `witness` : `Certificate`, optional
+    `certificate` : `Certificate`, optional
         Required for a claimed optimum.
     provenance : mapping of str to str, int or float
         Version, options, seconds: for reports only, no claim depends on it.
@@ -156,7 +156,7 @@ class Plan:
     algorithm: str
     algbw: Fraction
     optimal_algbw: Fraction | None = None
-    witness: Certificate | None = None
+    certificate: Certificate | None = None
     provenance: Mapping[str, Scalar] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -169,7 +169,7 @@ class Plan:
             if value is not None and value >= _MAX_ALGBW:
                 raise ScheduleError(f"plan: {name} is 2**100 bytes/s or more, which no fabric has")
         _check_line("algorithm", self.algorithm)
-        if self.optimal_algbw is not None and self.witness is None:
+        if self.optimal_algbw is not None and self.certificate is None:
             raise ScheduleError("plan: an optimum is claimed without a certificate")
         for key, entry in self.provenance.items():
             if not isinstance(entry, Scalar) or (isinstance(entry, float) and not isfinite(entry)):

@@ -150,7 +150,7 @@ class SimulatedSubject:
     problem: Problem
     graph: TaskGraph
     schedule: Schedule | None = None
-    witness: Certificate | None = None
+    certificate: Certificate | None = None
 
 
 SizedParts = Iterable[tuple[SimulatedSubject, list[int]]]
@@ -162,7 +162,7 @@ def plan_parts(plan: Plan, sizes: Sequence[int]) -> SizedParts:
     problem = Problem(plan.topology, plan.collective)
     for entry, places in serving(plan.entries, sizes):
         graph = schedule_graph(plan.topology, plan.collective, entry.schedule)
-        yield SimulatedSubject(problem, graph, entry.schedule, plan.witness), places
+        yield SimulatedSubject(problem, graph, entry.schedule, plan.certificate), places
 
 
 def simulate_parts(
@@ -218,8 +218,10 @@ def simulated(
 
     Without `bounds` of the sizes, these are computed from the subject's certificate.
     """
-    if bounds is None and subject.witness is not None:
-        bounds = size_bounds(subject.problem, subject.witness, sizes, options=options, cost_model=cost_model)
+    if bounds is None and subject.certificate is not None:
+        bounds = size_bounds(
+            subject.problem, subject.certificate, sizes, options=options, cost_model=cost_model
+        )
     found = simulate_sizes(
         subject.graph,
         sizes,

@@ -125,7 +125,7 @@ class ClassProblem:
             Instance(quotient, Direction.BROADCAST, terminals, weights, tails, heads, bandwidths)
         )
         inside = np.zeros(self.topology.n_nodes, dtype=np.bool_)
-        for number in best.witness.nodes:
+        for number in best.certificate.nodes:
             family, choice = classes.members[number]
             values = (split[index][at] for index, at in zip(family.indices, choice, strict=True))
             inside[self._places[family][np.ix_(*values)].ravel()] = True
@@ -268,7 +268,7 @@ class ClassProblem:
             exact=upper,
             loads=np.array(loads)[numbers],
             stored_flow=flow_of_ranks,
-            witness=FlowDualCertificate(np.array(whole)[numbers] // divisor),
+            certificate=FlowDualCertificate(np.array(whole)[numbers] // divisor),
             method="classes of nodes",
             seconds=time.process_time() - began,
         )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from treadle.synthesis.trees.packers.packed import PackingAttempt
 
 
-@brief("algbw", "witness", "is_tight", "model")
+@brief("algbw", "certificate", "is_tight", "model")
 @dataclass(frozen=True)
 class Bound:
     """An upper bound on algbw and what proves it.
@@ -25,7 +25,7 @@ class Bound:
     ----------
     algbw : Fraction
         Bytes/s.
-    witness : Certificate
+    certificate : Certificate
     is_tight : bool
         Some schedule attains it.
     model : str
@@ -37,12 +37,12 @@ class Bound:
     >>> found = treadle.bound("dgx_a100:2", "allgather").bound
     >>> found.algbw, found.is_tight
     (Fraction(1040000000000, 3), True)
-    >>> found.witness
+    >>> found.certificate
     <BottleneckCut 35 nodes>
     """
 
     algbw: Fraction
-    witness: Certificate
+    certificate: Certificate
     is_tight: bool = True
     model: str = ""
 

@@ -72,7 +72,7 @@ class Scheduler:
         raises ScheduleError or InfeasibleError if it does not support the problem. A parameter called
         ``watch`` gets the running context (`treadle.context.Context`), one called ``bound`` the bound if it
         is already known. As a string: ``package.module:name``.
-    needs : tuple of callable or str
+    requirements : tuple of callable or str
         Further requirements, as strings like `function`. A function may reject more when it runs.
     options : tuple of str
         Supported fields of its form's options.
@@ -96,7 +96,7 @@ class Scheduler:
     form: ScheduleForm
     collectives: tuple[CollectiveKind, ...]
     function: Callable[..., Any] | str
-    needs: tuple[Need | str, ...] = ()
+    requirements: tuple[Need | str, ...] = ()
     options: tuple[str, ...] = ()
     source: str = ""
     origin: str = ""
@@ -116,7 +116,9 @@ class Scheduler:
                     f"scheduler {self.name}: {self.form} have no option {option!r}; expected some of "
                     f"{', '.join(sorted(known))}"
                 )
-        if not all(_is_home(need) or (callable(need) and hasattr(need, "__name__")) for need in self.needs):
+        if not all(
+            _is_home(need) or (callable(need) and hasattr(need, "__name__")) for need in self.requirements
+        ):
             raise FormatError(f"scheduler {self.name}: expected functions with names for what it needs")
         if not self.collectives:
             raise FormatError(f"scheduler {self.name}: expected at least one supported collective")
@@ -140,7 +142,9 @@ class Scheduler:
     @property
     def format_requirements(self) -> tuple[str, ...]:
         """Describe the requirements, a few words each."""
-        names = (need.partition(":")[2] if isinstance(need, str) else need.__name__ for need in self.needs)
+        names = (
+            need.partition(":")[2] if isinstance(need, str) else need.__name__ for need in self.requirements
+        )
         return tuple(name.strip("_").replace("_", " ") for name in names)
 
     def unsupported(self, topology: Topology, collective: Collective) -> Unsupported | None:
@@ -161,7 +165,9 @@ class Scheduler:
                     "in-network multicast and aggregation are not modelled for concurrent groups"
                 )
             return None
-        found: Iterator[Unsupported | None] = (_load(need)(topology, collective) for need in self.needs)
+        found: Iterator[Unsupported | None] = (
+            _load(need)(topology, collective) for need in self.requirements
+        )
         return next((refusal for refusal in found if refusal is not None), None)
 
     def load(self) -> Callable[..., Any]:

@@ -63,10 +63,10 @@ def write_trace(path: Path | str, trace: Trace) -> None:
     write_bytes(path, trace_bytes(trace, path))
 
 
-def check_event_count(count: int, remedy: str) -> None:
+def check_event_count(count: int, fix: str) -> None:
     """Raise ScheduleError for more events than viewers show: an incomplete trace would mislead."""
     if count > MOST_EVENTS:
-        raise ScheduleError(f"trace: {count} events, expected at most {MOST_EVENTS}; {remedy}")
+        raise ScheduleError(f"trace: {count} events, expected at most {MOST_EVENTS}; {fix}")
 
 
 def _writer(path: Path | str) -> tuple[Callable[[Trace], bytes], bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from treadle.brief import brief
-from treadle.format_choice import format_choice
+from treadle.notebook import displayed_by
 from treadle.schedules.mesh import Mesh
 from treadle.tabular import Cell, Tabular, plain_row
 from treadle.training.models.training_model import TrainingModel
@@ -46,7 +46,7 @@ class ServeRow:
     model_words: tuple[str, ...]
 
 
-@format_choice("treadle.render.training:phase_rows")
+@displayed_by("treadle.render.training:phase_rows")
 @dataclass(frozen=True)
 class ServeResult(Tabular):
     """Phases with a row for each fabric, schedule and batch.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from treadle.brief import brief
-from treadle.format_choice import format_choice
+from treadle.notebook import displayed_by
 from treadle.schedules.mesh import Mesh
 from treadle.tabular import Cell, Tabular, plain_row
 from treadle.training.device_memory import missing_bytes
@@ -61,7 +61,7 @@ class TrainRow:
         return float(sum(self.outcome.exposed_s.values()))
 
 
-@format_choice("treadle.render.training:step_rows")
+@displayed_by("treadle.render.training:step_rows")
 @dataclass(frozen=True)
 class TrainResult(Tabular):
     """Steps with a row for each fabric and schedule.

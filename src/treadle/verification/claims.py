@@ -51,7 +51,7 @@ class Claims(TypedDict, total=False):
 
     claimed_algbw: Fraction | None
     claimed_optimal_algbw: Fraction | None
-    witness: Certificate | None
+    certificate: Certificate | None
     limit: int
 
 
@@ -77,7 +77,7 @@ class Verifier:
         *,
         claimed_algbw: Fraction | None = None,
         claimed_optimal_algbw: Fraction | None = None,
-        witness: Certificate | None = None,
+        certificate: Certificate | None = None,
         limit: int = 1000,
         check: Callable[[Topology, Collective, Findings], None] = check_members,
         unsupported: str = "",
@@ -89,7 +89,7 @@ class Verifier:
         if self._begun and unsupported:
             self.found.add(ViolationKind.BOUND, unsupported)
         elif self._begun:
-            self._bound = check_bound(topology, collective, claimed_optimal_algbw, witness, self.found)
+            self._bound = check_bound(topology, collective, claimed_optimal_algbw, certificate, self.found)
         self._claims = self.found.total
 
     @property
@@ -123,18 +123,18 @@ def check_bound(
     topology: Topology,
     collective: Collective,
     claimed: Fraction | None,
-    witness: Certificate | None,
+    certificate: Certificate | None,
     found: Findings,
 ) -> Fraction | None:
     """Return the upper bound that the certificate proves, if any; it must equal the claimed optimum."""
-    if witness is None:
+    if certificate is None:
         if claimed is not None:
             found.add(
                 ViolationKind.BOUND, f"optimal algbw {claimed} bytes/s is claimed without a certificate"
             )
         return None
     try:
-        bound = witness.bound(topology, collective)
+        bound = certificate.bound(topology, collective)
     except TreadleError as error:
         found.add(ViolationKind.BOUND, f"the certificate proves no bound: {error}")
         return None

@@ -42,8 +42,8 @@ def verify(
     claimed_algbw : Fraction, optional
         Bytes/s; must be exactly the algbw of the loads, neither more nor less.
     claimed_optimal_algbw : Fraction, optional
-        Bytes/s; must be exactly the bound that `witness` proves.
-    witness : Witness, optional
+        Bytes/s; must be exactly the bound that `certificate` proves.
+    certificate : Certificate, optional
         Certificate of an upper bound, which is compared with the schedule even without a claimed optimum.
     limit : int
         Maximum number of violations to describe, by default 1000; all are counted.
@@ -162,7 +162,7 @@ def verify_plan(plan: Plan, *, topology: Topology | None = None, limit: int = 10
             entry.schedule,
             claimed_algbw=plan.algbw if entry is last else None,
             claimed_optimal_algbw=plan.optimal_algbw if entry is last else None,
-            witness=plan.witness,
+            certificate=plan.certificate,
             limit=limit,
         )
         for entry in plan.entries

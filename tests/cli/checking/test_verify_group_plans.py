@@ -42,7 +42,7 @@ def test_lies_are_found_and_their_group_is_named(tmp_path: Path, capsys: pytest.
     plan = load_plan(KEPT[0])
     for wrong in (
         replace(plan, algbw=plan.algbw + 1),
-        replace(plan, optimal_algbw=plan.algbw, witness=GroupDualCertificate((Fraction(1),) * 24)),
+        replace(plan, optimal_algbw=plan.algbw, certificate=GroupDualCertificate((Fraction(1),) * 24)),
         replace(plan, collective=replace(plan.collective, groups=((0, 1), (2, 3), (4, 5), (6, 7)))),
     ):
         save_plan(tmp_path / "plan", wrong)

@@ -187,7 +187,7 @@ def test_a_trace_of_the_last_size(plan: Path, tmp_path: Path, capsys: pytest.Cap
         (
             ["ring:4", "allgather", "--cost-model", "reference", "--referee", "simgrid"],
             2,
-            "knows one alpha for all messages",
+            "supports one alpha for all messages",
         ),
         (["ring:4", "allgather", "--sharing", "none"], 2, "none"),
         (["ring:4", "allgather", "--reduction", "fast"], 2, "fast"),

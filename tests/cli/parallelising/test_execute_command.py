@@ -144,11 +144,9 @@ def test_what_cannot_run_is_refused_in_a_line(
 
 
 def test_what_is_too_large_for_the_machine_is_refused_before_it_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    little = tmp_path / "meminfo"
-    little.write_text("MemTotal: 100 kB\nMemAvailable:         10 kB\n")
-    monkeypatch.setattr(executing, "_MEMORY", little)
+    monkeypatch.setattr(executing, "available_bytes", lambda: 10 * 1024)
     with pytest.raises(MemoryLimitError, match="this machine has 10KB"):
         executing.execute_plan("plan.json", "net.py:make")
     assert main(["execute", "plan.json", "net.py:make"]) == 6

@@ -79,7 +79,7 @@ def test_the_report_says_what_is_assumed_and_proved(capsys: pytest.CaptureFixtur
 
 
 def test_the_pin_of_the_help_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = re.findall(r"e\.g\. (\S+): ", Sharding.rows["pins"].help)
+    (example,) = re.findall(r"e\.g\. (\S+): ", Sharding.rows["constraints"].help)
     found(capsys, "--pin", example, "-o", "plan.json")
     plan = read_plan("plan.json")
     assert str(plan.parts["block"][0].parameters["layers.*.attention.wq.weight"]).endswith("| 0")

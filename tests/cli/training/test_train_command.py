@@ -142,7 +142,7 @@ def test_phases_of_serving(phase: str, capsys: pytest.CaptureFixture[str]) -> No
     assert main(asked) == 0
     assert "time to the first token" in capsys.readouterr().out or phase == "decode"
     assert main([*asked, "--trace", "x.json"]) == 2
-    assert "--trace: is of training steps" in capsys.readouterr().err
+    assert "--trace: valid only for training steps" in capsys.readouterr().err
     assert main([*asked, "--recompute", "full"]) == 2
     assert "recompute is of training steps" in capsys.readouterr().err
     assert main([*asked, "--no-sequence-parallel"]) == 2

@@ -82,7 +82,7 @@ def test_the_sample_comes_back_from_our_writer() -> None:
         "theirs",
         placed.algbw,
         mine.optimal_algbw,
-        mine.witness,
+        mine.certificate,
     )
     made = planning.lower(plan, to="forestcoll-xml")
     assert made.faults == ()

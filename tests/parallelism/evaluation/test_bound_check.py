@@ -1,4 +1,4 @@
-"""Bounds checked in one pass: below every plan whatever the witness, near the linear program with ours."""
+"""Bounds checked in one pass: below every plan whatever the certificate, close to the LP with ours."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def test_witnessed_bounds_lie_below_every_plan_and_near_the_linear_program(overl
             continue
         memory = float(np.median([float(peak(graph, one)) for one in plans.values()]))
         aim = step_time(graph, memory_bytes=memory, overlap=overlap)
-        witness = bound_certificate(graph, aim, known=list(plans)[:2])
-        assert witness is not None
-        bound = checked_bound(graph, witness, overlap=overlap.value, memory_bytes=memory)
+        certificate = bound_certificate(graph, aim, known=list(plans)[:2])
+        assert certificate is not None
+        bound = checked_bound(graph, certificate, overlap=overlap.value, memory_bytes=memory)
         assert bound <= least(graph, overlap.value, memory)
         if overlap is Overlap.LAYER:
             program = least_seconds(graph, memory, is_integer=False)
@@ -51,26 +51,26 @@ def test_any_numbers_whatever_prove_something_true() -> None:
         n_messages = sum(
             graph.sizes[node] for part in graph.factors if len(part.scope) == 2 for node in part.scope
         )
-        witness = BoundCertificate(
+        certificate = BoundCertificate(
             tuple(rng.uniform(0, 1, graph.quantities.n_sections)),
             tuple(rng.uniform(0, 3, max(graph.quantities.n_moments, 1))),
             rng.normal(0, 10, n_messages),
         )
         for overlap in Overlap:
             memory = float(rng.uniform(0, 60))
-            bound = checked_bound(graph, witness, overlap=overlap.value, memory_bytes=memory)
+            bound = checked_bound(graph, certificate, overlap=overlap.value, memory_bytes=memory)
             assert bound <= least(graph, overlap.value, memory)
             assert plans or bound <= np.inf
 
 
 def test_messages_matter_and_multipliers_too() -> None:
     graph = next(g for g in map(random_graph, range(50)) if len(g.sizes) > 3 and len(every_plan(g)) > 20)
-    witness = bound_certificate(graph, step_time(graph))
-    assert witness is not None
-    bound = checked_bound(graph, witness)
-    silent = replace(witness, messages=np.zeros_like(witness.messages))
+    certificate = bound_certificate(graph, step_time(graph))
+    assert certificate is not None
+    bound = checked_bound(graph, certificate)
+    silent = replace(certificate, messages=np.zeros_like(certificate.messages))
     assert checked_bound(graph, silent) < bound
-    turned = replace(witness, shares=tuple(1 - share for share in witness.shares))
+    turned = replace(certificate, shares=tuple(1 - share for share in certificate.shares))
     assert checked_bound(graph, turned) < bound
 
 
@@ -88,21 +88,24 @@ def test_nothing_possible_is_infinite() -> None:
 
 def test_witnesses_that_prove_nothing_are_refused() -> None:
     graph = next(g for g in map(random_graph, range(50)) if len(g.sizes) > 2 and every_plan(g))
-    witness = bound_certificate(graph, step_time(graph))
-    assert witness is not None
+    certificate = bound_certificate(graph, step_time(graph))
+    assert certificate is not None
     for wrong, words in (
-        (replace(witness, shares=(1.5, 0.0)), "shares from 0 to 1"),
-        (replace(witness, shares=(0.5,)), "1 shares, 2 prices; expected 2, 2"),
-        (replace(witness, prices=(-1.0, 0.0)), "prices of 0 or more"),
-        (replace(witness, prices=(np.nan, 0.0)), "prices of 0 or more"),
-        (replace(witness, prices=(1.0, 0.0)), "nothing limits them"),
-        (replace(witness, messages=witness.messages[1:]), "a finite message for each end"),
-        (replace(witness, messages=np.full_like(witness.messages, np.inf)), "a finite message for each end"),
+        (replace(certificate, shares=(1.5, 0.0)), "shares from 0 to 1"),
+        (replace(certificate, shares=(0.5,)), "1 shares, 2 prices; expected 2, 2"),
+        (replace(certificate, prices=(-1.0, 0.0)), "prices of 0 or more"),
+        (replace(certificate, prices=(np.nan, 0.0)), "prices of 0 or more"),
+        (replace(certificate, prices=(1.0, 0.0)), "nothing limits them"),
+        (replace(certificate, messages=certificate.messages[1:]), "a finite message for each end"),
+        (
+            replace(certificate, messages=np.full_like(certificate.messages, np.inf)),
+            "a finite message for each end",
+        ),
     ):
         with pytest.raises(ScheduleError, match=words):
             checked_bound(graph, wrong)
     with pytest.raises(ScheduleError, match="overlap 'all'"):
-        checked_bound(graph, witness, overlap="all")
+        checked_bound(graph, certificate, overlap="all")
 
 
 def test_a_graph_without_moments_has_one_price_for_what_is_always_held() -> None:
@@ -110,9 +113,9 @@ def test_a_graph_without_moments_has_one_price_for_what_is_always_held() -> None
     names = Quantities(1, 0)
     tables = {names.serial(0): np.array([2.0, 5.0]), names.persistent: np.array([10.0, 1.0])}
     graph = FactorGraph((2,), names, (factor((0,), tables),), (3,))
-    witness = BoundCertificate((1.0,), (0.5,), np.zeros(0))
-    assert checked_bound(graph, witness, memory_bytes=4.0) == pytest.approx(3 * 2 + 0.5 * (10 - 4))
-    assert checked_bound(graph, replace(witness, prices=(0.0,))) == pytest.approx(6)
-    assert checked_bound(graph, replace(witness, prices=(2.0,)), memory_bytes=4.0) == pytest.approx(9)
+    certificate = BoundCertificate((1.0,), (0.5,), np.zeros(0))
+    assert checked_bound(graph, certificate, memory_bytes=4.0) == pytest.approx(3 * 2 + 0.5 * (10 - 4))
+    assert checked_bound(graph, replace(certificate, prices=(0.0,))) == pytest.approx(6)
+    assert checked_bound(graph, replace(certificate, prices=(2.0,)), memory_bytes=4.0) == pytest.approx(9)
     with pytest.raises(ScheduleError, match="bound: 1 shares, 0 prices; expected 1, 1"):
-        checked_bound(graph, replace(witness, prices=()))
+        checked_bound(graph, replace(certificate, prices=()))

@@ -189,7 +189,7 @@ def test_witnesses_of_links_prove_nothing_elsewhere() -> None:
     assert found.report.n_violations == 1
     assert str(found.report.violations[0]) == (
         "bound: the plan's optimum is claimed for ring(4); nodes or links of complete(4) differ, so the "
-        f"{plan.witness.kind} certificate proves nothing there"  # type: ignore[union-attr]
+        f"{plan.certificate.kind} certificate proves nothing there"  # type: ignore[union-attr]
     )
     assert found.report.algbw == plan.algbw, "the schedule is judged though its claim is not"
     assert found.is_sound

@@ -85,7 +85,7 @@ def test_a_size_between_the_ranges_is_served_by_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fabric", "kind", "failed", "witness"),
+    ("fabric", "kind", "failed", "certificate"),
     [
         ("ring(4)", "allreduce", "n0--n1", "lengths"),
         ("complete(4)", "allgather", "n0--n1", "cut"),
@@ -93,13 +93,13 @@ def test_a_size_between_the_ranges_is_served_by_none() -> None:
     ],
 )
 def test_a_plan_for_a_part_of_the_fabric_is_judged_as_a_schedule(
-    fabric: str, kind: str, failed: str, witness: str
+    fabric: str, kind: str, failed: str, certificate: str
 ) -> None:
     """A plan that leaves a link out runs on the whole fabric, whatever proves the optimum of its own."""
     part = without_failures(parse(fabric), failed)
     plan = planning.solve(part, kind).plan
-    assert plan.witness is not None
-    assert plan.witness.kind == witness
+    assert plan.certificate is not None
+    assert plan.certificate.kind == certificate
     placed = route_schedule(plan, make_problem(fabric, kind))
     assert placed.report.violations == ()
     assert placed.notes == (f"the plan was made for {part.name}; its claims are left aside",)
@@ -111,7 +111,7 @@ def test_a_plan_for_a_part_of_the_fabric_is_judged_as_a_schedule(
 
 @pytest.mark.parametrize("kind", ["allgather", "allreduce"])
 def test_every_link_that_a_fabric_lacks_is_told(kind: str) -> None:
-    """Whatever the witness is: it hides nothing of the schedule, and is told itself."""
+    """Whatever the certificate is: it hides nothing of the schedule, and is told itself."""
     plan = planning.solve("dgx_a100(2)", kind).plan
     left = without_failures(plan.topology, "box0.nic3")
     found = planning.verify(plan, left)

@@ -28,7 +28,7 @@ def examined(
     path = folder / "nccl.log"
     path.write_text("\n".join(lines) + "\n")
     found = diagnose(path, topology=topology, **keywords)  # type: ignore[arg-type]
-    for suspect in found.suspects:
+    for suspect in found.causes:
         for line in suspect.lines:
             text = " ".join(lines[line.number - 1].split())
             assert text.startswith(line.text.removesuffix("...")), "evidence is a line of the log"
@@ -37,16 +37,16 @@ def examined(
 
 def shares(found: Diagnosis) -> dict[str, tuple[float, int]]:
     """Yardsticks of the NICs in use: GB/s and percent."""
-    (judged,) = found.judgements
+    (judged,) = found.checked_tables
     return {
         one.name: (round(float(one.limit.busbw) / GB, 2), round(100 * one.share))
-        for one in judged.yardsticks
+        for one in judged.references
         if not one.is_whole
     }
 
 
 def names(found: Diagnosis) -> list[str]:
-    return [one.name for one in found.suspects]
+    return [one.name for one in found.causes]
 
 
 def direct(nics: int = 1) -> list[str]:
@@ -64,12 +64,12 @@ def test_the_remedy_of_slow_pcie_is_for_the_box_at_hand(tmp_path: Path) -> None:
     """A NIC for each GPU: more of them, or more GPUs, are no help; the slots are."""
     fabric = nvswitch_boxes(2, nics=8, nic=50 * GB, pcie=16 * GB)
     found = examined(tmp_path, [*ranks(2, 8), *direct(8), *table(ALLREDUCE, 16, curve(60))], fabric)
-    suspect = next(one for one in found.suspects if one.name == "pcie")
+    suspect = next(one for one in found.causes if one.name == "pcie")
     assert (
         suspect.text == "PCIe between GPUs and NICs binds: 128.0 GB/s where 8 NICs carry 400.0 GB/s together"
     )
-    assert "LnkSta" in suspect.remedy
-    assert "more NICs" not in suspect.remedy
+    assert "LnkSta" in suspect.fix
+    assert "more NICs" not in suspect.fix
 
 
 def test_four_v100_boxes_with_one_edr_card_each(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_four_v100_boxes_with_one_edr_card_each(tmp_path: Path) -> None:
     found = examined(tmp_path, log, v100_boxes(4))
     assert shares(found) == {"ring": (12.5, 98), "optimum": (16.15, 76)}
     assert names(found) == []
-    assert found.judgements[0].yardsticks[0].place is LimitPosition.NICS
+    assert found.checked_tables[0].references[0].place is LimitPosition.NICS
     slow = [*ranks(4, 8, V100), direct()[0], info("Channel 00/0 : 7[7] -> 8[0] [send] via NET/IB/0")]
     found = examined(tmp_path, [*slow, *table(ALLREDUCE, 32, curve(6))], v100_boxes(4))
     assert shares(found)["ring"] == (12.5, 48)
@@ -91,11 +91,11 @@ def test_one_of_four_cards(tmp_path: Path) -> None:
     log = [command, *ranks(2, 8), *direct(), *table(ALLREDUCE, 16, curve(9.84), named=False)]
     found = examined(tmp_path, log, nvswitch_boxes(2))
     assert shares(found) == {"ring": (25, 39), "optimum": (46.88, 21)}
-    whole = [one for one in found.judgements[0].yardsticks if one.is_whole]
+    whole = [one for one in found.checked_tables[0].references if one.is_whole]
     assert [(one.name, float(one.limit.busbw) / GB) for one in whole] == [("ring", 100), ("optimum", 187.5)]
     assert names(found) == ["idle-nics"]  # no line of it shows ACS
-    assert found.suspects[0].text.startswith("1 of 4 NICs")
-    assert found.suspects[0].lines[0].number == 1
+    assert found.causes[0].text.startswith("1 of 4 NICs")
+    assert found.causes[0].lines[0].number == 1
     assert (found.used_nics, found.fabric_nics) == (1, 4)
 
 
@@ -111,7 +111,7 @@ def test_h100_box_above_the_optimum(tmp_path: Path) -> None:
     log = [*ranks(1, 8, H100), info("16 coll channels, 16 nvls channels, 32 p2p channels")]
     found = examined(tmp_path, [*log, *table(ALLREDUCE, 8, curve(476))], dgx_h100(1))
     assert shares(found) == {"ring": (450, 106), "optimum": (450, 106), "in-network": (700, 68)}
-    assert "NVLS" in found.judgements[0].above
+    assert "NVLS" in found.checked_tables[0].above
     assert names(found) == []
     silent = examined(tmp_path, [*ranks(1, 8, H100), *table(ALLREDUCE, 8, curve(476))], dgx_h100(1))
     assert shares(silent)["in-network"] == (700, 68)
@@ -126,9 +126,9 @@ def test_one_gpu_with_four_cards(tmp_path: Path) -> None:
     log = [*ranks(2, 1, H100), direct(4)[0], *table(ALLREDUCE, 2, curve(50))]
     found = examined(tmp_path, log, lone_gpus())
     assert shares(found) == {"ring": (63, 79), "optimum": (63, 79)}
-    assert found.judgements[0].yardsticks[0].place is LimitPosition.PCIE
+    assert found.checked_tables[0].references[0].place is LimitPosition.PCIE
     assert names(found) == ["pcie"]
-    assert "63.0 GB/s for 4 NICs" in found.suspects[0].text
+    assert "63.0 GB/s for 4 NICs" in found.causes[0].text
 
 
 def test_far_cards(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_far_cards(tmp_path: Path) -> None:
     found = examined(tmp_path, log, nvswitch_boxes(12, nics=1))
     assert shares(found) == {"ring": (25, 61), "optimum": (26.99, 57)}
     assert names(found) == ["no-gdr"]
-    assert "PHB" in found.suspects[0].text
+    assert "PHB" in found.causes[0].text
 
 
 def test_acs_is_no_suspect_without_a_line_that_shows_it(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_acs_is_no_suspect_without_a_line_that_shows_it(tmp_path: Path) -> None:
             tmp_path, [*ranks(2, 8), *direct(4), *table(ALLREDUCE, 16, curve(busbw))], nvswitch_boxes(2)
         )
         assert names(found) == []
-        assert found.judgements[0].is_low
+        assert found.checked_tables[0].is_low
 
 
 def test_tcp_between_boxes(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_tcp_between_boxes(tmp_path: Path) -> None:
     log = [*ranks(2, 8), info("NET/IB : No device found."), info("Using network Socket"), socket]
     found = examined(tmp_path, [*log, *table(ALLREDUCE, 16, curve(3))], nvswitch_boxes(2))
     assert names(found) == ["tcp"]
-    assert len(found.suspects[0].lines) == 3
+    assert len(found.causes[0].lines) == 3
     one_box = [*ranks(1, 8), info("Using network Socket"), *table(ALLREDUCE, 8, curve(230))]
     assert names(examined(tmp_path, one_box, nvswitch_boxes(1))) == []
 
@@ -181,10 +181,10 @@ def test_falls_with_the_size(tmp_path: Path) -> None:
     log = [*ranks(4, 8), *table(ALLREDUCE, 32, figures)]
     found = examined(tmp_path, log, nvswitch_boxes(4))
     assert names(found) == ["falls-with-size"]
-    assert "29.5 GB/s at 32MB, 5.31 at 512MB" in found.suspects[0].text
-    assert len(found.suspects[0].lines) == 3
+    assert "29.5 GB/s at 32MB, 5.31 at 512MB" in found.causes[0].text
+    assert len(found.causes[0].lines) == 3
     # the log does not say how many hosts there are, the fabric does
-    first = examined(tmp_path, table(ALLREDUCE, 8, figures), nvswitch_boxes(1)).suspects[0]
+    first = examined(tmp_path, table(ALLREDUCE, 8, figures), nvswitch_boxes(1)).causes[0]
     assert first.text.endswith("5.31 at 512MB: within a box, where no network takes part")
 
 
@@ -205,7 +205,7 @@ def test_a_healthy_log_has_no_suspect(tmp_path: Path) -> None:
     ]
     found = examined(tmp_path, log, nvswitch_boxes(2))
     assert shares(found)["ring"] == (100, 97)
-    assert found.suspects == ()
+    assert found.causes == ()
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_single_lines_that_explain_a_low_figure(tmp_path: Path, line: str, name:
     log = [*ranks(2, 8), *direct(4), line, *table(ALLREDUCE, 16, curve(20))]
     found = examined(tmp_path, log, nvswitch_boxes(2))
     assert name in names(found)
-    (suspect,) = [one for one in found.suspects if one.name == name]
+    (suspect,) = [one for one in found.causes if one.name == name]
     assert log[suspect.lines[0].number - 1] == line
 
 
@@ -240,7 +240,7 @@ def test_rails_that_rings_cross(tmp_path: Path) -> None:
     log = [*ranks(2, 8), *hops, *table(ALLREDUCE, 16, curve(20))]
     found = examined(tmp_path, log, rail_optimized(2))
     assert "crossed-rails" in names(found)
-    suspect = next(one for one in found.suspects if one.name == "crossed-rails")
+    suspect = next(one for one in found.causes if one.name == "crossed-rails")
     assert suspect.text.startswith("1 of 2 hops")
     assert "crossed-rails" not in names(examined(tmp_path, log, nvswitch_boxes(2)))
 
@@ -255,7 +255,7 @@ def test_rings_that_leave_by_another_card(tmp_path: Path) -> None:
     ]
     log = [*ranks(2, 8), *graph, *table(ALLREDUCE, 16, curve(20))]
     found = examined(tmp_path, log, rail_optimized(2))
-    suspect = next(one for one in found.suspects if one.name == "crossed-rails")
+    suspect = next(one for one in found.causes if one.name == "crossed-rails")
     assert suspect.text.startswith("1 of 2 rings")
     assert "crossed-rails" not in names(examined(tmp_path, log, nvswitch_boxes(2)))
 
@@ -270,7 +270,7 @@ def test_values_show_themselves_in_a_line(tmp_path: Path) -> None:
     found = examined(
         tmp_path, [*ranks(2, 8), *direct(4), *table(ALLREDUCE, 16, curve(50))], nvswitch_boxes(2)
     )
-    assert repr(found) == ("<Diagnosis allreduce 50 GB/s busbw, 50% of ring, 27% of optimum; suspects: none>")
+    assert repr(found) == ("<Diagnosis allreduce 50 GB/s busbw, 50% of ring, 27% of optimum; causes: none>")
     assert "42 lines, 1 table" in repr(found.log)
     assert len(repr(found.log)) < 200
 
@@ -302,7 +302,7 @@ def test_trees_of_several_boxes_show_a_slow_link(tmp_path: Path) -> None:
     log = [*ranks(2, 8), *direct(4), *system_tree(), *slow, *table(ALLREDUCE, 16, curve(20))]
     found = examined(tmp_path, log)
     assert "slow-link" in names(found)
-    suspect = next(one for one in found.suspects if one.name == "slow-link")
+    suspect = next(one for one in found.causes if one.name == "slow-link")
     assert suspect.text.startswith("GPU/14000 of node1 has PCIe of 6 GB/s where 15 of 16 have 24")
 
 
@@ -362,7 +362,7 @@ def test_a_slow_link_is_told_where_the_fabric_itself_is_made_from_the_tree(tmp_p
     found = examined(tmp_path, log)
     assert shares(found)["ring"] == (225, 96)
     assert names(found) == ["slow-link"]
-    assert "NVLinks of 185.4 GB/s where 7 of 8 have 370.8" in found.suspects[0].text
+    assert "NVLinks of 185.4 GB/s where 7 of 8 have 370.8" in found.causes[0].text
 
 
 def test_cards_left_out_of_a_tree(tmp_path: Path) -> None:
@@ -371,7 +371,7 @@ def test_cards_left_out_of_a_tree(tmp_path: Path) -> None:
     found = examined(tmp_path, [*log, *table(ALLREDUCE, 16, curve(9.84))])
     assert shares(found) == {"ring": (25, 39), "optimum": (46.88, 21)}
     assert names(found)[0] == "idle-nics"
-    assert "leaves NCCL 1 NIC for 8 GPUs" in found.suspects[0].text
+    assert "leaves NCCL 1 NIC for 8 GPUs" in found.causes[0].text
 
 
 @pytest.mark.parametrize(
@@ -387,7 +387,7 @@ def test_without_a_fabric_the_option_is_named(tmp_path: Path, lines: list[str], 
     found = examined(tmp_path, log)
     assert word in found.missing
     assert "--topology" in found.missing
-    assert found.judgements == ()
+    assert found.checked_tables == ()
     unknown = examined(tmp_path, [*system_tree(), *rows(ALLREDUCE, 16, curve(80))])
     assert "--boxes" in unknown.missing
     given = examined(tmp_path, [*system_tree(), *rows(ALLREDUCE, 16, curve(80))], boxes=2, network="rail")
@@ -397,11 +397,11 @@ def test_without_a_fabric_the_option_is_named(tmp_path: Path, lines: list[str], 
 def test_what_the_log_does_not_say_is_asked(tmp_path: Path) -> None:
     gathered = [*ranks(1, 8), *table(CollectiveKind.ALLGATHER, 8, curve(200), named=False)]
     found = examined(tmp_path, gathered, mi300x(1))
-    assert "--collective" in found.unjudged[0][1]
+    assert "--collective" in found.unchecked_tables[0][1]
     found = examined(tmp_path, gathered, mi300x(1), collective="allgather")
     assert shares(found) == {"ring": (448, 45), "optimum": (448, 45)}
     found = examined(tmp_path, [*ranks(1, 4), *table(ALLREDUCE, 4, curve(200))], mi300x(1))
-    assert found.unjudged[0][1] == "it has 4 ranks, the fabric 8; say the right one by --topology"
+    assert found.unchecked_tables[0][1] == "it has 4 ranks, the fabric 8; say the right one by --topology"
 
 
 @pytest.mark.parametrize("kind", [one for one in CollectiveKind if one is not CollectiveKind.ALLREDUCE])
@@ -425,15 +425,15 @@ def test_what_takes_too_long_is_left_out(tmp_path: Path, monkeypatch: pytest.Mon
     assert found.late == ("optimum",)
     monkeypatch.setattr("treadle.diagnosis.examination.ring_limit", late)
     found = examined(tmp_path, log, nvswitch_boxes(2))
-    assert "--time-limit" in found.unjudged[0][1]
+    assert "--time-limit" in found.unchecked_tables[0][1]
 
 
 def test_several_tables_are_judged_one_by_one(tmp_path: Path) -> None:
     log = [*ranks(1, 8), *table(ALLREDUCE, 8, curve(440)), *table(CollectiveKind.ALLGATHER, 8, curve(300))]
     log += [*ranks(1, 2), *table(ALLREDUCE, 2, curve(50))]
     found = examined(tmp_path, log, mi300x(1))
-    assert [one.collective for one in found.judgements] == [ALLREDUCE, CollectiveKind.ALLGATHER]
-    assert len(found.unjudged) == 1
+    assert [one.collective for one in found.checked_tables] == [ALLREDUCE, CollectiveKind.ALLGATHER]
+    assert len(found.unchecked_tables) == 1
 
 
 def test_excerpts_of_public_threads() -> None:
@@ -443,12 +443,12 @@ def test_excerpts_of_public_threads() -> None:
         path = SAMPLES / f"nccl_log_excerpt_{number}.txt"
         if not path.is_file():
             pytest.skip(f"no {path}")
-        assert name in [one.name for one in diagnose(path).suspects]
+        assert name in [one.name for one in diagnose(path).causes]
     found = diagnose(SAMPLES / "nccl_log_excerpt_1453.txt", topology=nvswitch_boxes(3))
-    assert (found.judgements[0].collective, found.judgements[0].n_ranks) == (ALLREDUCE, 24)
+    assert (found.checked_tables[0].collective, found.checked_tables[0].n_ranks) == (ALLREDUCE, 24)
     assert shares(found)["ring"] == (100, 30)
     found = diagnose(SAMPLES / "nccl_log_excerpt_128.txt", topology=dgx_h100(1))
-    assert found.judgements[0].collective is CollectiveKind.REDUCE_SCATTER
+    assert found.checked_tables[0].collective is CollectiveKind.REDUCE_SCATTER
 
 
 def nvl72(racks: int, busbw: float) -> list[str]:
@@ -472,7 +472,7 @@ def test_two_racks_of_which_half_of_the_nics_are_used(tmp_path: Path) -> None:
     found = examined(tmp_path, nvl72(2, 846.8), gb200_nvl72(2))
     assert (found.used_nics, found.fabric_nics, names(found)) == (36, 72, ["idle-nics"])
     assert shares(found)["ring"] == (900.0, 94)
-    (in_network, *_) = (one for one in found.judgements[0].yardsticks if one.name == "in-network")
+    (in_network, *_) = (one for one in found.checked_tables[0].references if one.name == "in-network")
     assert in_network.limit.is_upper_bound
 
 
@@ -525,5 +525,5 @@ def test_a_value_above_the_optimum_without_nvswitches_is_no_sum_in_switches(tmp_
         *ranks(1, 3, "NVIDIA L40S"),
         *table(ALLREDUCE, 3, curve(33.0)),
     ]
-    (judged,) = examined(tmp_path, lines).judgements
+    (judged,) = examined(tmp_path, lines).checked_tables
     assert judged.above == "above the optimum: the stated speeds of links are too low"

@@ -22,9 +22,9 @@ def examined(folder: Path, lines: list[str]) -> Diagnosis:
 
 
 def shares(found: Diagnosis) -> dict[str, tuple[float, int]]:
-    (judged,) = found.judgements
+    (judged,) = found.checked_tables
     return {
-        one.name: (round(float(one.limit.busbw) / GB, 2), round(100 * one.share)) for one in judged.yardsticks
+        one.name: (round(float(one.limit.busbw) / GB, 2), round(100 * one.share)) for one in judged.references
     }
 
 
@@ -56,7 +56,7 @@ def test_v100_boxes_with_one_edr_card(tmp_path: Path) -> None:
     trees = [line for host in range(4) for line in hybrid_cube_mesh(host)]
     found = examined(tmp_path, [*ranks(4, 8, "Tesla V100"), *trees, *table(ALLREDUCE, 32, curve(12.2))])
     assert shares(found) == {"ring": (12.5, 98), "optimum": (16.15, 76)}
-    assert found.suspects == ()
+    assert found.causes == ()
     assert found.assumed[0] == "4 boxes like that of node0"
 
 
@@ -87,8 +87,8 @@ def test_one_gpu_with_cards_all_over_the_box(tmp_path: Path) -> None:
     log = [*ranks(2, 1, "NVIDIA H100"), named, *trees, *table(ALLREDUCE, 2, curve(50))]
     found = examined(tmp_path, log)
     assert shares(found) == {"ring": (63, 79), "optimum": (63, 79)}
-    assert found.judgements[0].yardsticks[0].place is LimitPosition.PCIE
-    assert [one.name for one in found.suspects] == ["pcie"]
+    assert found.checked_tables[0].references[0].place is LimitPosition.PCIE
+    assert [one.name for one in found.causes] == ["pcie"]
     assert found.fabric_nics == 3
 
 

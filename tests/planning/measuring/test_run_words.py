@@ -68,15 +68,15 @@ def test_memory_for_all_buffers() -> None:
 def test_memory_that_the_system_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "MemTotal: 9 kB\nMemAvailable:    123 kB\nMemAvailable: 7 kB\n"
     monkeypatch.setattr(Path, "read_text", lambda self, encoding: text)
-    assert execution._available_bytes() == 123 * 1024
+    assert execution.available_bytes() == 123 * 1024
     monkeypatch.setattr(Path, "read_text", lambda self, encoding: "MemTotal: 9 kB\n")
-    assert execution._available_bytes() is None
+    assert execution.available_bytes() is None
 
     def missing(self: Path, encoding: str) -> str:
         raise OSError
 
     monkeypatch.setattr(Path, "read_text", missing)
-    assert execution._available_bytes() is None
+    assert execution.available_bytes() is None
 
 
 def test_what_only_lanes_have() -> None:

@@ -1,4 +1,4 @@
-"""What proves that no size is faster, in lines and as JSON, of witnesses that are made up."""
+"""What proves that no size is faster, in lines and as JSON, of certificates that are made up."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ WITNESSES: tuple[Any, ...] = (
 )
 
 
-def bound(size: int, *witnesses: Any, protocol: str = "") -> SizeBound:
+def bound(size: int, *certificates: Any, protocol: str = "") -> SizeBound:
     return SizeBound(
-        size, protocol, tuple(SizeProof(Fraction(1, 2 + at), one) for at, one in enumerate(witnesses))
+        size, protocol, tuple(SizeProof(Fraction(1, 2 + at), one) for at, one in enumerate(certificates))
     )
 
 
@@ -131,17 +131,17 @@ def test_bounds_as_json() -> None:
 def test_times_before_which_nothing_ends() -> None:
     """A ring of three at 1 GB/s each way: two shards come over two links, and a message takes alpha."""
     problem = make_problem("ring(3, bandwidth='1GB/s')", "allgather")
-    witness = find_bound(problem).witness
+    certificate = find_bound(problem).certificate
     size = 3 * 2**30
     hop = ClassCost(alpha_ns=7000)
     model = CostModel("own", "by hand", (Protocol("p", hop, hop, hop, launch_ns=11_000),))
-    small, large = size_bounds(problem, witness, [3, size], cost_model=model)
+    small, large = size_bounds(problem, certificate, [3, size], cost_model=model)
     assert (small.size_bytes, large.size_bytes) == (3, size)
     assert small.protocol == large.protocol == "p"
     assert 18e-6 <= float(small.time) < 18.1e-6
     assert float(large.time) >= 2**30 / 1e9 + 18e-6 - 1e-12
     assert float(large.time) <= 2**30 / 1e9 + 40e-6
-    (alpha,) = size_bounds(problem, witness, [3], options=SimulationOptions(alpha_ns=5000))
+    (alpha,) = size_bounds(problem, certificate, [3], options=SimulationOptions(alpha_ns=5000))
     assert alpha.protocol == ""
     assert 5e-6 <= float(alpha.time) < 5.1e-6
     default = size_bounds(problem, None, [3])

@@ -127,7 +127,7 @@ def test_the_least_cut_may_lead_out_or_in() -> None:
 
 
 def by_cut(*nodes: int) -> Any:
-    return SimpleNamespace(witness=BottleneckCut(nodes))
+    return SimpleNamespace(certificate=BottleneckCut(nodes))
 
 
 def test_links_of_cuts() -> None:

@@ -44,7 +44,7 @@ def test_what_nobody_asked_for() -> None:
     found = parallel_request(device("fp32", "bf16"), None, {})
     assert found.times == roofline_times(found.device, "bf16")
     assert (found.memory_bytes, found.gap, found.overlap) == (3 * 2**20, 0.01, Overlap.LAYER)
-    assert (found.tokens, found.sequence, dict(found.pins)) == (None, None, {})
+    assert (found.tokens, found.sequence, dict(found.constraints)) == (None, None, {})
 
 
 def test_what_was_asked_for() -> None:
@@ -58,12 +58,12 @@ def test_what_was_asked_for() -> None:
             "sequence": "7",
             "gap": 0,
             "overlap": "Model",
-            "pins": {"wq": "k:1"},
+            "constraints": {"wq": "k:1"},
         },
     )
     assert (found.times.efficiency, found.times.memory_efficiency) == (0.25, 0.75)
     assert (found.memory_bytes, found.gap, found.overlap) == (1, 0, Overlap.MODEL)
-    assert (found.tokens, found.sequence, dict(found.pins)) == (3072, 7, {"wq": "k:1"})
+    assert (found.tokens, found.sequence, dict(found.constraints)) == (3072, 7, {"wq": "k:1"})
 
 
 @pytest.mark.parametrize(
@@ -268,16 +268,11 @@ def test_even_prices_differ_by_kind_alone() -> None:
 
 
 @pytest.mark.parametrize("missing", [0, 1])
-def test_ranks_that_do_not_fit_into_the_machine(
-    missing: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_that_do_not_fit_into_the_machine(missing: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three blocks of two matrices of 8 x 16 elements of 2 bytes and a vector of 8; six ranks of 1 MiB."""
     whole = 3 * 2 * 8 * 16 * 2 + 8 * 2
     least = 6 * 2**20 + 2 * whole
-    meminfo = tmp_path / "meminfo"
-    there = -(-least // 1024) - missing
-    meminfo.write_text(f"MemTotal: 99999999 kB\nno colon\nMemAvailable: {there} kB\n")
-    monkeypatch.setattr(executing, "_MEMORY", meminfo)
+    monkeypatch.setattr(executing, "available_bytes", lambda: least - missing)
     task = SimpleNamespace(
         plan=SimpleNamespace(mesh=Mesh((2, 3), ("a", "b"))), model=small_model(), makes=None
     )
@@ -291,17 +286,6 @@ def test_ranks_that_do_not_fit_into_the_machine(
         "execution: 6 ranks of 1MB, besides parameters and gradients of 1.52KB, take 6MB at least; this "
         "machine has 6MB; make the module smaller (layers, batch), and plan for that"
     )
-
-
-def test_where_nobody_says_how_much_memory_there_is_it_is_tried(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for text in (None, "MemTotal: 1 kB\n", "MemAvailable: many kB\n", "MemAvailable:\n"):
-        file = tmp_path / "meminfo"
-        if text is not None:
-            file.write_text(text)
-        monkeypatch.setattr(executing, "_MEMORY", file)
-        executing._check_memory(cast(Any, None), cast(Any, None))
 
 
 def test_zero_has_three_stages() -> None:

@@ -65,7 +65,7 @@ def found_plan(plans: PlanSearch, posed: MeshProblem) -> ParallelPlan:
 
 
 def test_a_pinned_parameter_is_stored_so(free: PlanSearch, posed: MeshProblem) -> None:
-    plans = plans_of(pins={"up": "f:b", "w": "whole"})
+    plans = plans_of(constraints={"up": "f:b", "w": "whole"})
     within = pinned(plans, posed)
     plan = found_plan(plans, within)
     assert plan.parts["block"][0].parameters["up"] == Sharding(((), ("b",)))
@@ -78,7 +78,7 @@ def test_a_pinned_parameter_is_stored_so(free: PlanSearch, posed: MeshProblem) -
 
 
 def test_a_pinned_result_is_made_so(posed: MeshProblem) -> None:
-    plans = plans_of(pins={"block/u": "t:a/f:b"})
+    plans = plans_of(constraints={"block/u": "t:a/f:b"})
     plan = found_plan(plans, pinned(plans, posed))
     (made,) = plan.parts["block"][0].operators["u"].outputs
     assert made == Sharding((("a",), ("b",)))
@@ -97,7 +97,7 @@ def test_a_pinned_result_is_made_so(posed: MeshProblem) -> None:
 )
 def test_pins_that_name_nothing(pins: dict[str, str], message: str, posed: MeshProblem) -> None:
     with pytest.raises(FormatError, match=f"^{re.escape(message)}"):
-        pinned(plans_of(pins=pins), posed)
+        pinned(plans_of(constraints=pins), posed)
 
 
 def test_without_memory_there_is_a_shortage_and_no_plan(posed: MeshProblem) -> None:
@@ -133,7 +133,7 @@ def test_what_is_proven_is_below_what_is_found(free: PlanSearch, posed: MeshProb
 
 
 def test_pinned_problems_have_no_coarser_plans() -> None:
-    assert plans_of(pins={"w": "whole"}).coarser_plans(cast(MeshProblem, None)) == []
+    assert plans_of(constraints={"w": "whole"}).coarser_plans(cast(MeshProblem, None)) == []
 
 
 def test_layers_are_cut_into_stages(free: PlanSearch, posed: MeshProblem) -> None:

@@ -132,7 +132,7 @@ def test_stored_states_that_a_plan_could_have_had(
     assert {*states, own} == {"whole", "h:0"}
     other = next(one for one in told.alternatives if one.what == "stored")
     search = found.searches[0]
-    pinned = replace(found.request, pins={"w": other.state})
+    pinned = replace(found.request, constraints={"w": other.state})
     plans = PlanSearch(MODEL, pinned)
     assert plans.look(
         plans.make_problem(search.mesh, search.costs_on(search.mesh))

@@ -50,8 +50,8 @@ def test_a_failed_network_link_costs_what_the_cuts_say() -> None:
     assert result.solved.is_optimal
     assert result.optimum_loss == result.throughput_loss == Fraction(1, 13)
     assert (result.lost_links, result.lost_ranks) == (2, ())
-    assert isinstance(result.new.witness, BottleneckCut)
-    outside = set(range(result.new.topology.n_nodes)) - set(result.new.witness.nodes)
+    assert isinstance(result.new.certificate, BottleneckCut)
+    outside = set(range(result.new.topology.n_nodes)) - set(result.new.certificate.nodes)
     assert {result.new.topology.node_names[node] for node in outside} == {"box0.gpu0"}
     assert {"failures", "verify", "total"} <= set(result.seconds)
 
@@ -240,7 +240,7 @@ def test_false_claims_and_foreign_plans_are_refused() -> None:
         with pytest.raises(FormatError, match=words):
             repair(dataclasses.replace(old, provenance=entries), links=["box0.gpu0--ib0"])
     designed = dataclasses.replace(solve("ring:5", "allgather", algorithm="bfb").plan, algorithm="finder: C5")
-    with pytest.raises(ScheduleError, match="'finder: C5': there is none; name one"):
+    with pytest.raises(ScheduleError, match="'finder: C5' does not exist; choose one"):
         repair(designed, links=["n0--n1"], trim=True)
     assert checked(repair(designed, links=["n0--n1"], algorithm="bfb")).new.algorithm == "bfb"
 

@@ -49,16 +49,16 @@ def made(algorithm: str = "forestcoll", kind: CollectiveKind = GATHER, judged: o
     ],
 )
 def test_the_size_at_which_algorithms_are_compared(plan: Any, size: int | None, judged: int | None) -> None:
-    assert repair_module._judged_at(plan, None, None, trim=False, size_bytes=size) == judged
+    assert repair_module._compared_at(plan, None, None, trim=False, size_bytes=size) == judged
 
 
 @pytest.mark.parametrize("told", [{"algorithm": "ring"}, {"form": Form.EXPLICIT}, {"trim": True}])
 def test_who_says_how_compares_nothing(told: dict[str, Any]) -> None:
     asked = {"algorithm": None, "form": None, "trim": False, **told}
     plan = made("finder: C5", judged=5)
-    assert repair_module._judged_at(plan, **asked, size_bytes=None) is None
+    assert repair_module._compared_at(plan, **asked, size_bytes=None) is None
     with pytest.raises(ScheduleError, match="a size of at least 1 byte compares algorithms"):
-        repair_module._judged_at(plan, **asked, size_bytes=5)
+        repair_module._compared_at(plan, **asked, size_bytes=5)
 
 
 def test_sizes_that_compare_nothing() -> None:
@@ -68,22 +68,14 @@ def test_sizes_that_compare_nothing() -> None:
     )
     for plan, size in ((made(), 0), (made(kind=EXCHANGE), 5)):
         with pytest.raises(ScheduleError, match=f"^{re.escape(words)}$"):
-            repair_module._judged_at(plan, None, None, trim=False, size_bytes=size)
+            repair_module._compared_at(plan, None, None, trim=False, size_bytes=size)
     groups = made()
     groups.collective = Collective(GATHER, (0, 1, 2, 3), groups=((0, 2), (1, 3)))
     words = "repair: algorithms are compared at a size for one group of ranks, found 2 "
     words += "concurrent groups; leave --size out"
     with pytest.raises(ScheduleError, match=f"^{re.escape(words)}$"):
-        repair_module._judged_at(groups, None, None, trim=False, size_bytes=5)
-    assert repair_module._judged_at(groups, None, None, trim=False, size_bytes=None) is None
-
-
-@pytest.mark.parametrize(
-    ("n", "words"),
-    [(1, "rank a"), (2, "ranks a, b"), (3, "ranks a, b, c"), (4, "ranks a, b, c and 1 more")],
-)
-def test_few_ranks_are_named(n: int, words: str) -> None:
-    assert repair_module._some(list("abcd")[:n]) == words
+        repair_module._compared_at(groups, None, None, trim=False, size_bytes=5)
+    assert repair_module._compared_at(groups, None, None, trim=False, size_bytes=None) is None
 
 
 def test_nothing_and_the_same_twice_do_not_fail() -> None:
@@ -105,7 +97,7 @@ def test_one_group_has_nobody_to_forward_for_it() -> None:
 
 def side(algbw: int, optimum: int | None, ranks: int = 4, **fields: Any) -> Any:
     names = tuple(f"r{node}" for node in range(6))
-    given = {"witness": None, "topology": SimpleNamespace(node_names=names), **fields}
+    given = {"certificate": None, "topology": SimpleNamespace(node_names=names), **fields}
     best = None if optimum is None else Fraction(optimum)
     return SimpleNamespace(
         collective=Collective(GATHER, tuple(range(ranks))), algbw=Fraction(algbw), optimal_algbw=best, **given
@@ -142,7 +134,7 @@ def test_the_lone_rank_beyond_a_dear_bottleneck(
     nodes: tuple[int, ...], optimum: int, lone: str | None
 ) -> None:
     """A quarter of 20 is dear."""
-    found = repaired(side(16, 20), side(10, optimum, witness=BottleneckCut(nodes)))
+    found = repaired(side(16, 20), side(10, optimum, certificate=BottleneckCut(nodes)))
     assert found.lone_bottleneck == lone
 
 
@@ -219,7 +211,7 @@ def test_the_quickest_at_the_size_is_taken(monkeypatch: pytest.MonkeyPatch) -> N
     found, told, limits = contest(monkeypatch, times)
     assert found.plan == Made("forestcoll", 2.0, {JUDGED_AT: 10})
     assert (told.size_bytes, told.old_seconds) == (10, 70.0)
-    assert told.contenders == (
+    assert told.outcomes == (
         Candidate("forestcoll --trees 1", 20.0, Fraction(12)),
         Candidate("bfb", 30.0, Fraction(3)),
         Candidate("forestcoll", 40.0, Fraction(10)),
@@ -233,7 +225,7 @@ def test_plans_of_other_algorithms_do_not_count(monkeypatch: pytest.MonkeyPatch)
     """One that falls back on another has lost; all share the time there is."""
     found, told, limits = contest(monkeypatch, {"bfb": -1.0, "forestcoll": 4.0}, 20.0)
     assert found.plan.algorithm == "forestcoll"
-    reasons = {one.algorithm: one.reason for one in told.contenders}
+    reasons = {one.algorithm: one.reason for one in told.outcomes}
     assert reasons == {
         "forestcoll": "",
         "bfb": "not ready within 20 s",
@@ -261,15 +253,14 @@ def test_a_plan_by_size_says_that_its_ranges_are_given_up() -> None:
     [only] = whole.entries
     entries = (replace(only, max_bytes=999), replace(only, min_bytes=1000))
     chosen = repair(replace(whole, entries=entries, algorithm="by-size"), links=["n0--n1"])
-    assert chosen.contest is not None
+    assert chosen.candidates is not None
     assert chosen.solved.notes[-1] == (
-        "the plan had 2 schedules by size; this is one for all sizes, chosen at 1MB; for ranges anew: "
-        "treadle solve 'complete(4)' allreduce --without n0--n1 --size SIZES, with the options that the plan "
-        "was made with"
+        "the plan had 2 schedules by size; this is one for all sizes, chosen at 1MB; for size ranges: "
+        "treadle solve 'complete(4)' allreduce --without n0--n1 --size SIZES, with the options of the plan"
     )
     assert chosen.solved.notes[-1] in cast("list[str]", repair_summary(chosen)["notes"])
     failed = ["n0--n1", "n1->n2"]
     told = repair(replace(whole, entries=entries), links=failed, algorithm="forestcoll", trim=True)
-    assert "for all sizes; for ranges anew" in told.solved.notes[-1]
+    assert "for all sizes; for size ranges" in told.solved.notes[-1]
     assert "--without 'n0--n1,n1->n2' --size" in told.solved.notes[-1]
     assert not any("by size" in note for note in repair(whole, links=["n0--n1"]).solved.notes)

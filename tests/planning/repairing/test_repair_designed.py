@@ -67,18 +67,18 @@ def test_the_fastest_plan_for_what_is_left_is_taken(designed: Plan, node: bool) 
         left = with_failed_links(fabric, fabric.link_name(0))
     assert result.new.topology == left
     assert verify(result.new, left).is_ok
-    contest = result.contest
+    contest = result.candidates
     assert contest is not None
     assert contest.size_bytes == 2 * MB
     assert contest.old_seconds == seconds(designed, 2 * MB)
     times = {}
-    for one in contest.contenders:
+    for one in contest.outcomes:
         name, _, trees = one.algorithm.partition(" --trees ")
         again = solve(left, designed.collective.kind, algorithm=name, trees=int(trees) if trees else None)
         assert one.algbw == again.algbw
         times[one.algorithm] = seconds(again.plan, 2 * MB)
     assert {"bfb", "forestcoll", "forestcoll --trees 1"} <= set(times)
-    assert seconds(result.new, 2 * MB) == min(times.values()) == contest.contenders[0].seconds
+    assert seconds(result.new, 2 * MB) == min(times.values()) == contest.outcomes[0].seconds
     assert result.new.provenance[repair_candidates.JUDGED_AT] == 2 * MB
     # the bound is the least that anyone proved
     assert result.new.optimal_algbw == solve(left, designed.collective.kind).optimal_algbw
@@ -93,10 +93,10 @@ def test_large_sizes_want_bandwidth(designed: Plan) -> None:
     assert large.new.optimal_algbw is not None
     assert alone.new.algbw < 0.7 * large.new.optimal_algbw
     assert large.new.algbw == large.new.optimal_algbw
-    assert alone.contest is None
+    assert alone.candidates is None
     twice = repair(large.new, nodes=[designed.topology.node_names[5]])
-    assert twice.contest is not None
-    assert twice.contest.size_bytes == 1024 * MB
+    assert twice.candidates is not None
+    assert twice.candidates.size_bytes == 1024 * MB
 
 
 def test_any_plan_may_be_compared_at_a_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,7 +129,7 @@ def test_the_least_bound_stands_beside_the_fastest_plan(monkeypatch: pytest.Monk
         if found.plan.algorithm == "forestcoll":
             return found
         bound = volume_bound(Problem(found.plan.topology, found.plan.collective))
-        plan = replace(found.plan, optimal_algbw=bound.algbw, witness=bound.witness)
+        plan = replace(found.plan, optimal_algbw=bound.algbw, certificate=bound.certificate)
         return replace(found, bound=bound, plan=plan)
 
     monkeypatch.setattr(repair_candidates, "solve_problem", loosened)
@@ -148,17 +148,17 @@ def test_the_least_bound_stands_beside_the_fastest_plan(monkeypatch: pytest.Monk
 def test_who_cannot_serve_is_named_with_the_reason() -> None:
     """Steps do not pass switches."""
     result = repair(solve("dgx_h100:2", "allgather").plan, nodes=["box0.gpu3"], size_bytes=MB)
-    assert result.contest is not None
-    [left_out] = [one for one in result.contest.contenders if one.seconds is None]
+    assert result.candidates is not None
+    [left_out] = [one for one in result.candidates.outcomes if one.seconds is None]
     assert left_out.algorithm == "bfb"
     assert "comes with switches" in left_out.reason
-    assert result.contest.contenders[-1] == left_out
+    assert result.candidates.outcomes[-1] == left_out
 
 
 def test_small_fabrics_are_searched_too() -> None:
     """Of a ring of 4 without a link, all gathered in 3 steps; exact synthesis takes part."""
     result = repair(solve("ring:4", "allgather").plan, links=["n0->n1"], size_bytes=1024)
-    assert result.contest is not None
-    [exact] = [one for one in result.contest.contenders if one.algorithm == "exact"]
+    assert result.candidates is not None
+    [exact] = [one for one in result.candidates.outcomes if one.algorithm == "exact"]
     assert exact.seconds is not None
-    assert exact.seconds >= result.contest.contenders[0].seconds
+    assert exact.seconds >= result.candidates.outcomes[0].seconds

@@ -166,7 +166,7 @@ def test_optimal_is_said_of_optimal_plans_only() -> None:
         "",
     ]
     assert values_of(report(solved("ring:4", "allgather", algorithm="ring")))["tiles"][1][0] == "optimal"
-    half = replace(solved("ring:4", "allgather"), optimal_algbw=None, witness=None)
+    half = replace(solved("ring:4", "allgather"), optimal_algbw=None, certificate=None)
     assert values_of(report(half))["tiles"][1][0] == "no bound"
 
 

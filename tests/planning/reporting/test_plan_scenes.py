@@ -79,7 +79,7 @@ def test_all_that_needs_no_simulation(boxes: Plan) -> None:
 def test_less_is_said_of_what_is_not_known(boxes: Plan) -> None:
     half = replace(boxes, algbw=boxes.algbw * 3 / 4)
     assert plan_page.tiles(half)[1] == [format_fraction(Fraction(3, 4)), "of the proved bound", ""]
-    bare = replace(boxes, optimal_algbw=None, witness=None)
+    bare = replace(boxes, optimal_algbw=None, certificate=None)
     assert plan_page.tiles(bare)[1] == ["no bound", "nothing is proved of the best", ""]
     assert plan_page._cut(bare) is None
     assert [name for name, _ in plan_page._facts(bare, None)] == ["Algorithm", "Fabric", "Trees a rank"]

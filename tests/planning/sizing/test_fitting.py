@@ -22,7 +22,7 @@ def record(
     comparing: Comparing,
     *,
     kinds: tuple[CollectiveKind, ...] = (GATHER,),
-    needs: tuple[Any, ...] = (),
+    requirements: tuple[Any, ...] = (),
     in_groups: bool = False,
     unsupported: Callable[[Any, Any], str | None] = lambda topology, collective: None,
 ) -> SimpleNamespace:
@@ -30,7 +30,7 @@ def record(
         name=name,
         comparing=comparing,
         collectives=kinds,
-        needs=needs,
+        requirements=requirements,
         in_groups=in_groups,
         unsupported=unsupported,
     )
@@ -83,7 +83,7 @@ def test_those_without_switches_are_left_out_where_there_are_some(monkeypatch: p
         return "no"
 
     records = [
-        record("direct", Comparing.ALWAYS, needs=(no_switches,)),
+        record("direct", Comparing.ALWAYS, requirements=(no_switches,)),
         record("refuses", Comparing.ALWAYS, unsupported=refuses),
         record("unable", Comparing.ABLE, unsupported=refuses),
         record("able", Comparing.ABLE),

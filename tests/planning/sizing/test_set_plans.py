@@ -125,7 +125,7 @@ def test_ranges_meet_where_times_cross(solved: SolveResult, rules: SelectionRule
     assert (last.min_bytes, last.max_bytes, last.title) == (200, None, "b")
     assert last.pipelining == (Pipelining(200, 1, "ll"), Pipelining(900, 1, "simple"))
     assert plan.algorithm == "by-size"
-    assert (plan.optimal_algbw, plan.witness) == (None, None)
+    assert (plan.optimal_algbw, plan.certificate) == (None, None)
     assert plan.algbw == solved.report.algbw
     assert dict(plan.provenance) == {"version": __version__, "cost_model": "odd"}
 
@@ -152,7 +152,7 @@ def test_equal_cuts_are_told_once(solved: SolveResult, rules: SelectionRules) ->
     assert only.pipelining == (Pipelining(0, 1, "ll"),)
     assert plan.algorithm == "a"
     assert solved.bound is not None
-    assert (plan.optimal_algbw, plan.witness) == (solved.bound.algbw, solved.bound.witness)
+    assert (plan.optimal_algbw, plan.certificate) == (solved.bound.algbw, solved.bound.certificate)
 
 
 def test_what_is_not_known_is_found_out_before_it_stands(solved: SolveResult) -> None:

@@ -46,7 +46,7 @@ def made_up(**values: Any) -> Any:
 
 def group_optimum(*, upper: int = 7, lower: int | None = None) -> Any:
     lower = upper if lower is None else lower
-    return made_up(upper=Fraction(upper), lower=Fraction(lower), witness=CUT, is_exact=lower == upper)
+    return made_up(upper=Fraction(upper), lower=Fraction(lower), certificate=CUT, is_exact=lower == upper)
 
 
 def test_the_limits_of_ranks() -> None:
@@ -63,10 +63,10 @@ def test_bounds_as_they_are_told() -> None:
     assert not bound_of_groups(whole, group_optimum(lower=6)).is_tight
     assert bound_of_groups(switched, group_optimum()).model == f"allgather {model}"
     for attained, is_tight in ((True, True), (False, False), (None, False)):
-        found: Any = made_up(algbw=Fraction(3), witness=CUT, is_attained=attained)
+        found: Any = made_up(algbw=Fraction(3), certificate=CUT, is_attained=attained)
         assert bound_of_allreduce(whole, found) == Bound(Fraction(3), CUT, is_tight, f"allreduce {model}")
     exchange = make_problem("ring:4", "alltoall").collective
-    rate: Any = made_up(collective=exchange, upper=Fraction(1, 3), witness=CUT, exact=None)
+    rate: Any = made_up(collective=exchange, upper=Fraction(1, 3), certificate=CUT, exact=None)
     units = exchange.pair_demands.buffer_units
     assert bound_of_alltoall(rate) == Bound(units * Fraction(1, 3), CUT, False)
     rate.exact = Fraction(1, 3)
@@ -135,8 +135,8 @@ def test_pieces_bound_where_they_attain(monkeypatch: pytest.MonkeyPatch) -> None
     problem = make_problem("ring:4", "allreduce")
     answers: list[Any] = [
         Unsupported("no"),
-        made_up(bound=Fraction(3), witness=CUT, found=made_up(algbw=Fraction(2))),
-        made_up(bound=Fraction(3), witness=CUT, found=made_up(algbw=Fraction(3))),
+        made_up(bound=Fraction(3), certificate=CUT, found=made_up(algbw=Fraction(2))),
+        made_up(bound=Fraction(3), certificate=CUT, found=made_up(algbw=Fraction(3))),
     ]
     monkeypatch.setattr(bounds.forestcoll, "decompose_allreduce", lambda *given, **words: answers.pop(0))
     assert bounds._bound_by_pieces(problem) is None
@@ -181,7 +181,7 @@ def test_where_switches_lose(monkeypatch: pytest.MonkeyPatch) -> None:
     for upper, lower, algbw, is_tight in ((6, 6, 6, True), (6, 5, 6, False)):
         answer[0] = group_optimum(upper=upper, lower=lower)
         found = bounds._where_switches_lose(problem, by_cuts)
-        assert (found.algbw, found.witness, found.is_tight) == (algbw, CUT, is_tight)
+        assert (found.algbw, found.certificate, found.is_tight) == (algbw, CUT, is_tight)
     # of two bounds that nothing is known to attain, the lesser one
     for upper in (7, 9):
         answer[0] = group_optimum(upper=upper, lower=6)

@@ -19,12 +19,12 @@ from treadle.synthesis.trees.allreduce import allreduce_bound
 @pytest.mark.parametrize("fabric", ["dgx_a100:32", "leaf_spine:4,2,gpus_per_leaf=36"])
 def test_both_ways_find_the_same_optimum(fabric: str) -> None:
     found = planning.bound(fabric, "allreduce")
-    assert isinstance(found.bound.witness, GroupDualCertificate)
+    assert isinstance(found.bound.certificate, GroupDualCertificate)
     assert found.bound.is_tight
     posed = planning.make_problem(fabric, "allreduce")
     by_cuts = allreduce_bound(posed.topology, posed.collective)
     assert by_cuts.is_attained
-    assert found.algbw == by_cuts.algbw == found.bound.witness.bound(posed.topology, posed.collective)
+    assert found.algbw == by_cuts.algbw == found.bound.certificate.bound(posed.topology, posed.collective)
 
 
 def test_65536_ranks() -> None:
@@ -32,7 +32,7 @@ def test_65536_ranks() -> None:
     found = planning.bound(fabric, "allreduce")
     # every GPU's link carries each share of the others twice
     assert found.bound.is_tight
-    assert found.algbw == found.bound.witness.bound(found.topology, found.collective)
+    assert found.algbw == found.bound.certificate.bound(found.topology, found.collective)
     assert found.algbw == Fraction(50 * 10**9 * 65536, 2 * 65535)
 
 
@@ -40,7 +40,7 @@ def test_beyond_a_thousand_ranks_pieces_come_first(monkeypatch: pytest.MonkeyPat
     """They take a hundredth of the time of all ranks as one group; what they cannot prove goes there."""
     found = planning.bound("dgx_a100:130", "allreduce")
     assert found.bound.is_tight
-    assert found.algbw == found.bound.witness.bound(found.topology, found.collective)
+    assert found.algbw == found.bound.certificate.bound(found.topology, found.collective)
     assert found.algbw == Fraction(8 * 25 * 10**9 * 130, 2 * 129)  # a box: cards, twice all but its shards
 
     def reached(*_: object) -> None:
@@ -56,10 +56,10 @@ def test_beyond_a_thousand_ranks_pieces_come_first(monkeypatch: pytest.MonkeyPat
 
 def test_fabrics_of_few_ranks_or_few_links_alike_keep_the_program_by_cuts() -> None:
     few = planning.bound("dgx_a100:2", "allreduce")
-    assert not isinstance(few.bound.witness, GroupDualCertificate)
+    assert not isinstance(few.bound.certificate, GroupDualCertificate)
     # all but the mirror images of a link differ: 155 classes
     many = planning.bound("torus:12,12", "allreduce", without="n0_0--n0_1")
-    assert not isinstance(many.bound.witness, GroupDualCertificate)
+    assert not isinstance(many.bound.certificate, GroupDualCertificate)
     assert many.algbw == Fraction(287, 143)
 
 
@@ -91,8 +91,8 @@ def test_boxes_that_lost_cards_are_roots_of_more(
     assert found.report.is_ok
     assert found.is_optimal
     assert found.bound is not None
-    assert isinstance(found.bound.witness, GroupDualCertificate)
-    assert found.bound.witness.bound(found.plan.topology, found.plan.collective) == found.plan.algbw
+    assert isinstance(found.bound.certificate, GroupDualCertificate)
+    assert found.bound.certificate.bound(found.plan.topology, found.plan.collective) == found.plan.algbw
     multiplicity = schedule.root_multiplicity
     assert multiplicity.min() < multiplicity.max()
     assert any("of unequal shards" in note for note in found.notes)
@@ -129,7 +129,7 @@ def test_a_number_of_trees_is_for_equal_shards() -> None:
 def test_beyond_8192_ranks_forests_attain_what_bounds_them() -> None:
     found = planning.bound("dgx_h100:1025", "allreduce", without="box0.gpu0--ib0")
     assert found.bound.is_tight
-    assert isinstance(found.bound.witness, GroupDualCertificate)
+    assert isinstance(found.bound.certificate, GroupDualCertificate)
     assert found.algbw == Fraction(50 * 10**9 * (8200 - 1), 2 * 1024)
 
 
@@ -146,7 +146,7 @@ def test_clusters_that_lost_ranks_keep_a_bound_at_any_size(monkeypatch: pytest.M
     rough = planning.bound("dgx_h100:40", "allreduce", without="box3.gpu1")
     assert not rough.bound.is_tight
     assert exact.algbw <= rough.algbw <= exact.algbw * Fraction(101, 100)
-    assert rough.bound.witness.bound(rough.topology, rough.collective) == rough.algbw
+    assert rough.bound.certificate.bound(rough.topology, rough.collective) == rough.algbw
 
 
 @pytest.mark.parametrize("nic", ["2GB/s", "100GB/s"])

@@ -98,7 +98,7 @@ def test_faults_of_strangers_are_a_line() -> None:
         def stumbling(topology: Topology, collective: Collective) -> None:
             raise ZeroDivisionError
 
-        @scheduler("needy", form="trees", collectives=["allgather"], needs=[stumbling])
+        @scheduler("needy", form="trees", collectives=["allgather"], requirements=[stumbling])
         def needy(topology: Topology, collective: Collective) -> ForestSchedule:
             return ring(topology, collective)
 

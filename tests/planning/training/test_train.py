@@ -257,7 +257,7 @@ def test_scores_are_kept_or_computed_again_where_attention_is_not_fused() -> Non
 
 
 def test_weights_that_are_trained_stay_wide_in_fp8() -> None:
-    told = "fp8 is of the operands of products: weights and activations stay in 2 bytes"
+    told = "fp8 is for operands of products: weights and activations stay in 2 bytes"
     asked: dict[str, Any] = {"gpu": "h100", "schedules": "bound", "simulates": False}
     narrow, wide = (trained(precision=one, **asked) for one in ("fp8", "bf16"))
     assert narrow.rows[0].outcome.memory == wide.rows[0].outcome.memory

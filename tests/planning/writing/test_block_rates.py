@@ -42,7 +42,7 @@ def test_blocks_of_a_box_move_no_more_than_they_carry(to: str, collective: str) 
     assert most_of_a_block(chosen.text) * plan.algbw <= BLOCK_BYTES_PER_S
     assert chosen.instances > 1
     assert chosen.carried_algbw is None
-    assert set(one.served[0].sizes) - set(chosen.served[0].sizes) <= {1024, 2048, 4096, 8192}
+    assert set(one.supported[0].sizes) - set(chosen.supported[0].sizes) <= {1024, 2048, 4096, 8192}
 
 
 def test_a_rate_that_blocks_do_not_carry_is_printed(

@@ -104,7 +104,7 @@ def test_plans_with_the_sizes_that_are_asked_for(
     if left == sizes(three()):
         assert plan == three()
     else:
-        assert (plan.optimal_algbw, plan.witness) == (None, None)
+        assert (plan.optimal_algbw, plan.certificate) == (None, None)
     kept = options.get("size_bytes", 0) if "size_bytes" in MSCCL.options else 0
     assert asked == FileOptions(**{**options, "size_bytes": kept})
 

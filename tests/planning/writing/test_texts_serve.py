@@ -71,7 +71,7 @@ def judge_two_boxes(plan: Plan, collective: str) -> None:
         assert result.faults == ()
         sizes = served(result.text, collective, runtime)
         assert len(sizes) >= 17
-        assert result.served[0].sizes == sizes
+        assert result.supported[0].sizes == sizes
 
 
 CASES = [
@@ -93,7 +93,7 @@ def test_lower_says_what_is_served(fabric: str, collective: str, trees: int | No
     for in_place in in_places:
         for profile in ("azure", "legacy", "rccl"):
             result = planning.lower(plan, profile=profile, in_place=in_place, chunks=chunks)
-            said = {one.selector: one.sizes for one in result.served}
+            said = {one.selector: one.sizes for one in result.supported}
             runtimes = {profile: next(iter(said))}
             if Selector.SCHEDULER in said:
                 runtimes["scheduler"] = Selector.SCHEDULER
@@ -102,7 +102,7 @@ def test_lower_says_what_is_served(fabric: str, collective: str, trees: int | No
                 assert served(result.text, collective, runtime, in_place=in_place) == said[selector]
                 assert served(result.text, collective, runtime, in_place=not in_place) == ()
         result = planning.lower(plan, to="mscclpp-json", in_place=in_place, chunks=chunks)
-        assert served(result.text, collective, "mscclpp", in_place=in_place) == result.served[0].sizes
+        assert served(result.text, collective, "mscclpp", in_place=in_place) == result.supported[0].sizes
         assert served(result.text, collective, "mscclpp", in_place=not in_place) == ()
 
 
@@ -204,11 +204,11 @@ def test_many_sizes_aside_name_trees_that_serve_more() -> None:
     """Of 24 ranks, ten trees a root serve every other size; what four cost is told by solving with four."""
     plan = plan_of("dgx_h100(3)", "allgather", 10)
     result = planning.lower(plan)
-    assert 0 < len(result.served[0].sizes) < 17
+    assert 0 < len(result.supported[0].sizes) < 17
     better = result.friendlier
     assert better is not None
     other = plan_of("dgx_h100(3)", "allgather", better.trees)
-    assert len(planning.lower(other).served[0].sizes) == better.n_served >= 17
+    assert len(planning.lower(other).supported[0].sizes) == better.n_supported >= 17
     assert better.loss == 1 - other.algbw / plan.algbw
     assert planning.lower(other).friendlier is None
     assert plan_of("dgx_h100(3)", "allgather", 1).algbw <= other.algbw

@@ -173,11 +173,11 @@ def _optimum(plan: Plan, random: Random) -> Plan:
 
 
 def _length_halved(plan: Plan, random: Random) -> Plan:
-    assert isinstance(plan.witness, GroupDualCertificate)
-    lengths = list(plan.witness.lengths)
+    assert isinstance(plan.certificate, GroupDualCertificate)
+    lengths = list(plan.certificate.lengths)
     place = random.randrange(len(lengths))
     lengths[place] = lengths[place] / 2 if lengths[place] else Fraction(1, 5)
-    return replace(plan, witness=GroupDualCertificate(tuple(lengths)))
+    return replace(plan, certificate=GroupDualCertificate(tuple(lengths)))
 
 
 MUTATIONS: dict[str, Mutation] = {

@@ -82,10 +82,10 @@ def test_only_an_all_to_all_has_demands() -> None:
 )
 def test_unit_lengths_bound_symmetric_graphs(topology: Topology, rate: Fraction) -> None:
     """1/9 on the 3x3x3 torus as published; 1/4 on the 3-cube: 1/F = 4.0 (notes)."""
-    witness = FlowDualCertificate(np.ones(topology.n_links, dtype=np.int64))
+    certificate = FlowDualCertificate(np.ones(topology.n_links, dtype=np.int64))
     collective = on_all_ranks(topology, A2A)
-    assert witness.pair_rate_bound(topology, collective) == rate
-    assert witness.bound(topology, collective) == rate * topology.n_nodes
+    assert certificate.pair_rate_bound(topology, collective) == rate
+    assert certificate.bound(topology, collective) == rate * topology.n_nodes
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -107,25 +107,25 @@ def test_bound_is_volume_over_demand_times_distance(topology: Topology, data: st
         for b, length, u, v in zip(topology.bandwidths, lengths, topology.tails, topology.heads, strict=True)
         if u != v
     )
-    witness = FlowDualCertificate(np.array(lengths))
+    certificate = FlowDualCertificate(np.array(lengths))
     collective = Collective(A2A, ranks, demands=Demands(matrix))
     pairs = [(i, j) for i in range(n) for j in range(n) if i != j and matrix[i, j]]
     if any(ranks[j] not in distance[ranks[i]] for i, j in pairs):
         with pytest.raises(ScheduleError, match="cannot be reached"):
-            witness.pair_rate_bound(topology, collective)
+            certificate.pair_rate_bound(topology, collective)
         return
     needed = sum(int(matrix[i, j]) * distance[ranks[i]][ranks[j]] for i, j in pairs)
-    assert witness.pair_rate_bound(topology, collective) == Fraction(volume, needed)
+    assert certificate.pair_rate_bound(topology, collective) == Fraction(volume, needed)
 
 
 def test_json_round_trip_and_bad_lengths() -> None:
-    witness = FlowDualCertificate(np.array([0, 2**40, 3, 3, 1, 1]))
-    again = certificate_from_json(json.loads(json.dumps(witness.to_json())))
-    assert again == witness
+    certificate = FlowDualCertificate(np.array([0, 2**40, 3, 3, 1, 1]))
+    again = certificate_from_json(json.loads(json.dumps(certificate.to_json())))
+    assert again == certificate
     collective = on_all_ranks(ring(3), A2A)
-    assert again.bound(ring(3), collective) == witness.bound(ring(3), collective)
+    assert again.bound(ring(3), collective) == certificate.bound(ring(3), collective)
     with pytest.raises(ScheduleError, match="6 lengths, expected 8"):
-        witness.bound(ring(4), on_all_ranks(ring(4), A2A))
+        certificate.bound(ring(4), on_all_ranks(ring(4), A2A))
     with pytest.raises(ScheduleError, match="distance 0"):
         FlowDualCertificate(np.zeros(6, dtype=np.int64)).bound(ring(3), collective)
     for wrong in ([-1], [2**40 + 1], [[1]], [0.5]):
@@ -138,8 +138,8 @@ def test_json_round_trip_and_bad_lengths() -> None:
 
 def test_switches_only_forward() -> None:
     topology = parse("star(4)")
-    witness = FlowDualCertificate(np.ones(topology.n_links, dtype=np.int64))
-    assert witness.pair_rate_bound(topology, on_all_ranks(topology, A2A)) == Fraction(8, 12 * 2)
+    certificate = FlowDualCertificate(np.ones(topology.n_links, dtype=np.int64))
+    assert certificate.pair_rate_bound(topology, on_all_ranks(topology, A2A)) == Fraction(8, 12 * 2)
 
 
 def test_self_loops_add_no_capacity_and_the_buffer_scales_the_bound() -> None:
@@ -201,11 +201,11 @@ def test_only_wanted_pairs_have_to_be_within_reach() -> None:
     one_way = from_arcs("one way", [0, 1], [1, 2], n=3)
     matrix = np.array([[0, 1, 1], [0, 0, 2], [0, 0, 0]])
     collective = Collective(CollectiveKind.ALLTOALL, (0, 1, 2), demands=Demands(matrix))
-    witness = FlowDualCertificate(np.array([3, 5]))
-    assert witness.pair_rate_bound(one_way, collective) == Fraction(3 + 5, 3 + 8 + 2 * 5)
+    certificate = FlowDualCertificate(np.array([3, 5]))
+    assert certificate.pair_rate_bound(one_way, collective) == Fraction(3 + 5, 3 + 8 + 2 * 5)
     back = Collective(CollectiveKind.ALLTOALL, (0, 1, 2), demands=Demands(matrix.T))
     with pytest.raises(ScheduleError, match="cannot be reached"):
-        witness.pair_rate_bound(one_way, back)
+        certificate.pair_rate_bound(one_way, back)
 
 
 def test_long_paths_are_exact() -> None:
@@ -213,9 +213,9 @@ def test_long_paths_are_exact() -> None:
     n = 300
     circle = ring(n, bidirectional=False)
     lengths = np.full(n, 2**40)
-    witness = FlowDualCertificate(lengths)
+    certificate = FlowDualCertificate(lengths)
     collective = on_all_ranks(circle, CollectiveKind.ALLTOALL)
-    assert witness.pair_rate_bound(circle, collective) == Fraction(2, n * (n - 1))
+    assert certificate.pair_rate_bound(circle, collective) == Fraction(2, n * (n - 1))
 
 
 @pytest.mark.parametrize("groups", [[(0, 4)], [(-1, 0)], [(0, 1), (1, 2)], [(0, 0)]])
@@ -270,10 +270,10 @@ def test_distances_from_one_rank_of_each_class(name: str) -> None:
     n = topology.n_nodes
     chance = np.random.default_rng(0)
     for lengths in (np.ones(topology.n_links, dtype=np.int64), chance.integers(1, 9, topology.n_links)):
-        witness = FlowDualCertificate(lengths)
-        proved = witness.pair_rate_bound(topology, everyone)
+        certificate = FlowDualCertificate(lengths)
+        proved = certificate.pair_rate_bound(topology, everyone)
         wrong = [np.roll(np.arange(n), 7), np.zeros(n, dtype=np.int64), np.arange(n + 1)]
-        assert witness.pair_rate_bound(topology, everyone, automorphisms=[*maps, *wrong]) == proved
+        assert certificate.pair_rate_bound(topology, everyone, automorphisms=[*maps, *wrong]) == proved
     matrix = chance.integers(0, 3, (everyone.n_ranks, everyone.n_ranks))
     some = replace(everyone, demands=Demands(matrix))
     unit = FlowDualCertificate(np.ones(topology.n_links, dtype=np.int64))

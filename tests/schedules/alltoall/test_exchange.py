@@ -191,13 +191,15 @@ def test_claims_are_held_against_the_loads_and_the_witness() -> None:
     cube = parse("hypercube:3")
     collective = samples.alltoall(cube)
     schedule = samples.over_shortest_paths(cube, collective)
-    witness = FlowDualCertificate(np.ones(24, dtype=np.int64))
+    certificate = FlowDualCertificate(np.ones(24, dtype=np.int64))
     two = Fraction(2)  # f = 1/4 of a link, times 8 ranks
-    report = verify(cube, collective, schedule, claimed_algbw=two, claimed_optimal_algbw=two, witness=witness)
+    report = verify(
+        cube, collective, schedule, claimed_algbw=two, claimed_optimal_algbw=two, certificate=certificate
+    )
     assert report.is_optimal
     wrong = verify(cube, collective, schedule, claimed_algbw=two + 1)
     assert [violation.kind for violation in wrong.violations] == [ViolationKind.CLAIM]
-    unproved = verify(cube, collective, schedule, claimed_optimal_algbw=two + 1, witness=witness)
+    unproved = verify(cube, collective, schedule, claimed_optimal_algbw=two + 1, certificate=certificate)
     assert [violation.kind for violation in unproved.violations] == [ViolationKind.BOUND]
 
 

@@ -58,9 +58,9 @@ def test_a_ring_in_one_layer_deadlocks() -> None:
 
 
 def test_the_witness_proves_the_ring_optimal() -> None:
-    witness = FlowDualCertificate(np.ones(4, dtype=np.int64))
+    certificate = FlowDualCertificate(np.ones(4, dtype=np.int64))
     report = verify_routes(
-        RING, EVERYONE, dateline(4), claimed_optimal_algbw=Fraction(20, 3), witness=witness
+        RING, EVERYONE, dateline(4), claimed_optimal_algbw=Fraction(20, 3), certificate=certificate
     )
     assert report.is_optimal
 

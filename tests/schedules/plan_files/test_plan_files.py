@@ -33,7 +33,7 @@ def ring_plan() -> Plan:
         algorithm="by hand",
         algbw=Fraction(8),
         optimal_algbw=Fraction(8),
-        witness=BottleneckCut((0, 1, 2)),
+        certificate=BottleneckCut((0, 1, 2)),
         provenance={"version": "0.1.0", "seconds": 0.25, "seed": 3, "name": "ü"},
     )
 
@@ -312,7 +312,7 @@ def test_malformed_plans() -> None:
         {"entries": plan.entries[::-1]},
         {"algbw": Fraction(0)},
         {"algbw": 8.0},
-        {"witness": None},
+        {"certificate": None},
         {"provenance": {"seconds": float("nan")}},
         {"topology": samples.ring(5)},
         {"collective": replace(plan.collective, kind=CollectiveKind.ALLREDUCE)},

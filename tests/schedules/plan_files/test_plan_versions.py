@@ -21,7 +21,7 @@ import places
 from treadle import planning
 from treadle.errors import FormatError
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
-from treadle.schedules.certificate import WITNESS_READERS
+from treadle.schedules.certificate import CERTIFICATE_READERS
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.factored import FactoredForest, FactoredSchedule
 from treadle.schedules.plan import Plan
@@ -161,8 +161,8 @@ def test_every_form_of_factored_trees_is_kept() -> None:
 
 def test_every_witness_and_option_is_kept() -> None:
     plans = [plan_of(path) for path in KEPT]
-    kinds = {None if plan.witness is None else plan.witness.kind for plan in plans}
-    assert kinds == {None, *WITNESS_READERS}
+    kinds = {None if plan.certificate is None else plan.certificate.kind for plan in plans}
+    assert kinds == {None, *CERTIFICATE_READERS}
     assert any(plan.collective.forwarders for plan in plans)
     assert any(plan.collective.weights for plan in plans)
     assert any(plan.collective.demands is not None for plan in plans)

@@ -84,13 +84,13 @@ def test_prices_must_pay_for_operations() -> None:
     potentials = ((4, HALF),), ((4, -HALF),)
     for price, bound in ((Fraction(3, 5), Fraction(8 * 6 * 3, 5 * 6)), (Fraction(7, 12), None)):
         prices = tuple((link, price) for link in range(8))
-        witness = CutCombinationCertificate(cuts, cuts, *potentials, prices)
+        certificate = CutCombinationCertificate(cuts, cuts, *potentials, prices)
         if bound is not None:
-            assert witness.bound(topology, collective) == bound == Fraction(24, 5)
+            assert certificate.bound(topology, collective) == bound == Fraction(24, 5)
             assert allreduce_bound(topology, collective).algbw == bound
             continue
         with pytest.raises(ScheduleError, match="operations of 'gpu0' at switch 'hub' exceeds"):
-            witness.bound(topology, collective)
+            certificate.bound(topology, collective)
     # without prices the switch counts as one that works by itself
     with pytest.raises(ScheduleError, match="node 4 must not have a potential"):
         CutCombinationCertificate(cuts, cuts, *potentials).bound(topology, collective)
@@ -101,9 +101,9 @@ def test_prices_must_pay_for_operations() -> None:
 
 def test_roots_at_branching_switches_must_be_covered() -> None:
     topology = star(capable=True)
-    witness = CutCombinationCertificate(tuple(((i,), Fraction(1)) for i in range(4)), ())
+    certificate = CutCombinationCertificate(tuple(((i,), Fraction(1)) for i in range(4)), ())
     with pytest.raises(ScheduleError, match="some root is in no set"):
-        witness.bound(topology, allreduce(topology))
+        certificate.bound(topology, allreduce(topology))
 
 
 @settings(max_examples=12)
@@ -112,8 +112,10 @@ def test_any_lengths_and_any_cuts_bound_the_optimum(topology: Topology, data: st
     collective = allreduce(topology)
     optimum = allreduce_bound(topology, collective).algbw
     rationals = st.fractions(0, 3, max_denominator=6)
-    witness = DualCertificate(tuple(data.draw(rationals) + Fraction(1, 7) for _ in range(topology.n_links)))
-    assert witness.bound(topology, collective) >= optimum
+    certificate = DualCertificate(
+        tuple(data.draw(rationals) + Fraction(1, 7) for _ in range(topology.n_links))
+    )
+    assert certificate.bound(topology, collective) >= optimum
     sets = st.sets(st.integers(0, topology.n_nodes - 1)).filter(lambda s: not s.issuperset(collective.ranks))
     cuts = st.lists(st.tuples(sets.map(lambda s: tuple(sorted(s))), rationals), max_size=5).map(tuple)
     singles = tuple(((rank,), Fraction(1, 5)) for rank in collective.ranks)
@@ -131,9 +133,9 @@ def test_any_lengths_and_any_cuts_bound_the_optimum(topology: Topology, data: st
 @pytest.mark.parametrize("topology", [path(3), dgx_h100(2, nvls=True)], ids=["path", "H100"])
 def test_json_round_trip(topology: Topology) -> None:
     bound = allreduce_bound(topology, allreduce(topology))
-    text = json.dumps(bound.witness.to_json())
+    text = json.dumps(bound.certificate.to_json())
     again = certificate_from_json(json.loads(text))
-    assert again == bound.witness
+    assert again == bound.certificate
     assert again.bound(topology, allreduce(topology)) == bound.algbw
 
 
@@ -141,7 +143,7 @@ ONE = Fraction(1)
 
 
 @pytest.mark.parametrize(
-    ("witness", "message"),
+    ("certificate", "message"),
     [
         (DualCertificate((ONE,) * 3), "3 lengths, expected 4"),
         (DualCertificate((ONE, ONE, -ONE, -ONE)), "must not be negative"),
@@ -157,17 +159,17 @@ ONE = Fraction(1)
         (CutCombinationCertificate((), (), prices=((0, -ONE),)), "prices must not be negative"),
     ],
 )
-def test_false_witnesses_prove_nothing(witness: Certificate, message: str) -> None:
+def test_false_witnesses_prove_nothing(certificate: Certificate, message: str) -> None:
     topology = path(3)
     with pytest.raises(ScheduleError, match=message):
-        witness.bound(topology, allreduce(topology))
+        certificate.bound(topology, allreduce(topology))
 
 
 def test_other_collectives_are_refused() -> None:
     topology = path(3)
-    for witness in (DualCertificate((ONE,) * 4), CutCombinationCertificate((), ())):
+    for certificate in (DualCertificate((ONE,) * 4), CutCombinationCertificate((), ())):
         with pytest.raises(ScheduleError, match="bounds an allreduce, not allgather"):
-            witness.bound(topology, Collective(CollectiveKind.ALLGATHER, (0, 1, 2)))
+            certificate.bound(topology, Collective(CollectiveKind.ALLGATHER, (0, 1, 2)))
 
 
 def test_denominators_without_a_common_measure_are_refused() -> None:
@@ -177,9 +179,9 @@ def test_denominators_without_a_common_measure_are_refused() -> None:
     small = tuple(Fraction(1, 10**900 + number) for number in range(topology.n_links))
     lengths = DualCertificate(small)
     cuts = CutCombinationCertificate(tuple(((node,), small[node]) for node in range(16)), ())
-    for witness in (lengths, cuts):
+    for certificate in (lengths, cuts):
         with pytest.raises(ScheduleError, match="no common denominator below"):
-            witness.bound(topology, collective)
+            certificate.bound(topology, collective)
     alike = DualCertificate((Fraction(1, 10**900 + 1),) * topology.n_links)
     assert alike.bound(topology, collective) == allreduce_bound(topology, collective).algbw
 
@@ -235,6 +237,6 @@ def test_malformed_json_is_refused(value: dict[str, object]) -> None:
 def test_unit_lengths_bound_one_way_rings(n: int) -> None:
     """Every rank must send and receive (N - 1) / N of the buffer twice: T <= b / 2 * N / (N - 1)."""
     topology = ring(n, bidirectional=False)
-    witness = DualCertificate((ONE,) * n)
-    assert witness.bound(topology, allreduce(topology)) == Fraction(n, 2 * (n - 1))
+    certificate = DualCertificate((ONE,) * n)
+    assert certificate.bound(topology, allreduce(topology)) == Fraction(n, 2 * (n - 1))
     assert allreduce_bound(topology, allreduce(topology)).algbw == Fraction(n, 2 * (n - 1))

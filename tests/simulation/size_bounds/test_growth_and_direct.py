@@ -98,7 +98,7 @@ def test_no_schedule_of_three_ranks_is_faster(kind: str, gap: int, alpha: int) -
 def test_what_leaves_a_box_has_been_summed_and_is_handed_on() -> None:
     """A message before and one after, in boxes: half of their 2.1 us, since bytes might cross twice."""
     problem, model = make_problem("dgx_h100(2, nvls=True)", "allreduce"), as_cost_model("reference")
-    (found,) = size_bounds(problem, find_bound(problem).witness, [2**26], cost_model=model)
+    (found,) = size_bounds(problem, find_bound(problem).certificate, [2**26], cost_model=model)
     crossing = found.time_by("crossing")
     assert crossing is not None
     assert found.time_by("gathered") == crossing + Fraction(1050, 10**9) == found.time
@@ -133,24 +133,24 @@ def test_one_message_for_each_who_is_far() -> None:
 def test_false_pairs_are_refused() -> None:
     problem = make_problem(one_way(4), "allgather")
 
-    def judged(witness: DirectCertificate, time: Fraction) -> None:
-        bound = SizeBound(4, "only", (SizeProof(time, witness),))
+    def judged(certificate: DirectCertificate, time: Fraction) -> None:
+        bound = SizeBound(4, "only", (SizeProof(time, certificate),))
         check_size_bounds(problem.topology, problem.collective, SLOW.protocols, [bound])
 
     (found,) = size_bounds(problem, None, [4], cost_model=SLOW)
-    (proof,) = [proof for proof in found.proofs if isinstance(proof.witness, DirectCertificate)]
-    witness = proof.witness
-    assert isinstance(witness, DirectCertificate)
-    judged(witness, proof.time)
+    (proof,) = [proof for proof in found.proofs if isinstance(proof.certificate, DirectCertificate)]
+    certificate = proof.certificate
+    assert isinstance(certificate, DirectCertificate)
+    judged(certificate, proof.time)
     for false, time in (
-        (witness, proof.time + Fraction(1, 10**9)),
-        (replace(witness, source=4), proof.time),
-        (replace(witness, least_ns=6300), proof.time),  # the farthest alone
-        (replace(witness, least_ns=6301), Fraction(0)),  # nobody
+        (certificate, proof.time + Fraction(1, 10**9)),
+        (replace(certificate, source=4), proof.time),
+        (replace(certificate, least_ns=6300), proof.time),  # the farthest alone
+        (replace(certificate, least_ns=6301), Fraction(0)),  # nobody
     ):
         with pytest.raises(ScheduleError, match="size bound: "):
             judged(false, time)
     other = make_problem(on_a_switch(3), "allgather")
-    bound = SizeBound(4, "only", (SizeProof(proof.time, witness),))
+    bound = SizeBound(4, "only", (SizeProof(proof.time, certificate),))
     with pytest.raises(ScheduleError, match="a message through a switch"):
         check_size_bounds(other.topology, other.collective, SLOW.protocols, [bound])

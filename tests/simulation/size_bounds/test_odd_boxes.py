@@ -110,10 +110,10 @@ def test_every_proof_is_as_late_as_the_check_allows(fabric: str, kind: str) -> N
             (proof.time for proof in bound.proofs), reverse=True
         )
         for proof in bound.proofs:
-            if proof.witness.kind == "relayed" and fabric == "ring":
+            if proof.certificate.kind == "relayed" and fabric == "ring":
                 continue
             # growth is found by coarser steps; the shortest message is taken for 1 ns less than it is here
-            late = 8 * proof.witness.step_ns if isinstance(proof.witness, GrowthCertificate) else 2
+            late = 8 * proof.certificate.step_ns if isinstance(proof.certificate, GrowthCertificate) else 2
             later = replace(proof, time=proof.time + Fraction(late, 10**9))
             with pytest.raises(ScheduleError, match="size bound: "):
                 check_size_bounds(
@@ -129,7 +129,7 @@ def test_what_is_proved_of_odd_boxes() -> None:
     def found(kind: str, sharing: Sharing = Sharing.SLICE_ORDER) -> dict[str, Fraction]:
         options = SimulationOptions(sharing=sharing)
         (bound,) = find_size_bounds(topology, collective_of(topology, kind), None, [5000], options, model)
-        return {proof.witness.kind: proof.time * 10**9 for proof in bound.proofs}
+        return {proof.certificate.kind: proof.time * 10**9 for proof in bound.proofs}
 
     assert set(found("allgather")) == {"crossing", "distance", "reach", "gathered", "growth"}
     assert set(found("allgather", Sharing.FAIR)) == {"crossing", "distance", "gathered"}
@@ -361,8 +361,8 @@ def test_bounds_without_proofs_or_of_unknown_protocols_are_refused() -> None:
 
 def test_counts_of_ranks_do_not_hold_where_messages_change_their_class() -> None:
     topology = odd_boxes(blurred=True)
-    witness = ReachCertificate(0, 2, 3, ReachClass(0, 0, 9), ReachClass(0, 0, 9))
-    bound = SizeBound(1, "only", (SizeProof(Fraction(0), witness),))
+    certificate = ReachCertificate(0, 2, 3, ReachClass(0, 0, 9), ReachClass(0, 0, 9))
+    bound = SizeBound(1, "only", (SizeProof(Fraction(0), certificate),))
     with pytest.raises(ScheduleError) as caught:
         check_size_bounds(topology, collective_of(topology, "allgather"), [COSTS], [bound])
     assert str(caught.value) == ("size bound: switches change the class of messages; no count of ranks holds")

@@ -109,16 +109,16 @@ def test_a_kautz_graph() -> None:
 def test_no_other_price_proves_more(name: str, size: int) -> None:
     problem, model = make_problem(name, "allreduce"), costs(gap_ns=300)
     (bound,) = size_bounds(problem, None, [size], cost_model=model)
-    (proof,) = [one for one in bound.proofs if isinstance(one.witness, RelayedCertificate)]
-    assert isinstance(proof.witness, RelayedCertificate)
+    (proof,) = [one for one in bound.proofs if isinstance(one.certificate, RelayedCertificate)]
+    assert isinstance(proof.certificate, RelayedCertificate)
 
     def judged(worth: Fraction, time: Fraction) -> None:
         only = SizeBound(size, "only", (SizeProof(time, RelayedCertificate(worth)),))
         check_size_bounds(problem.topology, problem.collective, model.protocols, [only])
 
-    judged(proof.witness.worth_ns, proof.time)
+    judged(proof.certificate.worth_ns, proof.time)
     later = proof.time + Fraction(1, 10**12)
-    for worth in [proof.witness.worth_ns, *(Fraction(2**place, 1000) for place in range(30))]:
+    for worth in [proof.certificate.worth_ns, *(Fraction(2**place, 1000) for place in range(30))]:
         with pytest.raises(ScheduleError, match="size bound: "):
             judged(worth, later)
     with pytest.raises(ScheduleError, match="has the price"):

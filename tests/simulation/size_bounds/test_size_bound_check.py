@@ -106,7 +106,7 @@ def test_all_ways_to_tell_four_ranks(near: tuple[int, int], far: tuple[int, int]
 
 def bound_of(kind: str) -> tuple[SizeBound, Protocol]:
     problem, model = make_problem("dgx_a100:2", kind), as_cost_model("reference")
-    (found,) = size_bounds(problem, find_bound(problem).witness, [2**22], cost_model=model)
+    (found,) = size_bounds(problem, find_bound(problem).certificate, [2**22], cost_model=model)
     return found, model.protocols[0]
 
 
@@ -123,18 +123,18 @@ def test_a_nanosecond_more_is_refused(kind: str) -> None:
     found, protocol = bound_of(kind)
     more = {"growth"} if kind in ("allgather", "allreduce") else set()
     more |= {"gathered"} if kind in ("allgather", "allreduce", "reduce-scatter") else set()
-    assert {proof.witness.kind for proof in found.proofs} == {"crossing", "distance", "reach"} | more
+    assert {proof.certificate.kind for proof in found.proofs} == {"crossing", "distance", "reach"} | more
     judged(kind, protocol, *found.proofs)
     for proof in found.proofs:
-        late = 4 * proof.witness.step_ns if isinstance(proof.witness, GrowthCertificate) else 1
+        late = 4 * proof.certificate.step_ns if isinstance(proof.certificate, GrowthCertificate) else 1
         with pytest.raises(ScheduleError, match="size bound: "):
             judged(kind, protocol, replace(proof, time=proof.time + Fraction(late, 10**9)))
 
 
 def test_false_witnesses_are_refused() -> None:
     found, protocol = bound_of("broadcast")
-    by_kind = {proof.witness.kind: proof for proof in found.proofs}
-    reach = by_kind["reach"].witness
+    by_kind = {proof.certificate.kind: proof for proof in found.proofs}
+    reach = by_kind["reach"].certificate
     assert isinstance(reach, ReachCertificate)
     assert isinstance(reach.far, ReachClass)
     wrong = [
@@ -148,10 +148,12 @@ def test_false_witnesses_are_refused() -> None:
         replace(reach, far=replace(reach.far, delay_ns=5001)),
         replace(reach, far=replace(reach.far, links=1)),
     ]
-    for witness in wrong:
+    for certificate in wrong:
         with pytest.raises(ScheduleError, match="size bound: "):
-            judged("broadcast", protocol, SizeProof(Fraction(1, 10**9), witness))
-    (grown,) = [proof.witness for proof in bound_of("allreduce")[0].proofs if proof.witness.kind == "growth"]
+            judged("broadcast", protocol, SizeProof(Fraction(1, 10**9), certificate))
+    (grown,) = [
+        proof.certificate for proof in bound_of("allreduce")[0].proofs if proof.certificate.kind == "growth"
+    ]
     assert isinstance(grown, GrowthCertificate)
     assert isinstance(grown.near, GrowthClass)
     assert grown.leaving_bytes_per_s == 16 * 25 * 10**9
@@ -173,7 +175,7 @@ def test_false_witnesses_are_refused() -> None:
             judged("allreduce", protocol, SizeProof(Fraction(1, 10**9), GatheredCertificate(nodes)))
     with pytest.raises(ScheduleError, match="is not counted"):
         judged("broadcast", protocol, SizeProof(Fraction(1, 10**9), GatheredCertificate((0,))))
-    crossing = by_kind["crossing"].witness
+    crossing = by_kind["crossing"].certificate
     assert isinstance(crossing, CrossingCertificate)
     with pytest.raises(ScheduleError):  # a cut is none of an allreduce
         judged("allreduce", protocol, SizeProof(Fraction(1, 10**9), crossing))

@@ -77,9 +77,12 @@ def test_the_optimum_of_all_cuts(seed: int, collective: Collective) -> None:
     least = min(Fraction(out, weight) for _, out, weight in cuts(problem) if weight)
     assert (found.rate, found.algbw) == (least, least * int(problem.weights.sum()))
     attaining = [nodes for nodes, out, weight in cuts(problem) if weight and out == least * weight]
-    assert found.witness.nodes in attaining
-    witness = np.array(found.witness.nodes, dtype=np.int32)
-    assert Fraction(cut_capacity(problem, witness, problem.bandwidths), cut_weight(problem, witness)) == least
+    assert found.certificate.nodes in attaining
+    certificate = np.array(found.certificate.nodes, dtype=np.int32)
+    assert (
+        Fraction(cut_capacity(problem, certificate, problem.bandwidths), cut_weight(problem, certificate))
+        == least
+    )
 
 
 @pytest.mark.parametrize("collective", CASES, ids=lambda one: str(one.kind))
@@ -198,7 +201,7 @@ def test_the_only_shard_needs_nothing_to_come_in() -> None:
     builder.link("a", "b", 3)
     found = optimum(builder.build(), Collective(K.ALLGATHER, (0, 1), weights=(2, 0)))
     assert found.rate == found.algbw == 3
-    assert found.witness.nodes == (0,)
+    assert found.certificate.nodes == (0,)
 
 
 def test_numbers_of_too_many_digits() -> None:

@@ -106,7 +106,7 @@ def test_cuts_that_are_known() -> None:
     problem = odd_mesh(1, (1, 5, 2, 1))
     best = instance_optimum(problem)
     cuts = known_cuts(problem, best)
-    inside = set(best.witness.nodes)
+    inside = set(best.certificate.nodes)
     rows = list(zip(problem.tails.tolist(), problem.heads.tolist(), problem.bandwidths.tolist(), strict=True))
     weight_of = dict(zip(problem.terminals.tolist(), problem.weights.tolist(), strict=True))
     assert cuts[0].links == Counter(b for tail, head, b in rows if tail in inside and head not in inside)
@@ -152,7 +152,7 @@ def test_numbers_of_trees_that_attain_the_optimum(seed: int) -> None:
     best, cuts = instance_optimum(problem), all_cuts(problem)
     last = exact_scale(problem, best)
     rows = zip(problem.tails.tolist(), problem.heads.tolist(), problem.bandwidths.tolist(), strict=True)
-    inside = best.witness.nodes
+    inside = best.certificate.nodes
     full = [b for tail, head, b in rows if tail in inside and head not in inside]
     step = lcm(*((b / best.rate).denominator for b in full))  # the links of the bottleneck are full
     wanted = [trees for trees in range(1, last.trees) if holds(cuts, trees, trees / best.rate)]

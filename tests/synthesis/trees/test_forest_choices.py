@@ -164,7 +164,10 @@ def test_pieces_written_out(
     monkeypatch: pytest.MonkeyPatch, ranks: int, layers: int, packer: Packer | None, exact: int
 ) -> None:
     """Layers that are superposed are for many ranks, or if asked for; unproved optima are found by flows."""
-    own, flows = SimpleNamespace(algbw=F(8), witness="own"), SimpleNamespace(algbw=F(7), witness="flows")
+    own, flows = (
+        SimpleNamespace(algbw=F(8), certificate="own"),
+        SimpleNamespace(algbw=F(7), certificate="flows"),
+    )
     schedule = SimpleNamespace(explicit=lambda: "written out")
     found = SimpleNamespace(
         n_layers=layers,

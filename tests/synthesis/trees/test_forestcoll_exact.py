@@ -59,7 +59,7 @@ def test_random_eulerian_fabrics_reach_the_lp_bound(data: st.DataObject) -> None
         result.schedule,
         claimed_algbw=result.bound.algbw,
         claimed_optimal_algbw=result.bound.algbw,
-        witness=result.bound.witness,
+        certificate=result.bound.certificate,
     )
     assert not report.violations
 
@@ -140,7 +140,7 @@ def test_only_switches_need_balance(data: st.DataObject) -> None:
         result.schedule,
         claimed_algbw=result.bound.algbw,
         claimed_optimal_algbw=result.bound.algbw,
-        witness=result.bound.witness,
+        certificate=result.bound.certificate,
     )
     assert not report.violations
 

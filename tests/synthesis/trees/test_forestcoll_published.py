@@ -37,7 +37,7 @@ def verified(
         result.schedule,
         claimed_algbw=result.algbw,
         claimed_optimal_algbw=result.bound.algbw,
-        witness=result.bound.witness,
+        certificate=result.bound.certificate,
     )
     assert not report.violations
     return result

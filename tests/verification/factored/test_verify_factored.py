@@ -83,14 +83,14 @@ def test_unused_exits_carry_nothing() -> None:
 def test_claims_and_witness() -> None:
     topology, collective, schedule = samples.two_boxes()
     outside = [topology.node_index(name) for name in samples.box_sets(2, 3)[0]]
-    witness = BottleneckCut(tuple(outside))
+    certificate = BottleneckCut(tuple(outside))
     report = verify(
         topology,
         collective,
         schedule,
         claimed_algbw=Fraction(6),
         claimed_optimal_algbw=Fraction(6),
-        witness=witness,
+        certificate=certificate,
     )
     assert report.is_optimal
     assert report.height_max == 2

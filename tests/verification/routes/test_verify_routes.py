@@ -173,19 +173,21 @@ def test_routes_for_others_are_told() -> None:
 
 def test_a_bound_on_what_leaves_the_first_rank() -> None:
     """Five units leave c by 6 bytes/s, so six units take 5 / 6 s; the routes leave nothing to gain."""
-    witness = FlowDualCertificate(np.array([1, 0, 0, 0, 0, 0, 0]))
+    certificate = FlowDualCertificate(np.array([1, 0, 0, 0, 0, 0, 0]))
     best = Fraction(36, 5)
-    report = verify_routes(FABRIC, ODD, made(), claimed_optimal_algbw=best, witness=witness)
+    report = verify_routes(FABRIC, ODD, made(), claimed_optimal_algbw=best, certificate=certificate)
     assert report == Report((), 0, best, best, None, n_layers=3)
-    report = verify_routes(fabric(b=4), ODD, made(), claimed_optimal_algbw=Fraction(7), witness=witness)
+    report = verify_routes(
+        fabric(b=4), ODD, made(), claimed_optimal_algbw=Fraction(7), certificate=certificate
+    )
     assert (report.bound, told(report)) == (
         best,
         ["bound: the certificate proves 36/5 bytes/s, not the claimed optimum 7"],
     )
-    report = verify_routes(FABRIC, ODD, made((0, None)), witness=witness)
+    report = verify_routes(FABRIC, ODD, made((0, None)), certificate=certificate)
     assert (report.bound, report.n_violations) == (best, 1)
-    through = replace(witness, hosts=np.array([[0, 1]]))
-    assert told(verify_routes(fabric(b=4), ODD, made(), witness=through)) == [
+    through = replace(certificate, hosts=np.array([[0, 1]]))
+    assert told(verify_routes(fabric(b=4), ODD, made(), certificate=through)) == [
         "bound: the certificate counts data that pass through hosts with an injection cap, but routes leave "
         "these to adapters"
     ]

@@ -414,14 +414,14 @@ def test_claims_and_witness() -> None:
     cut = BottleneckCut((0, 1, 2))  # 3 of 4 shards leave over 2 links
     optimum = Fraction(8, 3)
     good = verify(
-        topology, collective, schedule, claimed_algbw=optimum, claimed_optimal_algbw=optimum, witness=cut
+        topology, collective, schedule, claimed_algbw=optimum, claimed_optimal_algbw=optimum, certificate=cut
     )
     assert good.is_ok
     assert good.is_optimal
     for claimed in (optimum - 1, optimum + 1):
         false = verify(topology, collective, schedule, claimed_algbw=claimed)
         assert kinds(false) == {ViolationKind.CLAIM}
-        false = verify(topology, collective, schedule, claimed_optimal_algbw=claimed, witness=cut)
+        false = verify(topology, collective, schedule, claimed_optimal_algbw=claimed, certificate=cut)
         assert kinds(false) == {ViolationKind.BOUND}
     assert kinds(verify(topology, collective, schedule, claimed_optimal_algbw=optimum)) == {
         ViolationKind.BOUND
@@ -440,6 +440,6 @@ def test_witness_below_the_schedule_is_false() -> None:
 
     topology, steps = samples.ring_allgather(3)
     report = verify(
-        topology, on_all_ranks(topology, ALLGATHER), samples.schedule_of(ALLGATHER, steps), witness=Low()
+        topology, on_all_ranks(topology, ALLGATHER), samples.schedule_of(ALLGATHER, steps), certificate=Low()
     )
     assert kinds(report) == {ViolationKind.BOUND}

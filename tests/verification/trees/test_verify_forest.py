@@ -160,11 +160,11 @@ def test_optimum_needs_its_witness() -> None:
         schedule,
         claimed_algbw=Fraction(8),
         claimed_optimal_algbw=Fraction(8),
-        witness=cut,
+        certificate=cut,
     )
     assert good.is_optimal
     assert good.bound == 8
-    for claimed, witness in (
+    for claimed, certificate in (
         (Fraction(8), None),
         (Fraction(9), cut),
         (Fraction(7), cut),
@@ -174,7 +174,9 @@ def test_optimum_needs_its_witness() -> None:
         (Fraction(8), BottleneckCut((0, 99))),
         (Fraction(8), BottleneckCut((-1,))),
     ):
-        report = verify(topology, collective, schedule, claimed_optimal_algbw=claimed, witness=witness)
+        report = verify(
+            topology, collective, schedule, claimed_optimal_algbw=claimed, certificate=certificate
+        )
         assert kinds(report) == {ViolationKind.BOUND}
 
 
@@ -188,7 +190,7 @@ def test_schedule_above_the_bound_is_impossible() -> None:
         def to_json(self) -> dict[str, object]:
             return {}
 
-    report = verify(*samples.ring_allgather(), claimed_optimal_algbw=Fraction(5), witness=Liar())
+    report = verify(*samples.ring_allgather(), claimed_optimal_algbw=Fraction(5), certificate=Liar())
     assert [violation.kind for violation in report.violations] == [ViolationKind.BOUND]
     assert not report.is_optimal
 

@@ -42,8 +42,8 @@ def plan_of(kind: CollectiveKind, case: int, seed: int = 1) -> Plan:
     random = Random(seed)
     lengths = tuple(Fraction(random.randint(0, 3), 2) for _ in range(topology.n_links))
     bound = slow_bound(topology, collective, lengths)
-    witness = None if bound is None else GroupDualCertificate(lengths)
-    return Plan(topology, collective, (PlanEntry(0, None, schedule),), "by hand", algbw, bound, witness)
+    certificate = None if bound is None else GroupDualCertificate(lengths)
+    return Plan(topology, collective, (PlanEntry(0, None, schedule),), "by hand", algbw, bound, certificate)
 
 
 SMALL = [case for case, (_, shape, axis, _) in enumerate(GROUPED) if shape[axis] <= 4]
@@ -81,10 +81,10 @@ def is_true(plan: Plan) -> bool:
     assert isinstance(schedule, GroupSchedule)
     if true_algbw(plan.topology, plan.collective, schedule) != plan.algbw:
         return False
-    if plan.witness is None:
+    if plan.certificate is None:
         return plan.optimal_algbw is None
-    assert isinstance(plan.witness, GroupDualCertificate)
-    bound = slow_bound(plan.topology, plan.collective, plan.witness.lengths)
+    assert isinstance(plan.certificate, GroupDualCertificate)
+    bound = slow_bound(plan.topology, plan.collective, plan.certificate.lengths)
     return bound is not None and bound == plan.optimal_algbw
 
 

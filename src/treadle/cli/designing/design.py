@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.cli.building.cabling import check_racks
-from treadle.cli.output import Output, ProgressLine, warn
-from treadle.cli.status import FAILED
+from treadle.cli.output import Output, ProgressLine
 from treadle.errors import FormatError
 from treadle.finder.searches.fresh import SearchLimit
 from treadle.finder.workload import Network, Workload, allreduce_of, load_workload
@@ -21,7 +20,7 @@ from treadle.render.building import cabling_rows, expansion_row, reference_rows,
 from treadle.render.designing import design_rows
 from treadle.render.problems import plan_values, seconds_row
 from treadle.render.quantities import counted
-from treadle.render.rows import Row, facts, row
+from treadle.render.rows import Row, Table, facts, file_row
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan_files.archive import save_plan
 from treadle.topologies import parse
@@ -42,82 +41,80 @@ def command(o: Design) -> int:
         planning.check_page_name(o.report, "--report FILE")
     job, network = _problem(o)
     kind = _kind(o.collective)
-    size_asked = _size_of_fabric(o.nodes, o.degree, o.topology)
+    nodes, degree = _size_of_fabric(o.nodes, o.degree, o.topology)
     options = keywords(o, Finder, but=("search",))
     if o.search is not None:
         options["search"] = _limit(o.search)
     with ProgressLine(quiet=output.is_silent) as progress:
-        result = planning.design(*size_asked, network=network, workload=job, progress=progress, **options)
+        result = planning.design(nodes, degree, network=network, workload=job, progress=progress, **options)
     if o.pick is not None and not 1 <= o.pick <= len(result.rows):
         raise FormatError(f"--pick {o.pick}: the frontier has {counted(len(result.rows), 'row')}")
     chosen = result.best if o.pick is None else result.rows[o.pick - 1]
-    rows = [
-        *design_rows(result, chosen, output.rates, with_reconfiguration=o.reconfiguration_delay_s is not None)
-    ]
+    has_delay = o.reconfiguration_delay_s is not None
+    rows = [*design_rows(result, chosen, output.rates, with_reconfiguration=has_delay)]
     if o.json:
         rows.append(facts(planning.beaten_summary(result)))
-    built = None
+    with ProgressLine(quiet=output.is_silent) as progress:
+        rows += _requested_rows(o, result, chosen, progress)
+    if o.output is not None:
+        plan, from_cache = planning.design_plan(result, kind, row=chosen, use_cache=o.use_cache)
+        save_plan(o.output, plan)
+        source = "cached, verified again" if from_cache else "verified"
+        values = {"plan": str(o.output), "plan_from_cache": from_cache, **plan_values(plan)}
+        rows.append(Row("plan", f"{o.output}: {kind}, {source}", values))
+    output.show([*rows, seconds_row(result.seconds)])
+    return 0
+
+
+def _requested_rows(
+    o: Design, result: planning.DesignResult, chosen: planning.DesignRow, progress: ProgressLine
+) -> Iterator[Row | Table]:
+    """Compute what was requested about the chosen fabric, and write its files."""
+    built = references = None
     if o.cabling is not None or o.rack_size is not None or o.ocs is not None:
-        with ProgressLine(quiet=output.is_silent) as progress:
-            built = planning.cabling(result.topology(chosen), progress=progress, **keywords(o, Racks, Seed))
-        rows += cabling_rows(built)
+        built = planning.cabling(result.topology(chosen), progress=progress, **keywords(o, Racks, Seed))
+        yield from cabling_rows(built)
         if o.cabling is not None:
             write_bytes(o.cabling, built.sheet.csv().encode())
-            many = counted(len(built.sheet.wires), "cable")
-            rows.append(row("cabling", f"{o.cabling}: {many}", cabling=str(o.cabling)))
+            yield file_row(
+                "cabling", o.cabling, "cabling", more=f": {counted(len(built.sheet.wires), 'cable')}"
+            )
     if o.placement is not None:
         write_bytes(o.placement, chosen.placement_summary().encode())
-        rows.append(row("ranks", f"{o.placement}: the node of each rank", placement_file=str(o.placement)))
-    rivalry = None
+        yield file_row("ranks", o.placement, "placement_file", more=": the node of each rank")
     if o.against:
-        with ProgressLine(quiet=output.is_silent) as progress:
-            rivalry = planning.compare_references(
-                chosen.option.topology,
-                **({} if o.rack_size is None else {"rack_size": o.rack_size}),
-                floor=o.floor,
-                box=o.ocs,
-                prices=o.costs,
-                seed=o.seed,
-                progress=progress,
-            )
-        rows += reference_rows(rivalry, chosen.option.label)
+        references = planning.compare_references(
+            chosen.option.topology,
+            **({} if o.rack_size is None else {"rack_size": o.rack_size}),
+            floor=o.floor,
+            box=o.ocs,
+            prices=o.costs,
+            seed=o.seed,
+            progress=progress,
+        )
+        yield from reference_rows(references, chosen.option.label)
     if o.report is not None:
-        with ProgressLine(quiet=output.is_silent) as progress:
-            page = planning.design_page(
-                result,
-                chosen,
-                built=built,
-                rack_size=o.rack_size,
-                seed=o.seed,
-                rivalry=rivalry,
-                progress=progress,
-            )
+        page = planning.design_page(
+            result,
+            chosen,
+            built=built,
+            rack_size=o.rack_size,
+            seed=o.seed,
+            rivalry=references,
+            progress=progress,
+        )
         write_bytes(o.report, page.encode())
-        rows.append(row("report", str(o.report), report=str(o.report)))
+        yield file_row("report", o.report, "report")
     if o.grow is not None or o.reconfigure is not None:
-        with ProgressLine(quiet=output.is_silent) as progress:
-            rows += _changes(result.topology(chosen), o, progress)
-    if o.output is not None:
-        try:
-            made, from_cache = planning.design_plan(result, kind, row=chosen, use_cache=o.use_cache)
-        except planning.RejectedError as error:
-            warn(str(error))
-            return FAILED
-        save_plan(o.output, made)
-        source = "cached, verified again" if from_cache else "verified"
-        values = {"plan": str(o.output), "plan_from_cache": from_cache, **plan_values(made)}
-        rows.append(Row("plan", f"{o.output}: {kind}, {source}", values))
-    rows.append(seconds_row(result.seconds))
-    output.show(rows)
-    return 0
+        yield from _changes(result.topology(chosen), o, progress)
 
 
 def _size_of_fabric(nodes: int | None, degree: int | None, topology: str | None) -> tuple[int, int]:
     """N and d, of the fabric where one is named."""
     if topology is not None:
         fabric = parse(topology)
-        found = fabric.n_nodes, fabric.n_links // fabric.n_nodes
-        return (found[0] if nodes is None else nodes, found[1] if degree is None else degree)
+        own_degree = fabric.n_links // fabric.n_nodes
+        return fabric.n_nodes if nodes is None else nodes, own_degree if degree is None else degree
     if nodes is None:
         raise FormatError("--nodes N is missing: how many (with --degree); or --topology, a fabric by name")
     if degree is None:
@@ -157,7 +154,7 @@ def _kind(name: str) -> CollectiveKind:
 def _check_changes(o: Design) -> None:
     """FormatError for changes of two kinds, or a file that nothing uses."""
     if o.grow is not None and o.reconfigure is not None:
-        raise FormatError("--grow and --reconfigure exclude each other; one after the other is two plans")
+        raise FormatError("--grow and --reconfigure exclude each other; plan one after the other")
     if o.changes is not None and o.grow is None and o.reconfigure is None:
         raise FormatError("--changes is the file of --grow or --reconfigure; give one of them too")
     if o.costs is not None and not (o.against or o.cabling or o.rack_size or o.ocs):
@@ -177,4 +174,4 @@ def _changes(fabric: Topology, o: Design, progress: ProgressLine) -> Iterator[Ro
         text = rewired.csv()
     if o.changes is not None:
         write_bytes(o.changes, text.encode())
-        yield row("changes", str(o.changes), changes_file=str(o.changes))
+        yield file_row("changes", o.changes, "changes_file")

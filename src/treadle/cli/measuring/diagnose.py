@@ -34,7 +34,9 @@ def command(o: Diagnose) -> int:
             **imports,
         )
     output.show(diagnosis_rows(found, output.rates))
-    reason = found.missing or (found.unjudged[0][1] if found.unjudged and not found.judgements else "")
+    reason = found.missing or (
+        found.unchecked_tables[0][1] if found.unchecked_tables and not found.checked_tables else ""
+    )
     if found.late:
         return late(f"not known: {', '.join(found.late)}; allow more (--time-limit)")
     return fail(f"{o.log}: {reason}", USAGE) if reason else 0

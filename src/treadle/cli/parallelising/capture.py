@@ -10,7 +10,7 @@ from treadle.atomic import write_bytes
 from treadle.cli.output import Output, ProgressLine
 from treadle.options.parallelising import Capture
 from treadle.render.parallelism import capture_rows
-from treadle.render.rows import row
+from treadle.render.rows import file_row
 
 
 def command(o: Capture) -> int:
@@ -22,8 +22,6 @@ def command(o: Capture) -> int:
     seconds = process_time() - begin
     if o.output is not None:
         write_bytes(o.output, (json_text.dumps(planning.model_to_json(found)) + "\n").encode())
-    graph = None if o.output is None else str(o.output)
-    output.show(
-        [*capture_rows(found, show=o.show), row("graph", graph, graph=graph)], seconds={"total": seconds}
-    )
+    rows = [*capture_rows(found, show=o.show), file_row("graph", o.output, "graph")]
+    output.show(rows, seconds={"total": seconds})
     return 0

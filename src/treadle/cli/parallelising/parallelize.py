@@ -15,7 +15,7 @@ from treadle.options.parallelising import Parallelize, Sharding
 from treadle.options.rows import keywords
 from treadle.planning import ParallelizeKeywords, ParallelizeResult
 from treadle.render.parallelism import parallelize_rows, plan_changes_rows, tensor_rows
-from treadle.render.rows import Row, facts, row
+from treadle.render.rows import Row, facts, file_row, row
 
 
 def command(o: Parallelize) -> int:
@@ -25,29 +25,28 @@ def command(o: Parallelize) -> int:
     if o.report is not None:
         planning.check_page_name(o.report, "--report FILE")
     fabrics = named_fabrics(o.fabric, "")
-    options: ParallelizeKeywords = keywords(o, Sharding, but=("pins",))
-    options["pins"] = planning.read_constraints(o.pins)
+    options: ParallelizeKeywords = keywords(o, Sharding, but=("constraints",))
+    options["constraints"] = planning.read_constraints(o.constraints)
     with ProgressLine(quiet=output.is_silent) as progress:
         found = planning.parallelize(
             o.model, fabrics, mesh=o.mesh, gpu=o.gpu, tokens=o.tokens, progress=progress, **options
         )
-        stories = [story for name in o.explain for story in planning.explain_tensor(found, name)]
+        tensors = [tensor for name in o.explain for tensor in planning.explain_tensor(found, name)]
         changes = None if o.diff is None else planning.plan_changes(found, o.diff)
     if o.output is not None:
         write_bytes(o.output, planning.explain_parallel_plan(found).encode())
-    rows = [*parallelize_rows(found), *tensor_rows(stories)]
+    rows = [*parallelize_rows(found), *tensor_rows(tensors)]
     if changes is not None:
         rows += plan_changes_rows(changes)
-    if o.output is not None:
-        rows.append(row("written", str(o.output), plan=str(o.output)))
+    rows.append(file_row("written", o.output, "plan"))
     if o.report is not None:
         write_bytes(o.report, planning.report(found).encode())
-        rows.append(row("report", str(o.report), report=str(o.report)))
+    rows.append(file_row("report", o.report, "report"))
     exported: list[dict[str, object]] = []
     rows += [_export(found, path, exported) for path in o.export]
     output.show([*rows, facts(exports=exported or None)])
     if any(one["file"] is None for one in exported):
-        return fail("--export: what was searched for is found, but cannot be written so", INFEASIBLE)
+        return fail("--export: a plan was found, but this format cannot express it", INFEASIBLE)
     if o.time_limit_s is not None and any(search.is_late for search in found.searches):
         worst = max(search.gap for search in found.searches)
         return late(f"these are the best plans found, {worst:.1%} from the bound at most")

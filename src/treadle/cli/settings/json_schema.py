@@ -1,9 +1,9 @@
-"""JSON Schema of the ``--json`` output, made of the tables of ``json_output.toml``."""
+"""JSON Schema of the ``--json`` output, built from the tables of ``json_output.toml``."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ def described_commands() -> tuple[str, ...]:
 
 
 def json_schema(command: str) -> dict[str, object]:
-    """The JSON Schema of what a command prints with ``--json``, complete in itself.
+    """Return the JSON Schema of the ``--json`` output of a command, without references to other files.
 
     Parameters
     ----------
@@ -49,12 +49,12 @@ def json_schema(command: str) -> dict[str, object]:
         "$schema": _DIALECT,
         "title": f"treadle {_typed(name)} --json",
         **body,
-        "$defs": {one: _object(_tables()["objects"][one]) for one in sorted(_needed(table))},
+        "$defs": {one: _object(_tables()["objects"][one]) for one in sorted(_add_objects(table, set()))},
     }
 
 
 def _typed(name: str) -> str:
-    """A command, and perhaps what makes it print another object, as on the command line."""
+    """Return the command line that prints the object."""
     if name.endswith("-jobs"):
         command = name.removesuffix("-jobs")
         return f"{command} FOLDER" if command == "verify" else f"{command} --jobs"
@@ -66,7 +66,7 @@ def _keys(table: Mapping[str, Any]) -> list[str]:
 
 
 def _described(table: Mapping[str, Any], key: str) -> tuple[str, str]:
-    """Type and meaning of a key: its own in that table, else the general ones."""
+    """Return the type and meaning of a key: those of the table, else the general ones."""
     kind, meaning = table.get(key) or _tables()["keys"][key]
     return kind, meaning
 
@@ -88,7 +88,7 @@ def _object(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _type(kind: str) -> dict[str, Any]:
-    """JSON Schema of a type in the notation of the tables."""
+    """Return the JSON Schema of a type in the notation of the tables."""
     if kind.endswith("?"):
         return {"anyOf": [_type(kind[:-1]), {"type": "null"}]}
     if kind.startswith("["):
@@ -104,20 +104,11 @@ def _type(kind: str) -> dict[str, Any]:
     return {} if kind == "any" else {"type": kind}
 
 
-def _needed(table: Mapping[str, Any]) -> set[str]:
-    """Objects that a table's types name, and those that these name."""
-    found: set[str] = set()
-    waiting = list(_named(table))
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting += _named(_tables()["objects"][name])
-    return found
-
-
-def _named(table: Mapping[str, Any]) -> Iterable[str]:
+def _add_objects(table: Mapping[str, Any], found: set[str]) -> set[str]:
+    """Add the objects that a table's types name, directly or through others."""
     for key in _keys(table):
-        kind = _described(table, key)[0]
-        if "{" in kind:
-            yield kind.partition("{")[2].partition("}")[0]
+        name = _described(table, key)[0].partition("{")[2].partition("}")[0]
+        if name and name not in found:
+            found.add(name)
+            _add_objects(_tables()["objects"][name], found)
+    return found

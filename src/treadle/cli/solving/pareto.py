@@ -10,7 +10,7 @@ from treadle.options.rows import keywords, reject
 from treadle.options.shared import TimeLimit
 from treadle.options.solving import Pareto
 from treadle.render.quantities import counted
-from treadle.render.rows import row
+from treadle.render.rows import file_row
 from treadle.render.solving import front_rows, tree_front_rows
 
 
@@ -54,6 +54,6 @@ def _of_trees(output: Output, problem: planning.Problem, o: Pareto) -> int:
         title = f"{problem.collective.kind} on {problem.topology.name}"
         kind = picture.suffix[1:].lower()
         write_bytes(picture, planning.plot_front(front, title=title, file_format=kind))
-        rows.append(row("plot", str(picture), picture=str(picture)))
+        rows.append(file_row("plot", picture, "picture"))
     output.show(rows)
     return 0

@@ -14,15 +14,15 @@ from treadle.inputs.problem import resolve_kind
 from treadle.options.rows import keywords, reject
 from treadle.options.shared import Costs, Problem, Seed, TimeLimit, Workers
 from treadle.options.solving import RouteLimits, Scheduler, Solve
-from treadle.render.rows import row
+from treadle.render.rows import file_row, row
 from treadle.render.solving import jobs_rows, route_rows, size_set_rows, solve_rows
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
 from treadle.topologies.topology import Topology
 from treadle.workers import workers
 
-_OF_ONE = (*Scheduler.rows, "explain", "mesh")
-"""Options of a single schedule, which a range of sizes has several of."""
+_OF_ONE_SCHEDULE = (*Scheduler.rows, "explain", "mesh")
+"""Options of a single schedule, of which a plan by size has several."""
 OF_JOBS = ("collective", *Problem.rows)
 """Options that a file of jobs has for each."""
 WITH_JOBS = "not supported with --jobs, whose file states that for each job"
@@ -31,20 +31,14 @@ WITH_JOBS = "not supported with --jobs, whose file states that for each job"
 def command(o: Solve) -> int:
     """Synthesise a schedule, verify it, report, and write a plan."""
     output = Output.of(o)
-    try:
-        if o.jobs is not None:
-            return _solve_jobs(output, o)
-        if o.routes:
-            return _solve_routes(output, o)
-        if o.retune is not None:
-            return _retune(output, o)
-        return _solve(output, o) if o.size is None else _solve_sizes(output, o)
-    except (planning.RejectedError, planning.UnverifiedPlanError) as error:
-        warn(str(error))
-        return FAILED
-
-
-def _solve(output: Output, o: Solve) -> int:
+    if o.jobs is not None:
+        return _solve_jobs(output, o)
+    if o.routes:
+        return _solve_routes(output, o)
+    if o.retune is not None:
+        return _retune(output, o)
+    if o.size is not None:
+        return _solve_sizes(output, o)
     reject(o, ("max_schedules", "cost_model"), "valid only for plans by size; give --size too")
     with ProgressLine(quiet=output.is_silent) as progress, workers(**keywords(o, Workers)):
         result = planning.solve(
@@ -63,6 +57,7 @@ def _solve(output: Output, o: Solve) -> int:
 def _save(o: Solve, plan: Plan, progress: ProgressLine) -> None:
     if o.output is not None:
         Context(progress).announce("writing")
+        # here and below: few calls write plans, read them or solve for jobs
         from treadle.schedules.plan_files.archive import save_plan
 
         save_plan(o.output, plan)
@@ -70,7 +65,7 @@ def _save(o: Solve, plan: Plan, progress: ProgressLine) -> None:
 
 def _solve_sizes(output: Output, o: Solve) -> int:
     reason = "with --size candidates are tried with options of their own; leave out one or the other"
-    reject(o, _OF_ONE, reason)
+    reject(o, _OF_ONE_SCHEDULE, reason)
     assert o.size is not None
     try:
         with ProgressLine(quiet=output.is_silent) as progress:
@@ -92,7 +87,7 @@ def _solve_sizes(output: Output, o: Solve) -> int:
 def _retune(output: Output, o: Solve) -> int:
     assert o.retune is not None
     if o.cost_model is None:
-        raise FormatError("--cost-model is missing: what messages cost now, a file or a name")
+        raise FormatError("--cost-model is missing: the costs of messages now, as a file or a name")
     COMMAND.set("retune")
     with ProgressLine(quiet=output.is_silent) as progress:
         result = planning.retune(
@@ -130,9 +125,7 @@ def _solve_jobs(output: Output, o: Solve) -> int:
     except planning.TimeLimitError:
         return late("no plan was found in time; allow more (--time-limit)")
     if folder is not None:
-        from treadle.schedulers.jobs.jobs_folder import save_jobs
-
-        save_jobs(folder, result)
+        planning.save_jobs(folder, result)
     output.show(jobs_rows(result, output.rates, folder=folder), variant="jobs")
     return 0
 
@@ -168,17 +161,17 @@ def _solve_routes(output: Output, o: Solve) -> int:
         if lowered.faults:
             return FAILED
         write_bytes(o.output, lowered.text.encode())
-        rows.append(row("written", f"{o.output}; no runtime adapter loads it", routes_file=str(o.output)))
-        rows.append(row("checked", lowered.checked, judged=lowered.judgement.check.value))
+        rows.append(file_row("written", o.output, "routes_file", more="; no runtime adapter loads it"))
+        rows.append(row("checked", lowered.checked, judged=lowered.verdict.check.value))
     output.show(rows)
-    return late("these are quick routes in place of the wanted ones") if result.is_late else 0
+    return late("these are quick routes instead of the requested ones") if result.is_late else 0
 
 
 def _route_format(path: Path) -> planning.RouteFormat:
     ending = path.suffix.removeprefix(".").lower()
     if ending not in set(planning.RouteFormat):
         raise FormatError(
-            f"-o {path}: the extension {path.suffix!r} is not a format of routes; expected .json, .csv or "
-            ".xml"
+            f"-o {path}: the extension {path.suffix!r} is not a format of routes; "
+            "expected .json, .csv or .xml"
         )
     return planning.RouteFormat(ending)

@@ -14,7 +14,7 @@ from treadle.errors import FormatError
 from treadle.options.rows import keywords, reject
 from treadle.options.training import Step, Train
 from treadle.planning import TrainKeywords, TrainResult, TrainRow
-from treadle.render.rows import Row, row
+from treadle.render.rows import file_row
 from treadle.render.training import phase_rows, step_rows
 
 
@@ -29,14 +29,14 @@ def command(o: Train) -> int:
         planning.check_plot_name(o.picture)
     if o.report is not None:
         planning.check_page_name(o.report, "--report FILE")
-    reason = f"is of training steps; --phase {o.phase} has rows by batch only"
     options: TrainKeywords = keywords(o, Step, but=("batch", "cost_model"))
     if o.cost_model is not None:
         options["cost_model"] = given_cost_model(o.cost_model, o.alpha_s)
     if o.phase is not None:
+        reason = f"valid only for training steps; --phase {o.phase} has rows by batch only"
         reject(o, ("trace", "picture", "chakra", "report", "workload"), reason)
         with ProgressLine(quiet=output.is_silent) as progress:
-            served = planning.serve(
+            phase = planning.serve(
                 o.model,
                 fabrics,
                 mesh=o.mesh,
@@ -47,7 +47,7 @@ def command(o: Train) -> int:
                 progress=progress,
                 **options,
             )
-        output.show(phase_rows(served), variant="phase")
+        output.show(phase_rows(phase), variant="phase")
         return 0
     if o.batch is not None:
         if len(o.batch) > 1:
@@ -60,19 +60,18 @@ def command(o: Train) -> int:
     first = result.rows[0]
     rows = [*step_rows(result)]
     for name, path in _files(result, first, o).items():
-        rows.append(Row(name, f"{path}: {first.fabric}, {first.schedule}", {name: str(path)}))
+        rows.append(file_row(name, path, name, more=f": {first.fabric}, {first.schedule}"))
     if o.report is not None:
         write_bytes(o.report, planning.report(result).encode())
-        rows.append(row("report", str(o.report), report=str(o.report)))
+    rows.append(file_row("report", o.report, "report"))
     output.show(rows)
     return 0 if result.fits else INFEASIBLE
 
 
-def _files(result: TrainResult, first: TrainRow, o: Train) -> dict[str, Path | str]:
-    """Write the files that were requested; their paths."""
-    given = {"trace": o.trace, "picture": o.picture, "workload": o.workload}
-    places = [path.resolve() for path in given.values() if path is not None]
-    if len(set(places)) < len(places):
+def _files(result: TrainResult, first: TrainRow, o: Train) -> dict[str, Path | None]:
+    """Write the requested files; return their paths."""
+    paths = [path.resolve() for path in (o.trace, o.picture, o.workload) if path is not None]
+    if len(set(paths)) < len(paths):
         raise FormatError("--trace, --picture and --workload: expected different files")
     if o.trace is not None:
         planning.write_trace(o.trace, planning.step_trace_of(result, first))
@@ -83,5 +82,4 @@ def _files(result: TrainResult, first: TrainRow, o: Train) -> dict[str, Path | s
         write_bytes(o.workload, planning.step_workload_of(result, first).encode())
     if o.chakra is not None:
         planning.write_step_chakra(o.chakra, result, first)
-    found = {"trace": o.trace, "picture": o.picture, "chakra": o.chakra, "workload": o.workload}
-    return {name: path for name, path in found.items() if path is not None}
+    return {"trace": o.trace, "picture": o.picture, "chakra": o.chakra, "workload": o.workload}

@@ -51,7 +51,7 @@ class ReportedPlan:
         The plan, then others to compare with.
     evaluation : Evaluation
         Of the plan.
-    retimed : Resimulated or Unsupported
+    resimulation : Resimulated or Unsupported
     bound_s : float
         No plan of the kind that was searched takes less; 0: nothing is proved.
     is_claimed : bool
@@ -62,7 +62,7 @@ class ReportedPlan:
     fabric: str
     rows: tuple[PricedPlan, ...]
     evaluation: Evaluation
-    retimed: Resimulated | Unsupported
+    resimulation: Resimulated | Unsupported
     bound_s: float
     is_claimed: bool = False
     trials: tuple[MeshTrial, ...] = ()
@@ -84,7 +84,7 @@ def parallel_page(result: ParallelizeResult) -> str:
                 search.fabric,
                 search.rows,
                 evaluated(search.best.plan, search.found.posed.problem.model, costs, result.request),
-                search.retimed,
+                search.resimulation,
                 search.bound_s,
                 trials=search.meshes,
             )
@@ -109,7 +109,7 @@ def parallel_report(
     first, plan = told[0], told[0].rows[0].plan
     left: list[object] = []
     lanes = {}
-    if timed := [(one, one.retimed) for one in told if isinstance(one.retimed, Resimulated)]:
+    if timed := [(one, one.resimulation) for one in told if isinstance(one.resimulation, Resimulated)]:
         left.append({"panel": "lanes"})
         lanes["lanes"] = {
             **task_tracks((f"{again.mesh} on {one.fabric}", again.outcome.timeline) for one, again in timed),

@@ -20,9 +20,9 @@ from treadle.brief import brief
 from treadle.checking import checked, unexpected
 from treadle.context import Progress, TimeLimitError, context, in_context, start
 from treadle.errors import FormatError, TopologyError
-from treadle.format_choice import format_choice
 from treadle.inputs.fabrics_and_plans import FabricLike
 from treadle.inputs.problem import make_problem, resolve_kind, resolve_topology
+from treadle.notebook import displayed_by
 from treadle.schedulers.bound_results import bound_problem
 from treadle.schedules.collective import CollectiveKind, busbw_factor
 from treadle.tabular import Cell, Tabular, plain_row
@@ -103,7 +103,7 @@ class FailureLevel:
         return self.fabrics[self.shares.index(self.worst)]
 
 
-@format_choice("treadle.render.building:resilience_rows")
+@displayed_by("treadle.render.building:resilience_rows")
 @dataclass(frozen=True)
 class ResilienceResult(Tabular):
     """Losses of a fabric by failures.

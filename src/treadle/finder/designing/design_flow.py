@@ -77,7 +77,7 @@ def with_flow(option: Option, *, directory: Path | None = None, progress: Progre
     with under(Context(progress)):
         found = optimal_rate(option.topology, collective, gap=FLOW_GAP)
     if path is not None:
-        value = {"topology": option.expression, "rate": found.rate, "witness": found.witness.to_json()}
+        value = {"topology": option.expression, "rate": found.rate, "witness": found.certificate.to_json()}
         store_value(path, value)
     return replace(option, flow=FlowRate(found.rate, found.gap))
 
@@ -88,12 +88,16 @@ def _cached(path: Path, option: Option) -> FlowRate | None:
     That a flow attains the rate is taken from the file: the flow itself is too large to be stored.
     """
     value = read_value(path, _MAX_FILE_BYTES)
-    rate, witness = value.get("rate"), value.get("witness")
-    if value.get("topology") != option.expression or type(rate) is not float or not isinstance(witness, dict):
+    rate, certificate = value.get("rate"), value.get("witness")
+    if (
+        value.get("topology") != option.expression
+        or type(rate) is not float
+        or not isinstance(certificate, dict)
+    ):
         return None
     try:
         collective = on_all_ranks(option.topology, CollectiveKind.ALLTOALL)
-        upper = FlowDualCertificate.from_json(witness).pair_rate_bound(option.topology, collective)
+        upper = FlowDualCertificate.from_json(certificate).pair_rate_bound(option.topology, collective)
         gap = 1 - rate / float(upper)
     except (TreadleError, ArithmeticError, ValueError, LookupError, TypeError):
         return None  # damaged or foreign: computed again

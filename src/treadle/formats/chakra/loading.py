@@ -9,7 +9,7 @@ from treadle.formats.request import FileRequest, Written
 from treadle.formats.verdict import Verdict
 
 
-def load(request: FileRequest, _written: Written, _judgement: Verdict) -> Loading:
+def load(request: FileRequest, _written: Written, _verdict: Verdict) -> Loading:
     """Return how a simulator such as ASTRA-sim loads the traces."""
     prefix = str(PurePath(request.path).with_suffix(""))
     return Loading(

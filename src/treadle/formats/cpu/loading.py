@@ -7,9 +7,9 @@ from treadle.formats.request import FileRequest, Written
 from treadle.formats.verdict import Verdict
 
 
-def load(request: FileRequest, _written: Written, judgement: Verdict) -> Loading:
+def load(request: FileRequest, _written: Written, verdict: Verdict) -> Loading:
     """Return how interpreters over MPI read a file, or the part of one rank; Treadle's is the reference."""
-    path, n = request.path, judgement.n_ranks
+    path, n = request.path, verdict.n_ranks
     details, check = "each rank its own part", f"treadle verify {path} plays it alone"
     if request.options.rank is None:
         details = "send, recv, reduce, copy and sync"

@@ -7,7 +7,7 @@ from treadle.formats.request import FileRequest, Written
 from treadle.formats.verdict import Verdict
 
 
-def load(request: FileRequest, _written: Written, _judgement: Verdict) -> Loading:
+def load(request: FileRequest, _written: Written, _verdict: Verdict) -> Loading:
     """Return how a file is used."""
     return Loading(
         runtime="compilers of ForestColl's schedules (no runtime reads it)",

@@ -49,7 +49,7 @@ def _variables(profile: Profile, files: Sequence[str], folder: str) -> tuple[lis
     return [(switch, "1"), ("MSCCL_ALGO_DIR", folder)], f"every rank logs 'Using {what} from {folder}'"
 
 
-def load(request: FileRequest, written: Written, _judgement: Verdict) -> Loading:
+def load(request: FileRequest, written: Written, _verdict: Verdict) -> Loading:
     """Return how a runtime file is loaded: by its name, or from a folder of such files."""
     assert written.program is not None
     path, profile, prepare = request.path, Profile(written.dialect), tuple[str, ...]()

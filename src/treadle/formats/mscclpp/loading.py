@@ -32,7 +32,7 @@ _SAME_MEMORY = {
 }
 
 
-def load(request: FileRequest, written: Written, _judgement: Verdict) -> Loading:
+def load(request: FileRequest, written: Written, _verdict: Verdict) -> Loading:
     """Return how MSCCL++ loads a plan."""
     program, path, name = written.program, request.path, written.name
     assert program is not None

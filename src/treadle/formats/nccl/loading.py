@@ -7,9 +7,9 @@ from treadle.formats.request import FileRequest, Written
 from treadle.formats.verdict import Verdict
 
 
-def load(request: FileRequest, written: Written, judgement: Verdict) -> Loading:
+def load(request: FileRequest, written: Written, verdict: Verdict) -> Loading:
     """Return how NCCL loads the files."""
-    return nccl_graph_loading(request.path, dict(judgement.counts)["channel"], len(written.files))
+    return nccl_graph_loading(request.path, dict(verdict.counts)["channel"], len(written.files))
 
 
 def nccl_graph_loading(path: str, channels: int, n_files: int) -> Loading:

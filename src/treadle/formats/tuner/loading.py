@@ -7,9 +7,9 @@ from treadle.formats.request import FileRequest, Written
 from treadle.formats.verdict import Verdict
 
 
-def load(request: FileRequest, _written: Written, judgement: Verdict) -> Loading:
+def load(request: FileRequest, _written: Written, verdict: Verdict) -> Loading:
     """Return how NCCL loads a table; the plugin must be built from NCCL's sources, where it is an example."""
-    rows = dict(judgement.counts)["row"]
+    rows = dict(verdict.counts)["row"]
     return Loading(
         runtime="NCCL (with its example tuner plugin)",
         environment=(

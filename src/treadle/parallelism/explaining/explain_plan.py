@@ -181,10 +181,10 @@ def plan_changes(result: ParallelizeResult, path: Path | str) -> PlanChanges:
     >>> import treadle
     >>> from treadle import planning
     >>> words = planning.ModelGraph("words", (treadle.capture("gpt2", tokens=4096).part("embedding"),))
-    >>> options = {"gpu": "h100", "mesh": "2", "pins": {"tok_embeddings.weight": "whole"}}
+    >>> options = {"gpu": "h100", "mesh": "2", "constraints": {"tok_embeddings.weight": "whole"}}
     >>> other = treadle.parallelize(words, "ring(2, bandwidth='5GB/s')", **options)
     >>> _ = Path("plan.json").write_text(planning.explain_parallel_plan(other))
-    >>> found = treadle.parallelize(words, "ring(2, bandwidth='5GB/s')", **(options | {"pins": {}}))
+    >>> found = treadle.parallelize(words, "ring(2, bandwidth='5GB/s')", **(options | {"constraints": {}}))
     >>> found = planning.plan_changes(found, "plan.json")
     >>> sorted({change.what for change in found.changes})[-1]
     'stored tok_embeddings.weight'

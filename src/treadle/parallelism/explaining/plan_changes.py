@@ -53,10 +53,10 @@ class PlanChanges:
     >>> import treadle
     >>> from treadle import planning
     >>> words = planning.ModelGraph("words", (treadle.capture("gpt2", tokens=4096).part("embedding"),))
-    >>> options = {"gpu": "h100", "mesh": "2", "pins": {"tok_embeddings.weight": "whole"}}
+    >>> options = {"gpu": "h100", "mesh": "2", "constraints": {"tok_embeddings.weight": "whole"}}
     >>> other = treadle.parallelize(words, "ring(2, bandwidth='5GB/s')", **options)
     >>> _ = Path("plan.json").write_text(planning.explain_parallel_plan(other))
-    >>> found = treadle.parallelize(words, "ring(2, bandwidth='5GB/s')", **(options | {"pins": {}}))
+    >>> found = treadle.parallelize(words, "ring(2, bandwidth='5GB/s')", **(options | {"constraints": {}}))
     >>> found = planning.plan_changes(found, "plan.json")
     >>> found.changes[0], f"{found.theirs.seconds / found.ours.seconds - 1:+.0%}"
     (Change(part='embedding', what='stored tok_embeddings.weight', ours='h:0', theirs='whole'), '+1%')

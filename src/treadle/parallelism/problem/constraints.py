@@ -39,13 +39,13 @@ def sharding_of(text: str) -> Sharding:
     return Sharding(dims, frozenset(partial.strip().split(",")) if partial else frozenset())
 
 
-def constrained_domains(table: VariableTable, pins: Mapping[str, str]) -> tuple[Int64Array, ...]:
+def constrained_domains(table: VariableTable, constraints: Mapping[str, str]) -> tuple[Int64Array, ...]:
     """Return the states that satisfy the constraints, ascending, per variable.
 
     Parameters
     ----------
     table : VariableTable
-    pins : mapping from name to state
+    constraints : mapping from name to state
         Names of parameters (a path, its end, or a word of it: ``wq``) or of tensors as the graph spells them,
         perhaps after the part's name and a slash; states as they are printed.
 
@@ -55,7 +55,7 @@ def constrained_domains(table: VariableTable, pins: Mapping[str, str]) -> tuple[
         For a name that nothing has, or a state that nothing of that name may take: names those that it may.
     """
     allowed = [np.ones(variable.size, bool) for variable in table.variables]
-    for name, text in pins.items():
+    for name, text in constraints.items():
         state, found, offered = sharding_of(text), False, dict[str, None]()
         for number, variable in enumerate(table.variables):
             options = _options(table, variable, name)

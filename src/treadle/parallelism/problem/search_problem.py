@@ -67,20 +67,20 @@ class SearchProblem:
         """Return the allowed states of each preset, ascending, per variable."""
         return preset_domains(self.table)
 
-    def constrained(self, pins: Mapping[str, str]) -> Domains:
+    def constrained(self, constraints: Mapping[str, str]) -> Domains:
         """Return the states that keep to what a user fixes, ascending, per variable.
 
         Parameters
         ----------
-        pins : mapping from name to state
-            Of parameters and tensors (`pins.constrained_domains`).
+        constraints : mapping from name to state
+            Of parameters and tensors (`constraints.constrained_domains`).
 
         Raises
         ------
         ScheduleError
             For a name or a state that is not there.
         """
-        return constrained_domains(self.table, pins)
+        return constrained_domains(self.table, constraints)
 
 
 def make_problem(

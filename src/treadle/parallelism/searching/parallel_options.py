@@ -43,7 +43,7 @@ class ParallelRequest:
     sequence : int, optional
         Tokens of a sequence; None: what the model was made for, or what its graph has.
     overlap : Overlap
-    pins : mapping of str to str
+    constraints : mapping of str to str
     gap : float
     zero : int
         As `ParallelPlan.zero`.
@@ -55,7 +55,7 @@ class ParallelRequest:
     tokens: int | None
     sequence: int | None
     overlap: Overlap
-    pins: Mapping[str, str]
+    constraints: Mapping[str, str]
     gap: float
     zero: int
 
@@ -92,7 +92,7 @@ def parallel_request(
         None if tokens is None else as_count(tokens, "tokens"),
         None if sequence is None else as_count(sequence, "sequence"),
         as_overlap(asked.get("overlap", "layer")),
-        MappingProxyType(dict(asked.get("pins", {}))),
+        MappingProxyType(dict(asked.get("constraints", {}))),
         gap,
         zero,
     )

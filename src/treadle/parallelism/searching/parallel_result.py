@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from treadle.brief import brief
-from treadle.format_choice import format_choice
+from treadle.notebook import displayed_by
 from treadle.parallelism.evaluation.resimulation import Resimulated
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
@@ -114,7 +114,7 @@ class FabricSearch:
     is_late : bool
         The time limit ended it.
     meshes : tuple of MeshTrial
-    retimed : Resimulated or Unsupported
+    resimulation : Resimulated or Unsupported
         The nearest named layout in the simulator of `train`, or why there is none.
     found : MeshResult
         Problem and states, for those who ask what else there was.
@@ -141,7 +141,7 @@ class FabricSearch:
     checked_bound_s: float
     is_late: bool
     meshes: tuple[MeshTrial, ...]
-    retimed: Resimulated | Unsupported
+    resimulation: Resimulated | Unsupported
     found: MeshResult
     costs_on: Callable[[Mesh], Costs]
 
@@ -179,7 +179,7 @@ class FabricMatrix:
     isolated_s: tuple[float | None, ...]
 
 
-@format_choice("treadle.render.parallelism:parallelize_rows")
+@displayed_by("treadle.render.parallelism:parallelize_rows")
 @dataclass(frozen=True)
 class ParallelizeResult(Tabular):
     """The best plan on each fabric, and presets.

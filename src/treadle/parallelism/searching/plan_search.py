@@ -165,7 +165,7 @@ class PlanSearch:
         the fine mesh: then there are none.
         """
         found = []
-        for mesh, parts in joined_meshes(posed.problem.mesh) if not self.request.pins else ():
+        for mesh, parts in joined_meshes(posed.problem.mesh) if not self.request.constraints else ():
             coarse = self.make_problem(mesh, JoinedCosts(posed.costs, parts))
             effort = SearchEffort(gap=self.request.gap, n_parts=_MOST_COARSE_PARTS)
             plan = self.search(self.look(coarse), effort=effort).found.plan
@@ -207,7 +207,7 @@ class PlanSearch:
         at_root = checked_bound(graph, certificate, overlap=overlap, memory_bytes=most)
         if proof is None or proof.record is None or at_root >= proof.bound:
             return at_root
-        within = found.posed.within if self.request.pins else None
+        within = found.posed.within if self.request.constraints else None
         steps = _proof_steps(graph, aim, proof, within)
         by_boxes = checked_proof(graph, steps, overlap=overlap, memory_bytes=most, within=within)
         return max(at_root, by_boxes)
@@ -265,15 +265,15 @@ class PlanSearch:
     def _within(self, problem: SearchProblem) -> Domains:
         """Return the states that the constraints allow."""
         axes, parts = tuple(axis_sizes(problem.mesh)), {part.name: part for part in self.model.parts}
-        pins = {}
-        for name, text in self.request.pins.items():
+        constraints = {}
+        for name, text in self.request.constraints.items():
             for part, tensor in matching_tensors(self.model, name):
                 node = parts[part].graph.nodes[tensor.node]
                 letters = dims_of(parts[part], tensor)
                 state = read_state(text, letters, axes, place=f"--pin {name}")
-                pins[f"{part}/{node.path or parts[part].graph.spelled(tensor)}"] = str(state)
+                constraints[f"{part}/{node.path or parts[part].graph.spelled(tensor)}"] = str(state)
         try:
-            found = consistent(problem.graph, problem.constrained(pins))
+            found = consistent(problem.graph, problem.constrained(constraints))
         except ScheduleError as error:
             raise FormatError(f"--pin: {error}") from None
         if found is None:

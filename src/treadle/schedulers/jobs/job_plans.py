@@ -13,9 +13,9 @@ from msgspec import Meta
 from treadle._version import __version__
 from treadle.context import context, under
 from treadle.errors import FormatError, ScheduleError, TreadleError
-from treadle.format_choice import format_choice
 from treadle.input_files import read_input_string
 from treadle.inputs.problem import make_problem, resolve_kind
+from treadle.notebook import displayed_by
 from treadle.options.keywords import ProblemOptions
 from treadle.schedulers.solving import RejectedError
 from treadle.schedules.collective import Collective
@@ -41,7 +41,7 @@ MAX_JOBS = 4096
 _WEIGHT = Meta(ge=1e-6, le=2**40, description="a number from 1e-6 to 2**40")
 
 
-@format_choice("treadle.render.solving:jobs_rows")
+@displayed_by("treadle.render.solving:jobs_rows")
 @dataclass(frozen=True)
 class JobsResult:
     """Rates of jobs that share a fabric.

@@ -64,13 +64,13 @@ class CandidateSet:
     size_bytes : int
     old_seconds : float
         Time of the old plan on the undamaged fabric, simulated equally.
-    contenders : tuple of Candidate
+    outcomes : tuple of Candidate
         The fastest first, then those without a schedule.
     """
 
     size_bytes: int
     old_seconds: float
-    contenders: tuple[Candidate, ...]
+    outcomes: tuple[Candidate, ...]
 
 
 def simulated_s(plan: Plan, size_bytes: int) -> float:
@@ -114,7 +114,7 @@ def best_for(
     """
     until = None if time_limit_s is None else monotonic() + time_limit_s
     made: list[tuple[float, SolveResult]] = []
-    contenders: list[Candidate] = []
+    outcomes: list[Candidate] = []
     for name, options in _algorithms(collective):
         label = " ".join([name, *(f"--{key} {value}" for key, value in options.items())])
         limit = _EXACT_TIME_LIMIT_S if name == EXACT else _TIME_LIMIT_S
@@ -126,28 +126,28 @@ def best_for(
                 raise ScheduleError(f"not ready within {limit:.0f} s")
             seconds = simulated_s(found.plan, size_bytes)
         except TreadleError as error:
-            contenders.append(Candidate(label, reason=str(error)))
+            outcomes.append(Candidate(label, reason=str(error)))
             continue
         made.append((seconds, found))
-        contenders.append(Candidate(label, seconds, found.algbw))
+        outcomes.append(Candidate(label, seconds, found.algbw))
     if not made:
-        reasons = "; ".join(f"{one.algorithm}: {one.reason}" for one in contenders)
+        reasons = "; ".join(f"{one.algorithm}: {one.reason}" for one in outcomes)
         raise ScheduleError(f"{fabric.name}: no algorithm supports the remaining fabric: {reasons}")
     _, best = min(made, key=lambda one: one[0])
-    ranking = sorted(contenders, key=lambda one: (one.seconds is None, one.seconds or 0.0))
-    contest = CandidateSet(size_bytes, simulated_s(old, size_bytes), tuple(ranking))
-    return _with_least_bound(best, [one for _, one in made], size_bytes), contest
+    ranking = sorted(outcomes, key=lambda one: (one.seconds is None, one.seconds or 0.0))
+    candidates = CandidateSet(size_bytes, simulated_s(old, size_bytes), tuple(ranking))
+    return _with_least_bound(best, [one for _, one in made], size_bytes), candidates
 
 
 def _algorithms(collective: Collective) -> list[tuple[str, OptionKeywords]]:
     """Return the candidate algorithms, with options."""
     one_tree = OptionKeywords(trees=1)
-    contenders = [(BFB, OptionKeywords()), (FORESTCOLL, one_tree), (FORESTCOLL, OptionKeywords())]
+    candidates = [(BFB, OptionKeywords()), (FORESTCOLL, one_tree), (FORESTCOLL, OptionKeywords())]
     if collective.kind is CollectiveKind.ALLREDUCE:
-        contenders.insert(1, (RS_AG, OptionKeywords()))
+        candidates.insert(1, (RS_AG, OptionKeywords()))
     if collective.n_ranks <= _MOST_EXACT_RANKS:
-        contenders.append((EXACT, OptionKeywords()))
-    return contenders
+        candidates.append((EXACT, OptionKeywords()))
+    return candidates
 
 
 def _with_least_bound(best: SolveResult, made: list[SolveResult], size_bytes: int) -> SolveResult:
@@ -159,6 +159,6 @@ def _with_least_bound(best: SolveResult, made: list[SolveResult], size_bytes: in
         problem = Problem(plan.topology, plan.collective)
         schedule = plan.entries[-1].schedule
         again, report = verified(problem, Result(schedule, bound, plan.algorithm))
-        plan = replace(plan, optimal_algbw=again.optimal_algbw, witness=again.witness)
+        plan = replace(plan, optimal_algbw=again.optimal_algbw, certificate=again.certificate)
     plan = replace(plan, provenance={**plan.provenance, JUDGED_AT: size_bytes})
     return replace(best, plan=plan, report=report, bound=bound)

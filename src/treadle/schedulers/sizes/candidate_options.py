@@ -71,7 +71,9 @@ def left_out(problem: Problem) -> list[str]:
         return []
     is_large = few_ranks(problem.topology, problem.collective) is not None
     tried = fitting(problem, at_sizes=True)
-    return sorted({one.name for one in tried if _is_textbook(one) or (is_large and FEW_RANKS in one.needs)})
+    return sorted(
+        {one.name for one in tried if _is_textbook(one) or (is_large and FEW_RANKS in one.requirements)}
+    )
 
 
 def _is_textbook(one: Scheduler) -> bool:

@@ -43,7 +43,7 @@ def fitting(problem: Problem, *, at_sizes: bool) -> list[Scheduler]:
         scheduler
         for scheduler in schedulers()
         if (CollectiveKind.ALLTOALL in scheduler.collectives) == is_alltoall
-        and not (has_switches and no_switches in scheduler.needs)
+        and not (has_switches and no_switches in scheduler.requirements)
         and (problem.collective.groups is None or _serves_groups(scheduler, problem))
         and wanted[scheduler.comparing]
         and (

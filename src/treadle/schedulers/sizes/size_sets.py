@@ -11,7 +11,7 @@ from treadle._version import __version__
 from treadle.brief import brief
 from treadle.context import TimeLimitError, context
 from treadle.errors import ScheduleError, TreadleError
-from treadle.format_choice import format_choice
+from treadle.notebook import displayed_by
 from treadle.schedulers.generation import generate
 from treadle.schedulers.sizes.candidate_options import Entrant, format_options
 from treadle.schedulers.sizes.cost_ranges import UncertainChoice
@@ -90,7 +90,7 @@ class SizedChoice:
     bound: SizeBound | None = None
 
 
-@format_choice("treadle.render.solving:size_set_rows")
+@displayed_by("treadle.render.solving:size_set_rows")
 @dataclass(frozen=True)
 class SizeSet(Tabular):
     """A plan of size ranges, and what was learnt while making it.
@@ -258,8 +258,8 @@ def size_set(
     if not all(report.is_ok for report in reports):
         raise RejectedError(plan.algorithm, next(report for report in reports if not report.is_ok))
     rows = []
-    witness = None if bound is None else bound.witness
-    bounds = size_bounds(rules.problem, witness, at, cost_model=rules.cost_model)
+    certificate = None if bound is None else bound.certificate
+    bounds = size_bounds(rules.problem, certificate, at, cost_model=rules.cost_model)
     least = dict(zip(at, bounds, strict=True))
     for _, racer, served in parts:
         for size in served:
@@ -345,6 +345,6 @@ def _plan(rules: SelectionRules, parts: Sequence[_Part], bound: Bound | None) ->
         SET_ALGORITHM if len(entries) > 1 else final.algorithm,
         final.report.algbw,
         None if bound is None else bound.algbw,
-        None if bound is None else bound.witness,
+        None if bound is None else bound.certificate,
         provenance,
     )

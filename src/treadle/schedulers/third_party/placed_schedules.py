@@ -83,7 +83,7 @@ class PlacedSchedule:
         How paths were chosen where the file leaves that open.
     optimal_algbw : Fraction, optional
         The most that any schedule reaches, bytes/s, where that was found.
-    witness : Certificate, optional
+    certificate : Certificate, optional
         Which proves it.
     entries : tuple of PlanEntry
         Size ranges of a plan on this fabric; empty for third-party schedules.
@@ -110,7 +110,7 @@ class PlacedSchedule:
     messages: Program | None = None
     notes: tuple[str, ...] = ()
     optimal_algbw: Fraction | None = None
-    witness: Certificate | None = None
+    certificate: Certificate | None = None
     entries: tuple[PlanEntry, ...] = ()
     rates: tuple[Fraction, ...] = ()
 
@@ -250,7 +250,7 @@ def _of_plan(plan: Plan, problem: Problem, name: str) -> PlacedSchedule:
     notes: tuple[str, ...] = ()
     is_its_own = topology_hash(plan.topology) == topology_hash(fabric)
     if not is_its_own:
-        # its claims and witness are of the fabric that it was made for
+        # its claims and certificate are of the fabric that it was made for
         notes = (f"the plan was made for {plan.topology.name}; its claims are left aside",)
     report = None
     try:
@@ -312,19 +312,19 @@ class ScheduleFile:
     record : ScheduleSource
     data : bytes
     terms : Terms
-    judgement : Verdict
+    verdict : Verdict
     """
 
     name: str
     record: ScheduleSource
     data: bytes
     terms: Terms
-    judgement: Verdict
+    verdict: Verdict
 
     @property
     def kind(self) -> CollectiveKind:
         """Collective that it claims to perform."""
-        found = self.judgement.collective
+        found = self.verdict.collective
         return CollectiveKind(_SPELT.get(found, found))
 
 
@@ -347,8 +347,8 @@ def route_parsed_file(text: ScheduleFile, problem: Problem, *, name: str = "") -
     name, form, collective = name or text.name, text.record.name, problem.collective
     if collective.groups is not None:
         return _refused(name, form, problem, _ONE_GROUP)
-    n_ranks, faults = text.judgement.n_ranks, [*text.judgement.violations]
-    if text.judgement.collective and n_ranks != collective.n_ranks:
+    n_ranks, faults = text.verdict.n_ranks, [*text.verdict.violations]
+    if text.verdict.collective and n_ranks != collective.n_ranks:
         faults = [f"the file has {n_ranks} ranks, {problem.topology.name} has {collective.n_ranks}", *faults]
     if faults:
         return _refused(name, form, problem, *faults)
@@ -389,7 +389,7 @@ def route_file(
     (True, Fraction(8, 3), Fraction(4, 1))
     """
     text = read_schedule_file(path, root=root)
-    if not text.judgement.collective:
+    if not text.verdict.collective:
         raise FormatError(
             f"{text.record.name}: names no collective; use treadle compare TOPOLOGY COLLECTIVE --with {path}",
             source=str(path),
@@ -401,7 +401,7 @@ def route_file(
         return placed
     with under(Context(progress)):
         bound = find_bound(problem, cards_forward=True)
-    return replace(placed, optimal_algbw=bound.algbw, witness=bound.witness)
+    return replace(placed, optimal_algbw=bound.algbw, certificate=bound.certificate)
 
 
 def _of_messages(traffic: Traffic, problem: Problem, name: str, form: str) -> PlacedSchedule:

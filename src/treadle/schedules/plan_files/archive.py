@@ -290,7 +290,7 @@ def _manifest(plan: Plan, digest: str, entries: tuple[EntryTable, ...], parts: _
         algorithm=plan.algorithm,
         algbw=format_fraction(plan.algbw),
         optimal_algbw=None if plan.optimal_algbw is None else format_fraction(plan.optimal_algbw),
-        witness=None if plan.witness is None else plan.witness.to_json(),
+        certificate=None if plan.certificate is None else plan.certificate.to_json(),
         provenance=dict(plan.provenance),
         entries=entries,
         forests=len(parts["forests"]),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import isfinite
 from typing import Annotated, Any, Literal, get_args
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import asdict
 
 from treadle.errors import FormatError
@@ -130,7 +130,7 @@ class Manifest(Table, frozen=True):
     algorithm: str
     algbw: FractionText
     optimal_algbw: FractionText | None
-    witness: Any
+    certificate: Any = field(name="witness")
     provenance: dict[str, Any]
     entries: tuple[EntryTable, ...]
     forests: Whole

@@ -116,7 +116,7 @@ def read_plan(archive: zipfile.ZipFile, max_memory_bytes: int) -> Plan:
         algorithm=manifest.algorithm,
         algbw=Fraction(manifest.algbw),
         optimal_algbw=None if manifest.optimal_algbw is None else Fraction(manifest.optimal_algbw),
-        witness=None if manifest.witness is None else certificate_from_json(manifest.witness),
+        certificate=None if manifest.certificate is None else certificate_from_json(manifest.certificate),
         provenance=manifest.provenance,
     )
 

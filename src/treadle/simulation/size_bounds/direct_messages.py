@@ -63,7 +63,7 @@ class DirectPairs:
         ns for each byte of the buffer.
     """
 
-    witness: DirectCertificate
+    certificate: DirectCertificate
     two_ns: int
     free_ns: tuple[int, ...]
     held_ns: int

@@ -35,8 +35,8 @@ from treadle.simulation.size_bounds.size_certificate import (
     ReachCertificate,
     RelayedCertificate,
     SizeBound,
+    SizeCertificate,
     SizeProof,
-    SizeWitness,
 )
 from treadle.spelling import counted
 from treadle.topologies.topology import Topology
@@ -44,7 +44,7 @@ from treadle.topologies.topology import Topology
 PROOF_KINDS = ("crossing", "distance", "reach", "growth", "direct", "gathered", "relayed")
 """Kinds of certificates, in the order of reports."""
 
-_Times = Callable[[int], list[tuple[Fraction, SizeWitness]]]
+_Times = Callable[[int], list[tuple[Fraction, SizeCertificate]]]
 """Times after the launch, seconds, that the certificates of a kind prove for a size in bytes."""
 
 
@@ -128,7 +128,7 @@ def _bounds(
             fixed.append(SizeProof(launch + Fraction(reach_time_ns(reach), 10**9), reach))
         growth = growth_certificate(terms, collective)
         direct = list(direct_pairs(terms, collective))
-        kinds.append(lambda size: [(pairs.time_ns(size) / 10**9, pairs.witness) for pairs in direct])
+        kinds.append(lambda size: [(pairs.time_ns(size) / 10**9, pairs.certificate) for pairs in direct])
         if (relayed := relayed_messages(terms, collective)) is not None:
             kinds.append(lambda size: [relayed.proof(size)])
     gathered = list(gathered_cuts(terms, collective))
@@ -162,12 +162,12 @@ def size_reasons(
 ) -> Iterator[tuple[str, str]]:
     """Yield each kind of proof, and the last proof of it in words."""
     names = [topology.node_names[node] for node in collective.ranks]
-    last = {proof.witness.kind: proof.witness for bound in bounds for proof in bound.proofs}
+    last = {proof.certificate.kind: proof.certificate for bound in bounds for proof in bound.proofs}
     for kind in PROOF_KINDS:
         certificate = last.get(kind)
         if isinstance(certificate, CrossingCertificate):
-            if isinstance(certificate.witness, BottleneckCut):
-                yield kind, _set_words(topology, certificate.witness.nodes)
+            if isinstance(certificate.certificate, BottleneckCut):
+                yield kind, _set_words(topology, certificate.certificate.nodes)
             else:
                 yield kind, "data must cross links, each at its price"
         elif isinstance(certificate, PairCertificate):
@@ -197,17 +197,19 @@ def size_bounds_summary(bounds: Sequence[SizeBound], model: CostModel | None) ->
     """Return the JSON of bounds at sizes: all proofs of each, and each certificate once."""
     if not bounds:
         return {}
-    witnesses: dict[int, tuple[int, dict[str, object]]] = {}
+    certificates: dict[int, tuple[int, dict[str, object]]] = {}
     rows = []
     for bound in bounds:
         proofs = []
         for proof in bound.proofs:
             shared = (
-                proof.witness.witness if isinstance(proof.witness, CrossingCertificate) else proof.witness
+                proof.certificate.certificate
+                if isinstance(proof.certificate, CrossingCertificate)
+                else proof.certificate
             )
-            place = witnesses.setdefault(id(shared), (len(witnesses), proof.witness.to_json()))[0]
-            proofs.append({"kind": proof.witness.kind, "time_s": float(proof.time), "witness": place})
+            place = certificates.setdefault(id(shared), (len(certificates), proof.certificate.to_json()))[0]
+            proofs.append({"kind": proof.certificate.kind, "time_s": float(proof.time), "witness": place})
         named = {"protocol": bound.protocol} if bound.protocol else {}
         rows.append({"size_bytes": bound.size_bytes, **size_bound_values(bound), **named, "proofs": proofs})
     source = {} if model is None else {"cost_model": model.name, "cost_model_source": model.source}
-    return {**source, "at_sizes": rows, "size_witnesses": [value for _, value in witnesses.values()]}
+    return {**source, "at_sizes": rows, "size_witnesses": [value for _, value in certificates.values()]}

@@ -59,11 +59,11 @@ def check_size_bounds(
         if max(proof.time for proof in bound.proofs) != bound.time:
             raise ScheduleError("size bound: its first proof is not the latest")
         for proof in bound.proofs:
-            key = fabric.protocol.name, type(proof.witness)
+            key = fabric.protocol.name, type(proof.certificate)
             if key not in checks:
                 checks[key] = _CHECKS[key[1]](fabric, collective)
             claimed = proof.time * 10**9 - fabric.protocol.launch_ns
-            checks[key](proof.witness, claimed, bound.size_bytes)
+            checks[key](proof.certificate, claimed, bound.size_bytes)
 
 
 def _pair_check(fabric: CheckedFabric, collective: Collective) -> Check:
@@ -234,10 +234,10 @@ def _crossing_check(fabric: CheckedFabric, collective: Collective) -> Check:
 
     def windows_of(certificate: CrossingCertificate) -> list[tuple[int, Fraction]]:
         """Return pairs: idle time of links, ns, and bytes of the buffer that they then move per second."""
-        topology, bound = fabric.topology, certificate.witness.bound
+        topology, bound = fabric.topology, certificate.certificate.bound
         begin = end = set(topology.compute_nodes.tolist())
-        if isinstance(certificate.witness, BottleneckCut):
-            begin, end = begin & set(certificate.witness.nodes), end - set(certificate.witness.nodes)
+        if isinstance(certificate.certificate, BottleneckCut):
+            begin, end = begin & set(certificate.certificate.nodes), end - set(certificate.certificate.nodes)
             if collective.kind.reduces:
                 begin, end = end, begin
         idle = _idle_ns(fabric, begin, end)
@@ -261,7 +261,7 @@ def _crossing_check(fabric: CheckedFabric, collective: Collective) -> Check:
         return windows
 
     def check(certificate: CrossingCertificate, claimed: Fraction, size_bytes: int) -> None:
-        key = id(certificate.witness)  # not every certificate is hashable
+        key = id(certificate.certificate)  # not every certificate is hashable
         if key not in found:
             found[key] = windows_of(certificate)
         moved = carried(found[key], claimed)

@@ -34,7 +34,7 @@ class _Written:
         return written
 
 
-@brief("witness")
+@brief("certificate")
 @dataclass(frozen=True)
 class CrossingCertificate(_Written):
     """Data that must cross links which carry none of it at the beginning and at the end.
@@ -44,7 +44,7 @@ class CrossingCertificate(_Written):
 
     kind: ClassVar[str] = "crossing"
 
-    witness: Certificate
+    certificate: Certificate = field(metadata={"key": "witness"})
 
 
 @brief("source", "target")
@@ -210,7 +210,7 @@ class RelayedCertificate(_Written):
     worth_ns: Fraction
 
 
-SizeWitness = (
+SizeCertificate = (
     CrossingCertificate
     | PairCertificate
     | ReachCertificate
@@ -221,13 +221,13 @@ SizeWitness = (
 )
 
 
-@brief("witness.kind", "time")
+@brief("certificate.kind", "time")
 @dataclass(frozen=True)
 class SizeProof:
     """A time that no schedule beats, in seconds with the launch, and its certificate."""
 
     time: Fraction
-    witness: SizeWitness
+    certificate: SizeCertificate
 
 
 @brief("size_bytes", "time", "protocol", "reason")
@@ -257,8 +257,8 @@ class SizeBound:
     @property
     def reason(self) -> str:
         """Kind of the certificate: crossing, distance, reach, growth, direct, gathered or relayed."""
-        return self.proofs[0].witness.kind
+        return self.proofs[0].certificate.kind
 
     def time_by(self, kind: str) -> Fraction | None:
         """Return the time that a kind of certificate proves, seconds; None without such a certificate."""
-        return next((proof.time for proof in self.proofs if proof.witness.kind == kind), None)
+        return next((proof.time for proof in self.proofs if proof.certificate.kind == kind), None)

@@ -59,8 +59,8 @@ def leader_rounds(topology: Topology, collective: Collective) -> StepSchedule:
     A leader's own data reach its box's sum by one receiver alone, so that every contribution is in the
     receivers' sums once: those of other boxes in the sum that came from there.
     """
-    needs = (not_too_many, equal_shards, several_boxes, even_boxes)
-    check_supported(_NAME, topology, collective, _KINDS, needs)
+    requirements = (not_too_many, equal_shards, several_boxes, even_boxes)
+    check_supported(_NAME, topology, collective, _KINDS, requirements)
     sides = np.split(np.array(find_boxes(topology, collective), dtype=np.int64), 2, axis=1)
     # carriers and receivers of every box: each half of a box carries one half of the data
     roles = (sides, sides[::-1])

@@ -136,11 +136,11 @@ def _scheduled(
     name: str,
     topology: Topology,
     collective: Collective,
-    needs: Sequence[Need],
+    requirements: Sequence[Need],
     rounds: Callable[[], list[list[Round]]],
 ) -> StepSchedule:
     """The collective by rounds for each part of a shard, and backwards on the fabric turned round."""
-    check_supported(name, topology, collective, GATHERING, (few_ranks, equal_shards, *needs))
+    check_supported(name, topology, collective, GATHERING, (few_ranks, equal_shards, *requirements))
     parts = [sends_of(one, collective.n_ranks) for one in rounds()]
     homes: list[Int64Array] = [np.arange(collective.n_ranks)]
 

@@ -73,7 +73,7 @@ def exact_choices(problem: Instance, best: Optimum) -> Iterator[FixedTreesOptimu
     """
     last = exact_scale(problem, best)
     if len(problem.terminals) * len(problem.tails) < _QUICK:
-        full = _cut_out_of(problem, best.witness.nodes).links
+        full = _cut_out_of(problem, best.certificate.nodes).links
         step = lcm(*((bandwidth / best.rate).denominator for bandwidth in full))
         for trees in range(step, last.trees, step)[:_MOST_TRIALS]:
             capacities = floor_capacities(problem.bandwidths, trees / best.rate)
@@ -179,7 +179,7 @@ def known_cuts(problem: Instance, best: Optimum) -> list[Cut]:
     # a rank that owns all data receives nothing, and may have no ingress
     takes = np.flatnonzero(problem.weights < total)
     need = (total - problem.weights[takes]) / entering[problem.terminals[takes]]
-    cuts = [_cut_out_of(problem, best.witness.nodes)]
+    cuts = [_cut_out_of(problem, best.certificate.nodes)]
     for rank in takes[np.argsort(-need, kind="stable")][:_RANK_CUTS].tolist():
         links = problem.bandwidths[enters & (problem.heads == problem.terminals[rank])]
         cuts.append(Cut(Counter(links.tolist()), total - int(problem.weights[rank])))

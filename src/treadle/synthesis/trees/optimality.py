@@ -39,13 +39,13 @@ class Optimum:
         x*: bandwidth per unit of shard weight, bytes/s.
     algbw : Fraction
         W x*, bytes/s, with W the sum of the weights.
-    witness : BottleneckCut
+    certificate : BottleneckCut
         A bottleneck cut that attains it.
     """
 
     rate: Fraction
     algbw: Fraction
-    witness: BottleneckCut
+    certificate: BottleneckCut
 
 
 def optimum(topology: Topology, collective: Collective) -> Optimum:

@@ -164,7 +164,7 @@ def _solve_by_tight_cuts(
         best = found.optimum if exact else instance_optimum(problem)
     return Result(
         schedule,
-        Bound(best.algbw, best.witness),
+        Bound(best.algbw, best.certificate),
         algbw=found.algbw,
         trees_per_root=found.trees_per_root,
         exact_trees_per_root=exact or exact_number(problem, best),

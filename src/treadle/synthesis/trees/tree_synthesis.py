@@ -29,7 +29,7 @@ def tree_result(
     fixed = units.fixed
     return Result(
         schedule_of(kind, forest),
-        Bound(best.algbw, best.witness),
+        Bound(best.algbw, best.certificate),
         algbw=fixed.algbw,
         trees_per_root=fixed.trees,
         exact_trees_per_root=fixed.trees if fixed.algbw == best.algbw else exact_number(problem, best),

@@ -275,11 +275,11 @@ def _proved(topology: Topology, problems: Sequence[Problem], found: Sequence[Bou
     """Return lower bounds on the slowdowns, by the dual prices that prove each rate."""
     slowdowns = [1.0] * len(problems)
     for bound in found:
-        witness = bound.witness
-        if isinstance(witness, GroupDualCertificate):
-            lengths: _Lengths = witness.lengths
-        elif isinstance(witness, FlowDualCertificate):
-            lengths = tuple(map(Fraction, witness.lengths.tolist()))
+        certificate = bound.certificate
+        if isinstance(certificate, GroupDualCertificate):
+            lengths: _Lengths = certificate.lengths
+        elif isinstance(certificate, FlowDualCertificate):
+            lengths = tuple(map(Fraction, certificate.lengths.tolist()))
         else:  # a cut has no prices
             continue
         shares = [

@@ -86,7 +86,7 @@ def verify_routes(
         if collective.kind is not schedule.kind:
             found.add(ViolationKind.SHAPE, f"the routes are for {schedule.kind}, not {collective.kind}")
 
-    binds = binds_forwarding_hosts(claims.get("witness"))
+    binds = binds_forwarding_hosts(claims.get("certificate"))
     unsupported = (
         "the certificate counts data that pass through hosts with an injection cap, but routes leave these "
         "to adapters"

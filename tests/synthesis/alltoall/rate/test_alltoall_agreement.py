@@ -100,13 +100,13 @@ def test_three_methods_agree(problem: tuple[FlowInstance, FlowSymmetry]) -> None
         exact = solve_exactly(instance, group)
         assert exact is not None
         assert float(exact.rate) == pytest.approx(optimum, rel=1e-7)
-        above = length_bound(topology, collective, exact.witness.lengths.tolist())
+        above = length_bound(topology, collective, exact.certificate.lengths.tolist())
         below = exact_flow_rate(topology, collective, flows_of(instance, exact))
         assert above == below == exact.rate
         found = pdhg_rate(instance, group, gap=GAP)
         assert not found.is_late
         assert found.gap <= GAP * 1.001
-        upper = length_bound(topology, collective, found.witness.lengths.tolist())
+        upper = length_bound(topology, collective, found.certificate.lengths.tolist())
         assert upper == found.upper >= exact.rate
         reached = flow_rate(topology, collective, found.flow.by_source)
         assert found.rate * (1 - 1e-9) <= reached <= float(exact.rate) * (1 + 1e-9)

@@ -51,7 +51,7 @@ def test_small_optima_are_exact_with_and_without_symmetry(expression: str, rate:
     ):
         assert exact is not None
         assert exact.rate == rate
-        assert exact.witness.pair_rate_bound(topology, collective) == rate
+        assert exact.certificate.pair_rate_bound(topology, collective) == rate
         assert check_flow(topology, collective, expanded_flow(instance, exact)) == pytest.approx(
             float(rate), rel=1e-9
         )
@@ -88,7 +88,7 @@ def test_demands_and_forwarders_change_the_optimum() -> None:
     exact = exact_rate(ring, one)
     assert exact is not None
     assert exact.rate == Fraction(1, 3)
-    assert exact.witness.pair_rate_bound(ring, one) == Fraction(1, 3)
+    assert exact.certificate.pair_rate_bound(ring, one) == Fraction(1, 3)
     assert link_mcf(ring, one).rate == pytest.approx(1 / 3)
 
 

@@ -46,7 +46,7 @@ def test_all_formulations_agree_and_duality_is_exact(instance: tuple[Topology, C
     topology, collective = instance
     exact = exact_rate(topology, collective)
     assert exact is not None
-    assert exact.witness.pair_rate_bound(topology, collective) == exact.rate
+    assert exact.certificate.pair_rate_bound(topology, collective) == exact.rate
     arrays = flow_instance(topology, collective)
     check_exact_flow(arrays, exact)
     expected = pytest.approx(float(exact.rate), rel=1e-6)

@@ -157,7 +157,7 @@ def test_large_symmetric_fabrics_are_solved_in_moments() -> None:
     assert time.process_time() - began < 1
     assert exact is not None
     assert float(exact.rate) == pytest.approx(2.685452e-4, rel=1e-6)
-    assert np.unique(exact.witness.lengths).tolist() == [21, 22]
+    assert np.unique(exact.certificate.lengths).tolist() == [21, 22]
 
 
 def nameless(expression: str, seed: int = 0) -> t.Topology:

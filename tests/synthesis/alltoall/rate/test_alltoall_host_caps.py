@@ -1,4 +1,4 @@
-"""Injection caps in the rate of an all-to-all, its witness, and the plans made from it."""
+"""Injection caps in the rate of an all-to-all, its certificate, and the plans made from it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_host_bottleneck_of_the_paper() -> None:
     everyone = on_all_ranks(fabric, A2A)
     found = optimal_rate(fabric, everyone)
     assert found.exact == found.upper == Fraction(2, 27)
-    assert found.witness.pair_rate_bound(fabric, everyone) == Fraction(2, 27)
+    assert found.certificate.pair_rate_bound(fabric, everyone) == Fraction(2, 27)
     assert found.binding_hosts().tolist() == list(range(27))
     assert not found.binding_links().size
     assert found.flow.by_source.shape == (27, 162)
@@ -55,7 +55,7 @@ def test_cards_that_forward_leave_hosts_their_own_data(cap: int, rate: Fraction)
     everyone = on_all_ranks(fabric, A2A)
     found = optimal_rate(fabric, everyone, cards_forward=True)
     assert found.exact == found.upper == rate
-    assert found.witness.pair_rate_bound(fabric, everyone) == rate
+    assert found.certificate.pair_rate_bound(fabric, everyone) == rate
     assert found.rate == pytest.approx(float(rate))
 
 
@@ -73,9 +73,9 @@ def test_caps_are_links_of_a_larger_fabric(topology: Topology, data: st.DataObje
     for found, cards in ((through, False), (ends, True)):
         whole = optimal_rate(with_host_bottleneck(fabric, nic_forwards=cards), collective)
         assert found.exact == whole.exact == found.upper
-        assert found.witness.pair_rate_bound(fabric, collective) == found.upper
-        again = certificate_from_json(json.loads(json.dumps(found.witness.to_json())))
-        assert again == found.witness
+        assert found.certificate.pair_rate_bound(fabric, collective) == found.upper
+        again = certificate_from_json(json.loads(json.dumps(found.certificate.to_json())))
+        assert again == found.certificate
     assert through.upper <= ends.upper
     through_host = np.bincount(fabric.heads, weights=through.flow.loads, minlength=n) * through.rate
     caps = fabric.injection_bytes_per_s
@@ -95,8 +95,8 @@ def test_lengths_at_hosts_are_lengths_of_links_there(topology: Topology, data: s
     for cards in (False, True):
         whole = with_host_bottleneck(fabric, nic_forwards=cards)
         expected = FlowDualCertificate(np.concatenate([lengths, hosts])).pair_rate_bound(whole, everyone)
-        witness = FlowDualCertificate(lengths, hosts.reshape(-1, 2), cards)
-        assert witness.pair_rate_bound(fabric, everyone) == expected
+        certificate = FlowDualCertificate(lengths, hosts.reshape(-1, 2), cards)
+        assert certificate.pair_rate_bound(fabric, everyone) == expected
 
 
 def test_a_large_fabric_with_caps_is_exact_by_its_symmetry() -> None:
@@ -137,8 +137,8 @@ def test_a_bound_on_forwarding_hosts_says_nothing_of_routes() -> None:
     ways = np.ones((3, 2), dtype=np.int64)
     lengths = np.zeros(6, dtype=np.int64)
     through, ends = FlowDualCertificate(lengths, ways), FlowDualCertificate(lengths, ways, cards_forward=True)
-    assert verify_routes(fabric, everyone, routes, witness=ends).is_ok
-    report = verify_routes(fabric, everyone, routes, witness=through)
+    assert verify_routes(fabric, everyone, routes, certificate=ends).is_ok
+    report = verify_routes(fabric, everyone, routes, certificate=through)
     assert "pass through hosts" in str(report.violations[0])
 
 

@@ -43,7 +43,7 @@ def iterated(topology: Topology, collective: Collective, gap: float, **options: 
 def check_certificates(found: RateResult) -> None:
     """Both sides again, by code that knows nothing of the solver."""
     lower = flow_rate(found.topology, found.collective, found.flow.by_source)
-    upper = length_bound(found.topology, found.collective, found.witness.lengths.tolist())
+    upper = length_bound(found.topology, found.collective, found.certificate.lengths.tolist())
     assert upper == found.upper
     assert lower >= found.rate * (1 - 1e-9)
     assert found.rate <= float(upper)
@@ -104,7 +104,7 @@ def test_small_fabrics_are_solved_exactly(problem: tuple[Topology, Collective]) 
 def test_closed_forms(name: str, rate: Fraction) -> None:
     found = solved(name)
     assert found.exact == rate
-    assert found.witness.pair_rate_bound(found.topology, found.collective) == rate
+    assert found.certificate.pair_rate_bound(found.topology, found.collective) == rate
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_threads_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(pdhg, "core_threads", lambda most, threads=threads: threads)
         results.append(iterated(topology, alltoall(topology), 1e-2))
     assert all(found.flow == results[0].flow for found in results)
-    assert all(found.witness == results[0].witness for found in results)
+    assert all(found.certificate == results[0].certificate for found in results)
 
 
 def without_link(topology: Topology, link: int) -> Topology:

@@ -29,7 +29,7 @@ def check(found: RateResult, optimum: float) -> None:
     flow = found.flow
     assert found.rate <= flow_rate(found.topology, found.collective, flow.by_source) * (1 + 1e-9)
     assert check_flow(found.topology, found.collective, flow) == pytest.approx(found.rate, rel=1e-9)
-    assert length_bound(found.topology, found.collective, found.witness.lengths.tolist()) == found.upper
+    assert length_bound(found.topology, found.collective, found.certificate.lengths.tolist()) == found.upper
     assert found.rate <= optimum * (1 + 1e-9)
     assert optimum <= float(found.upper) * (1 + 1e-9)
     assert np.allclose(flow.loads, found.loads, rtol=1e-9)

@@ -52,7 +52,7 @@ def test_both_sides_are_certified(name: str, method: RateMethod) -> None:
     assert best.exact is not None
     found = rate_by(topology, collective, method, gap=0.05)
     assert found.method == method
-    assert found.upper == found.witness.pair_rate_bound(topology, collective) >= best.exact
+    assert found.upper == found.certificate.pair_rate_bound(topology, collective) >= best.exact
     assert found.rate <= float(best.exact) * (1 + 1e-9)
     assert found.gap <= (1e-6 if method in PROGRAMS else 0.05)
     if not topology.injection_bytes_per_s.any():

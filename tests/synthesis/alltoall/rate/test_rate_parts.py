@@ -64,7 +64,7 @@ def result(topology: Topology, **changes: object) -> RateResult:
         exact=Fraction(2, 3),
         loads=flow().loads,
         stored_flow=flow(),
-        witness=FlowDualCertificate(np.array([0, 1, 0, 0])),
+        certificate=FlowDualCertificate(np.array([0, 1, 0, 0])),
         method="hand",
         seconds=0.0,
     )
@@ -146,37 +146,37 @@ def test_links_that_set_the_rate_are_full_and_have_a_length() -> None:
     assert result(line(), rate=2 / 3 * 0.99, upper=Fraction(66, 100), exact=None).binding_links().size == 0
     assert result(line(), rate=0.5, exact=None).gap == pytest.approx(0.25)
     assert result(line(), rate=0.7, exact=None).gap == 0
-    everywhere = result(line(), witness=FlowDualCertificate(np.array([1, 1, 1, 1])))
+    everywhere = result(line(), certificate=FlowDualCertificate(np.array([1, 1, 1, 1])))
     assert everywhere.binding_links().tolist() == [1]
     assert everywhere.binding_hosts().tolist() == []
     # the other links carry 5 of 4, 1 of 3, 1 of 1 at a rate of 1
     assert result(line(), rate=1.0).binding_links().tolist() == [1]
-    long = result(line(), witness=FlowDualCertificate(np.array([2, 2 * 10**6, 0, 3])), rate=1.0)
+    long = result(line(), certificate=FlowDualCertificate(np.array([2, 2 * 10**6, 0, 3])), rate=1.0)
     assert long.binding_links().tolist() == [1, 3]
 
 
 def test_hosts_that_set_the_rate_have_a_length() -> None:
     ways = np.array([[0, 4], [0, 0]])
-    found = result(line(7, 0, 9), witness=FlowDualCertificate(np.array([0, 1, 0, 0]), ways))
+    found = result(line(7, 0, 9), certificate=FlowDualCertificate(np.array([0, 1, 0, 0]), ways))
     assert found.binding_hosts().tolist() == [0]
     both = result(
-        line(7, 0, 9), witness=FlowDualCertificate(np.array([0, 1, 0, 0]), np.array([[0, 4], [1, 0]]))
+        line(7, 0, 9), certificate=FlowDualCertificate(np.array([0, 1, 0, 0]), np.array([[0, 4], [1, 0]]))
     )
     assert both.binding_hosts().tolist() == [0, 2]
 
 
 def test_the_host_whose_cap_is_filled_first() -> None:
     """Node c gets 3 and sends 1, a gets 1 and sends 5, b gets 3 and sends 1; b is not capped."""
-    limit, witness = tightest_host(line(7, 0, 9), collective())
+    limit, certificate = tightest_host(line(7, 0, 9), collective())
     assert limit == Fraction(7, 5)
-    assert witness.hosts.tolist() == [[0, 1], [0, 0]]
-    assert witness.cards_forward
-    limit, witness = tightest_host(line(70, 0, 9), collective())
+    assert certificate.hosts.tolist() == [[0, 1], [0, 0]]
+    assert certificate.cards_forward
+    limit, certificate = tightest_host(line(70, 0, 9), collective())
     assert limit == 3
-    assert witness.hosts.tolist() == [[0, 0], [1, 0]]
-    assert witness.lengths.tolist() == [0, 0, 0, 0]
-    limit, witness = tightest_host(line(), collective())
-    assert (limit, witness.hosts.size) == (None, 0)
+    assert certificate.hosts.tolist() == [[0, 0], [1, 0]]
+    assert certificate.lengths.tolist() == [0, 0, 0, 0]
+    limit, certificate = tightest_host(line(), collective())
+    assert (limit, certificate.hosts.size) == (None, 0)
     # of equal ones the first: 5/5 and 3/3
     assert tightest_host(line(5, 0, 3), collective())[1].hosts.tolist() == [[0, 1], [0, 0]]
 
@@ -185,17 +185,17 @@ def test_a_rate_beside_caps_of_hosts_whose_cards_forward() -> None:
     """Links allow 2/3; a cap of 10 on a allows 2, one of 2 allows 2/5, one of 3 allows 3/5."""
     free = limited_by_hosts(result(line()), line(10, 0, 0))
     assert (free.upper, free.exact, free.rate) == (Fraction(2, 3), Fraction(2, 3), 2 / 3)
-    assert free.witness.lengths.tolist() == [0, 1, 0, 0]
+    assert free.certificate.lengths.tolist() == [0, 1, 0, 0]
     assert free.topology == line(10, 0, 0)
     tight = limited_by_hosts(result(line()), line(2, 0, 0))
     assert (tight.upper, tight.exact, tight.rate) == (Fraction(2, 5), Fraction(2, 5), 0.4)
-    assert tight.witness.hosts.tolist() == [[0, 1]]
+    assert tight.certificate.hosts.tolist() == [[0, 1]]
     # without an exact rate a flow that comes up to the cap proves it, one that does not proves nothing
     near = result(line(), rate=0.5, exact=None)
     assert limited_by_hosts(near, line(2, 0, 0)).exact == Fraction(2, 5)
     between = limited_by_hosts(near, line(3, 0, 0))
     assert (between.exact, between.upper, between.rate) == (None, Fraction(3, 5), 0.5)
-    assert between.witness.hosts.tolist() == [[0, 1]]
+    assert between.certificate.hosts.tolist() == [[0, 1]]
     uncapped = limited_by_hosts(near, line())
     assert (uncapped.exact, uncapped.upper, uncapped.rate) == (None, Fraction(2, 3), 0.5)
 
@@ -203,25 +203,27 @@ def test_a_rate_beside_caps_of_hosts_whose_cards_forward() -> None:
 def test_caps_become_links_and_back() -> None:
     """Of each host the way in and the way out, behind the links of the fabric."""
     capped = line(7, 0, 9)
-    found = result(capped, witness=FlowDualCertificate(np.array([0, 1, 0, 0]), np.array([[2, 3], [0, 5]])))
+    found = result(
+        capped, certificate=FlowDualCertificate(np.array([0, 1, 0, 0]), np.array([[2, 3], [0, 5]]))
+    )
     whole = unfolded(found)
     assert whole is not None
     assert whole.topology.n_links == 8
-    assert whole.witness.lengths.tolist() == [0, 1, 0, 0, 2, 3, 0, 5]
+    assert whole.certificate.lengths.tolist() == [0, 1, 0, 0, 2, 3, 0, 5]
     # into a, out of a, into c, out of c: for c's, a's and b's own data
     assert whole.flow.by_source[:, 4:].tolist() == [[1, 0, 0, 1], [0, 5, 2, 0], [0, 0, 1, 0]]
     assert whole.loads.tolist() == [5, 3, 1, 1, 1, 5, 3, 1]
     again = folded(whole, capped)
     assert again.flow == found.flow
     assert again.loads.tolist() == found.loads.tolist()
-    assert again.witness.lengths.tolist() == [0, 1, 0, 0]
-    assert again.witness.hosts.tolist() == [[2, 3], [0, 5]]
+    assert again.certificate.lengths.tolist() == [0, 1, 0, 0]
+    assert again.certificate.hosts.tolist() == [[2, 3], [0, 5]]
     bare = unfolded(result(capped))
     assert bare is not None
-    assert bare.witness.lengths.tolist() == [0, 1, 0, 0, 0, 0, 0, 0]
+    assert bare.certificate.lengths.tolist() == [0, 1, 0, 0, 0, 0, 0, 0]
     assert unfolded(result(line())) is None
     cards = FlowDualCertificate(np.array([0, 1, 0, 0]), np.zeros((2, 2), dtype=np.int64), cards_forward=True)
-    assert unfolded(result(capped, witness=cards)) is None
+    assert unfolded(result(capped, certificate=cards)) is None
 
 
 def test_routes_as_a_flow_with_even_lengths() -> None:
@@ -230,7 +232,7 @@ def test_routes_as_a_flow_with_even_lengths() -> None:
     found = flow_of_routes(line(), collective(), routes_from_paths(3, 2, paths))
     assert found.flow == flow()
     assert found.rate == pytest.approx(2 / 3)
-    assert found.witness.lengths.tolist() == [3, 6, 4, 12]
+    assert found.certificate.lengths.tolist() == [3, 6, 4, 12]
     # 3 * 4 + 6 * 2 + 4 * 3 + 12 over 1 * 16 + 2 * 9 + 3 * 3 + 1 * 6
     assert found.upper == Fraction(48, 49)
     assert (found.exact, found.method, found.seconds) == (None, "routes", 0.0)
@@ -447,4 +449,4 @@ def test_the_cut_of_a_damaged_box_is_the_bound() -> None:
     found = optimal_rate(fabric, on_all_ranks(fabric, CollectiveKind.ALLTOALL))
     assert found.upper == Fraction(350 * 10**9, 7 * 56)
     assert found.gap < 1e-12
-    assert set(found.witness.lengths.tolist()) == {0, 1}
+    assert set(found.certificate.lengths.tolist()) == {0, 1}

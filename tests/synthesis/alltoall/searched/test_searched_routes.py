@@ -217,13 +217,13 @@ def test_the_bound_beside_routes_is_proved_and_near() -> None:
     assert 0 < found.gap <= 2e-3
     graph = nx.DiGraph()
     for tail, head, length in zip(
-        fabric.tails.tolist(), fabric.heads.tolist(), found.witness.lengths.tolist(), strict=True
+        fabric.tails.tolist(), fabric.heads.tolist(), found.certificate.lengths.tolist(), strict=True
     ):
         graph.add_edge(
             tail, head, length=min(length, graph.get_edge_data(tail, head, {"length": length})["length"])
         )
     far = sum(sum(row.values()) for _, row in nx.all_pairs_dijkstra_path_length(graph, weight="length"))
-    assert found.upper == Fraction(int(found.witness.lengths.sum()), far)
+    assert found.upper == Fraction(int(found.certificate.lengths.sum()), far)
 
 
 def climb_their_orders(filled: LayeredSubflows) -> bool:

@@ -52,7 +52,7 @@ def test_platforms_reach_the_optimum(expression: str) -> None:
         found.schedule,
         claimed_algbw=found.algbw,
         claimed_optimal_algbw=found.upper,
-        witness=found.witness,
+        certificate=found.certificate,
     )
     assert report.is_ok, report.violations
     assert found.gap < 1e-5
@@ -138,7 +138,7 @@ def test_random_boxes_verify_and_stay_below_the_bound(fabric: Topology, data: st
         found.schedule,
         claimed_algbw=found.algbw,
         claimed_optimal_algbw=found.upper,
-        witness=found.witness,
+        certificate=found.certificate,
     )
     assert report.is_ok, report.violations
     assert float(found.algbw) <= found.fractional_algbw * (1 + 1e-6) <= float(found.upper) * (1 + 2e-6)
@@ -217,5 +217,5 @@ def test_bandwidths_far_apart_still_prove_a_bound() -> None:
     fabric = builder.build()
     everyone = _alltoall(fabric)
     found = hierarchical_routes(fabric, everyone)
-    assert found.witness.bound(fabric, everyone) == found.upper
+    assert found.certificate.bound(fabric, everyone) == found.upper
     assert verify_routes(fabric, everyone, found.schedule, claimed_algbw=found.algbw).is_ok

@@ -77,9 +77,9 @@ def test_the_tightest_bound_of_some_lengths() -> None:
     fabric = boxes()
     up = (fabric.heads == 4).astype(float)
     none = np.where(np.arange(12) == 8, 1.0, 0.0)
-    bound, witness = _tightest(fabric, everyone(), [np.ones(12), up, none])
+    bound, certificate = _tightest(fabric, everyone(), [np.ones(12), up, none])
     assert bound == Fraction(4 * 2 * 4, 8)
-    assert witness.lengths.tolist() == up.tolist()
+    assert certificate.lengths.tolist() == up.tolist()
     # lengths that prove nothing are passed over, and equal ones leave the first
     again, first = _tightest(fabric, everyone(), [up, none, 2 * up])
     assert (again, first.lengths.tolist()) == (bound, up.tolist())
@@ -137,7 +137,8 @@ def test_gaps_and_default_boxes() -> None:
     )
     assert made.gap == 0.25
     assert (
-        HierarchicalRoutes(schedule, Fraction(5), 5.0, Fraction(4), made.witness, found.boxes, 0.0).gap == 0
+        HierarchicalRoutes(schedule, Fraction(5), 5.0, Fraction(4), made.certificate, found.boxes, 0.0).gap
+        == 0
     )
     before = hierarchical_routes(fabric, everyone(), ways=(RelayPath.RELAY_BEFORE,))
     # half of the data between boxes has to change its lane first

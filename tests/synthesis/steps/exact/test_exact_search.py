@@ -113,8 +113,8 @@ def test_a_total_below_the_bound_needs_no_search() -> None:
     # R d < (N - 1) C: 9 rounds x 3 links < 7 x 4 chunks. No solver is given, none is started.
     result = synthesise_exact(parse("hypercube(3)"), ALLGATHER, chunks=4, rounds=[3, 3, 3])
     assert result.status is ExactStatus.INFEASIBLE
-    witness = result.phases[0].obstruction
-    assert witness == Obstruction(nodes=(0,), shards=tuple(range(1, 8)), demand=28, supply=27)
+    certificate = result.phases[0].obstruction
+    assert certificate == Obstruction(nodes=(0,), shards=tuple(range(1, 8)), demand=28, supply=27)
     assert result.seconds == 0
 
 
@@ -134,9 +134,9 @@ def test_a_cut_between_node_sets_is_a_witness() -> None:
     topology = from_arcs("dumbbell", [u for u, _ in arcs], [w for _, w in arcs], n=6)
     result = synthesise_exact(topology, ALLGATHER, chunks=2, rounds=[1, 1, 1, 1, 1])
     assert result.status is ExactStatus.INFEASIBLE
-    witness = result.phases[0].obstruction
-    assert witness is not None
-    assert (len(witness.nodes), witness.demand, witness.supply) == (3, 6, 5)
+    certificate = result.phases[0].obstruction
+    assert certificate is not None
+    assert (len(certificate.nodes), certificate.demand, certificate.supply) == (3, 6, 5)
 
 
 def test_search_proves_what_counting_cannot(solver: SolverProcess) -> None:
@@ -229,8 +229,8 @@ def test_agrees_with_exhaustive_search(
     assert result.status is (ExactStatus.FOUND if expected else ExactStatus.INFEASIBLE)
     if expected:
         checked(topology, kind, result, root)
-    elif witness := result.phases[0].obstruction:
-        recheck(topology, root, chunks, rounds, witness, reducing=reducing)
+    elif certificate := result.phases[0].obstruction:
+        recheck(topology, root, chunks, rounds, certificate, reducing=reducing)
     free = synthesise_exact(
         topology, kind, chunks=chunks, rounds=FreeRounds(len(rounds), sum(rounds)), root=root, solver=solver
     )
@@ -245,7 +245,7 @@ def recheck(
     root: int | None,
     chunks: int,
     rounds: list[int],
-    witness: Obstruction,
+    certificate: Obstruction,
     *,
     reducing: bool,
 ) -> None:
@@ -256,16 +256,16 @@ def recheck(
     if reducing:
         ends, rounds = [(w, u, b) for u, w, b in ends], rounds[::-1]
     graph = nx.DiGraph([(u, w) for u, w, _ in ends])
-    homes = [shard if root is None else root for shard in witness.shards]
+    homes = [shard if root is None else root for shard in certificate.shards]
     unit = gcd(*(b for _, _, b in ends))
     supply = 0
     for tail, head, bandwidth in ends:
-        if head in witness.nodes and tail not in witness.nodes:
+        if head in certificate.nodes and tail not in certificate.nodes:
             hops = min(nx.shortest_path_length(graph, home, tail) for home in homes)
             supply += sum(rounds[hops:]) * bandwidth // unit
-    assert not set(homes) & set(witness.nodes)
-    assert (witness.demand, witness.supply) == (chunks * len(homes), supply)
-    assert supply < witness.demand
+    assert not set(homes) & set(certificate.nodes)
+    assert (certificate.demand, certificate.supply) == (chunks * len(homes), supply)
+    assert supply < certificate.demand
 
 
 def test_reduce_mirrors_broadcast(solver: SolverProcess) -> None:

@@ -38,7 +38,7 @@ LOST_NICS = frozenset([(0, 0), (0, 1)])
 
 
 def solved(topology: Topology) -> AllreduceSolution:
-    """Solve, and verify the schedule, its claim and the witness."""
+    """Solve, and verify the schedule, its claim and the certificate."""
     solution = solve_allreduce(topology, allreduce(topology), pack=pack_forest)
     report = verify(
         topology,
@@ -46,7 +46,7 @@ def solved(topology: Topology) -> AllreduceSolution:
         solution.schedule,
         claimed_algbw=solution.algbw,
         claimed_optimal_algbw=solution.bound.algbw,
-        witness=solution.bound.witness,
+        certificate=solution.bound.certificate,
     )
     assert not report.violations, report.violations
     return solution
@@ -161,7 +161,7 @@ def test_h100_boxes_in_network(n_boxes: int, capabilities: dict[str, bool], opti
     # the trees fit few units, so that they can be executed
     assert solution.schedule.total_units <= 512
     # what only cuts can tell is kept in the plan: both are proved without a solver
-    assert solution.bound.witness.bound(topology, allreduce(topology)) == solution.bound.algbw
+    assert solution.bound.certificate.bound(topology, allreduce(topology)) == solution.bound.algbw
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_the_cut_bound_is_not_tight_on_the_fano_fabric(monkeypatch: pytest.Monke
     assert solve_two_family_lp(network_of(topology, allreduce(topology))).rate == 4
     found = analyse(topology, allreduce(topology))
     bound = found.bound
-    assert bound.algbw == bound.witness.bound(topology, allreduce(topology)) == Fraction(7, 2)
+    assert bound.algbw == bound.certificate.bound(topology, allreduce(topology)) == Fraction(7, 2)
     assert bound.is_attained
     assert found.packing is not None
     assert found.packing.is_priced

@@ -42,7 +42,7 @@ def assert_schedule(topology: Topology, collective: Collective, solution: Allred
         solution.schedule,
         claimed_algbw=solution.algbw,
         claimed_optimal_algbw=solution.bound.algbw,
-        witness=solution.bound.witness,
+        certificate=solution.bound.certificate,
     )
     assert not report.violations, report.violations
     loads = _checked_loads(topology, collective, solution.schedule)
@@ -100,7 +100,7 @@ def test_symmetric_fabrics(topology: Topology) -> None:
     assert packing.rate * network.unit == solution.algbw
     program = solve_two_family_lp(network)
     assert program.is_exact
-    assert program.witness.bound(topology, collective) == solution.algbw
+    assert program.certificate.bound(topology, collective) == solution.algbw
     # undirected trees alone, without the rooted pipeline
     assert_schedule(topology, collective, solution)
     trees = solve_allreduce(topology, collective)

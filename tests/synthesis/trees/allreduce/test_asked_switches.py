@@ -48,7 +48,7 @@ def star(
 
 
 def solved(topology: Topology, *, with_packer: bool = True) -> AllreduceSolution:
-    """Solve, and verify schedule, claim and witness."""
+    """Solve, and verify schedule, claim and certificate."""
     collective = allreduce(topology)
     solution = solve_allreduce(topology, collective, pack=pack_forest if with_packer else None)
     report = verify(
@@ -57,7 +57,7 @@ def solved(topology: Topology, *, with_packer: bool = True) -> AllreduceSolution
         solution.schedule,
         claimed_algbw=solution.algbw,
         claimed_optimal_algbw=solution.bound.algbw,
-        witness=solution.bound.witness,
+        certificate=solution.bound.certificate,
     )
     assert not report.violations, report.violations
     return solution
@@ -238,9 +238,9 @@ def test_arborescences_are_networkx_s() -> None:
 @given(two_switches(), st.data())
 def test_any_lengths_bound_the_optimum(topology: Topology, data: st.DataObject) -> None:
     lengths = data.draw(st.lists(st.integers(0, 6), min_size=topology.n_links, max_size=topology.n_links))
-    witness = DualCertificate(tuple(Fraction(length) + Fraction(1, 9) for length in lengths))
+    certificate = DualCertificate(tuple(Fraction(length) + Fraction(1, 9) for length in lengths))
     optimum = solved(topology).algbw
-    assert witness.bound(topology, allreduce(topology)) >= optimum
+    assert certificate.bound(topology, allreduce(topology)) >= optimum
     # and those of the packing prove it
     network = network_of(topology, allreduce(topology))
     packing = pack_fabric_trees(network)

@@ -241,7 +241,7 @@ def test_what_trees_that_visit_groups_may_use() -> None:
         reduce=pairs[::-1],
         asked=({group.node: (F(1), F(2), F(3))}, {group.node: (F(1, 2), F(0), F(4))}),
         prices=(),
-        witness=CutCombinationCertificate((), (), (), (), ()),
+        certificate=CutCombinationCertificate((), (), (), (), ()),
         is_exact=True,
     )
     shares = terminal_allocation(fabric, visiting, found)

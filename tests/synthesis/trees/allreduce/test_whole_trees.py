@@ -48,7 +48,7 @@ def limited(topology: Topology, limits: UnitLimits) -> AllreduceSolution:
         solution.schedule,
         claimed_algbw=solution.algbw,
         claimed_optimal_algbw=solution.bound.algbw,
-        witness=solution.bound.witness,
+        certificate=solution.bound.certificate,
     )
     assert not report.violations, report.violations
     return solution

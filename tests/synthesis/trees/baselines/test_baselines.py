@@ -92,8 +92,8 @@ def test_schedules_are_valid_and_below_the_optimum(name: str, fabric: str) -> No
             continue
         schedule = BASELINES[name](topology, collective)
         best = best_of(fabric, kind)
-        witness = None if kind is K.ALLREDUCE else best.witness
-        report = verify(topology, collective, schedule, witness=witness)
+        certificate = None if kind is K.ALLREDUCE else best.certificate
+        report = verify(topology, collective, schedule, certificate=certificate)
         assert report.violations == (), f"{kind} on {fabric}"
         reached = algbw(topology, schedule)
         assert report.algbw == reached

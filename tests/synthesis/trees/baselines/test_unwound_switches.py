@@ -159,6 +159,6 @@ def test_a_tree_flow_meets_the_bound() -> None:
     assert best.algbw == 8 * B == 8 * brute_force_rate(topology)
     for name in ("halving-doubling", "hierarchical-ring"):
         schedule = BASELINES[name](topology, collective)
-        report = verify(topology, collective, schedule, witness=best.witness)
+        report = verify(topology, collective, schedule, certificate=best.certificate)
         assert report.violations == ()
         assert algbw(topology, schedule) == best.algbw

@@ -91,7 +91,7 @@ def check_shares(optimum: GroupOptimum) -> None:
 def test_values_by_hand(fabric: str, shape: tuple[int, ...], axes: str, value: Fraction) -> None:
     found = group_optimum(*posed(fabric, shape, axes))
     assert (found.lower, found.upper) == (value, value)
-    assert found.witness.bound(found.topology, found.collective) == value
+    assert found.certificate.bound(found.topology, found.collective) == value
     check_shares(found)
 
 
@@ -268,7 +268,7 @@ def test_a_deadline_leaves_a_bracket(
     with under(Context(deadline=time.monotonic() + 600)):
         found = group_optimum(topology, collective)
     assert exact.lower / 100 < found.lower < exact.lower == exact.upper < found.upper < 100 * exact.upper
-    assert found.witness.bound(topology, collective) == found.upper
+    assert found.certificate.bound(topology, collective) == found.upper
     assert not found.has_trees
     check_shares(found)
 

@@ -64,7 +64,7 @@ def test_one_wide_link(topology: Topology, data: Any) -> None:
         assert found.is_exact
         # lengths prove it on the fabric itself, not only on what trees can use of it
         assert found.topology is wide
-        assert found.witness.bound(wide, found.collective) == found.upper
+        assert found.certificate.bound(wide, found.collective) == found.upper
         rates.append(found.upper)
     assert rates[0] == rates[1]
 

@@ -45,7 +45,7 @@ def test_random_fabrics_have_the_optimum_of_flows(kind) -> None:
             assert found is None
             continue
         assert found.algbw == expected.algbw
-        assert found.witness.bound(problem.topology, problem.collective) == found.algbw
+        assert found.certificate.bound(problem.topology, problem.collective) == found.algbw
         decided += 1
     assert decided > 80
 

@@ -224,7 +224,7 @@ def checked(
         assert found.algbw == best.algbw == found.optimum.algbw
     for schedule in (found.schedule, found.schedule.explicit()) if thorough else ():
         report = verify(
-            topology, collective, schedule, claimed_algbw=found.algbw, witness=found.optimum.witness
+            topology, collective, schedule, claimed_algbw=found.algbw, certificate=found.optimum.certificate
         )
         assert report.is_ok, report.violations[:3]
     return found
@@ -277,7 +277,7 @@ def test_forests_of_planted_clusters_are_optimal_and_low(name: str) -> None:
         gathered(topology),
         found.schedule,
         claimed_optimal_algbw=found.optimum.algbw,
-        witness=found.optimum.witness,
+        certificate=found.optimum.certificate,
     )
     assert report.is_ok
     assert report.is_optimal

@@ -265,7 +265,7 @@ def test_what_is_built_at_a_scale(monkeypatch: pytest.MonkeyPatch) -> None:
     # 20 bytes/s into the first box from two shards, into the second from three
     assert (best.rate, best.algbw) == (F(20, 3), F(100, 3))
     # out of all but that box: the network, and the box of nodes 1 to 3
-    assert best.witness.nodes == (0, 1, 2, 3)
+    assert best.certificate.nodes == (0, 1, 2, 3)
     seen = []
 
     def fitted(*asked: Any) -> Any:

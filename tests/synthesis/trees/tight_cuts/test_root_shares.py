@@ -58,7 +58,7 @@ def test_no_shards_are_faster_and_lengths_bound_every_allreduce(expression: str,
     found = choices(fabric, collective)
     best = found[0]
     optimum = allreduce_bound(fabric, collective).algbw
-    assert best.witness.bound(fabric, collective) >= optimum
+    assert best.certificate.bound(fabric, collective) >= optimum
     reached = in_turn(fabric, collective, best.weights)
     assert reached <= min(best.rate, optimum)
     rng = np.random.default_rng(7)
@@ -83,7 +83,9 @@ def test_the_best_shards_reach_the_optimum_in_turn(
     """128 ranks and fewer: by cuts, as the allreduce bound of another module has it."""
     fabric, collective = posed(expression, failed)
     best = choices(fabric, collective)[0]
-    assert best.rate == best.witness.bound(fabric, collective) == allreduce_bound(fabric, collective).algbw
+    assert (
+        best.rate == best.certificate.bound(fabric, collective) == allreduce_bound(fabric, collective).algbw
+    )
     assert in_turn(fabric, collective, best.weights) == best.rate
     assert set(best.weights) == shards
 
@@ -94,7 +96,7 @@ def test_a_star_of_ranks_needs_both_phases_at_once() -> None:
     best = choices(fabric, collective)[0]
     assert best.rate == Fraction(3, 4)
     assert in_turn(fabric, collective, best.weights) == Fraction(3, 4)
-    assert allreduce_bound(fabric, collective).algbw == 1 == best.witness.bound(fabric, collective)
+    assert allreduce_bound(fabric, collective).algbw == 1 == best.certificate.bound(fabric, collective)
 
 
 NAMES = "abcdefgs"

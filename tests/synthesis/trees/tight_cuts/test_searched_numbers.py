@@ -232,8 +232,8 @@ def shared(
     budget: TreeBudget | None = None,
 ) -> tuple[UnequalShards | Unsupported, list[tuple[tuple[int, ...] | None, TreeBudget]]]:
     """Allreduce where these shards would have these rates, and two phases of shards attain those."""
-    witness = SimpleNamespace(bound=bound)
-    offered = tuple(SimpleNamespace(weights=w, rate=F(rate), witness=witness) for w, rate in choices)
+    certificate = SimpleNamespace(bound=bound)
+    offered = tuple(SimpleNamespace(weights=w, rate=F(rate), certificate=certificate) for w, rate in choices)
     monkeypatch.setattr(shares_module, "root_weights", lambda *_, **__: offered)
     asked = []
 

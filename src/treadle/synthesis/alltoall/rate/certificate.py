@@ -44,14 +44,14 @@ class RateResult:
     rate : float
         Lower side: rate of the flow, bytes/s per unit of demand.
     upper : Fraction
-        Upper side, exact: the bound that `witness` proves.
+        Upper side, exact: the bound that `certificate` proves.
     exact : Fraction, optional
         F if both sides meet exactly.
     loads : array of float64, shape (m,)
         Load of each link in `flow`.
     stored_flow : ConcurrentFlow or callable
         `flow`, or a function that computes it on demand, since it may be large.
-    witness : FlowDualCertificate
+    certificate : FlowDualCertificate
     method : str
         Name of the method.
     seconds : float
@@ -76,7 +76,7 @@ class RateResult:
     exact: Fraction | None
     loads: Float64Array
     stored_flow: ConcurrentFlow | Callable[[], Float64Array]
-    witness: FlowDualCertificate
+    certificate: FlowDualCertificate
     method: str
     seconds: float = 0.0
     is_late: bool = False
@@ -99,7 +99,7 @@ class RateResult:
 
     def binding_links(self) -> Int64Array:
         """Return the bottleneck links: those with positive length that are full, or nearly so."""
-        priced = np.flatnonzero(self.witness.lengths > self._least_length)
+        priced = np.flatnonzero(self.certificate.lengths > self._least_length)
         fullness = self.rate * self.loads[priced] / self.topology.bandwidths[priced]
         found: Int64Array = priced[fullness >= 1 - max(_BINDING, 2 * self.gap)]
         return found
@@ -107,15 +107,15 @@ class RateResult:
     def binding_hosts(self) -> Int64Array:
         """Return the nodes whose injection caps have a positive length: they limit the rate as links do."""
         hosts = np.flatnonzero(self.topology.injection_bytes_per_s)
-        if not len(self.witness.hosts):
+        if not len(self.certificate.hosts):
             return hosts[:0]
-        found: Int64Array = hosts[(self.witness.hosts > self._least_length).any(axis=1)]
+        found: Int64Array = hosts[(self.certificate.hosts > self._least_length).any(axis=1)]
         return found
 
     @property
     def _least_length(self) -> float:
-        witness = self.witness
-        return 1e-6 * float(max(witness.lengths.max(initial=0), witness.hosts.max(initial=0)))
+        certificate = self.certificate
+        return 1e-6 * float(max(certificate.lengths.max(initial=0), certificate.hosts.max(initial=0)))
 
 
 def rounded_certificate(lengths: Float64Array) -> FlowDualCertificate:
@@ -143,16 +143,16 @@ def certified(
     topology: Topology,
     collective: Collective,
     rate: float,
-    witness: FlowDualCertificate,
+    certificate: FlowDualCertificate,
     flow: ConcurrentFlow,
     method: str,
     *,
     is_late: bool = False,
 ) -> RateResult:
     """Return a flow's rate with the bound that link lengths prove."""
-    upper = witness.pair_rate_bound(topology, collective)
+    upper = certificate.pair_rate_bound(topology, collective)
     return RateResult(
-        topology, collective, rate, upper, None, flow.loads, flow, witness, method, is_late=is_late
+        topology, collective, rate, upper, None, flow.loads, flow, certificate, method, is_late=is_late
     )
 
 
@@ -183,9 +183,9 @@ def certified_orbits(
     topology, collective = instance.topology, instance.collective
     by_link = np.zeros(topology.n_links)
     by_link[instance.links] = lengths
-    witness = rounded_certificate(by_link)
-    upper = witness.pair_rate_bound(topology, collective, automorphisms=symmetry.node_maps)
+    certificate = rounded_certificate(by_link)
+    upper = certificate.pair_rate_bound(topology, collective, automorphisms=symmetry.node_maps)
     rate = min(delivered / float((loads / topology.bandwidths).max()), float(upper))
     return RateResult(
-        topology, collective, rate, upper, None, loads, stored_flow, witness, method, is_late=is_late
+        topology, collective, rate, upper, None, loads, stored_flow, certificate, method, is_late=is_late
     )

@@ -41,7 +41,7 @@ class ExactRate:
     ----------
     rate : Fraction
         F, bytes/s per unit of demand.
-    witness : FlowDualCertificate
+    certificate : FlowDualCertificate
         Lengths, equal on all links of an orbit, that bound F by exactly this rate.
     symmetry : FlowSymmetry
         The senders that represent all, and the orbits of links.
@@ -52,7 +52,7 @@ class ExactRate:
     """
 
     rate: Fraction
-    witness: FlowDualCertificate
+    certificate: FlowDualCertificate
     symmetry: FlowSymmetry
     units: tuple[dict[int, int], ...]
     denominator: int

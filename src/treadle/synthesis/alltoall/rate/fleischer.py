@@ -80,8 +80,8 @@ def fleischer_rate(
     instance = flow_instance(topology, collective)
     check_reachable(instance)
     out = out_links(topology, range(topology.n_links))
-    witness = rounded_certificate(np.ones(topology.n_links))
-    upper = float(witness.pair_rate_bound(topology, collective))
+    certificate = rounded_certificate(np.ones(topology.n_links))
+    upper = float(certificate.pair_rate_bound(topology, collective))
     capacity = topology.bandwidths / upper  # so that all demands fill about one unit of time
     length = np.where(topology.tails == topology.heads, 0.0, 1 / capacity)
     rate, best = 0.0, np.zeros((instance.n_sources, topology.n_links))
@@ -93,10 +93,10 @@ def fleischer_rate(
             reached = phase / float((flow.sum(axis=0) / topology.bandwidths).max())
             if reached > rate:
                 rate, best = reached, flow / phase
-            certificate = rounded_certificate(length)
-            proved = float(certificate.pair_rate_bound(topology, collective))
+            better = rounded_certificate(length)
+            proved = float(better.pair_rate_bound(topology, collective))
             if proved < upper:
-                upper, witness = proved, certificate
+                upper, certificate = proved, better
             is_late = time_limit_s is not None and time.monotonic() - began > time_limit_s
             if 1 - rate / upper <= epsilon or is_late:
                 break
@@ -107,7 +107,7 @@ def fleischer_rate(
     by_source[instance.senders] = best
     checked = ConcurrentFlow(by_source)
     rate = check_flow(topology, collective, checked)
-    return certified(topology, collective, rate, witness, checked, "fleischer", is_late=is_late)
+    return certified(topology, collective, rate, certificate, checked, "fleischer", is_late=is_late)
 
 
 def _route_demands(

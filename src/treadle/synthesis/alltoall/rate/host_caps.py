@@ -29,13 +29,13 @@ def folded(found: RateResult, topology: Topology) -> RateResult:
     into hosts and out of them go to the certificate's hosts.
     """
     m = topology.n_links
-    lengths = found.witness.lengths
+    lengths = found.certificate.lengths
     return replace(
         found,
         topology=topology,
         loads=frozen(found.loads[:m], np.float64),
         stored_flow=partial(_flow_on_links, found, m),
-        witness=FlowDualCertificate(lengths[:m], lengths[m:].reshape(-1, 2)),
+        certificate=FlowDualCertificate(lengths[:m], lengths[m:].reshape(-1, 2)),
     )
 
 
@@ -45,9 +45,9 @@ def _flow_on_links(found: RateResult, n_links: int) -> Float64Array:
 
 def unfolded(found: RateResult) -> RateResult | None:
     """A result on a fabric with injection caps as one on `with_host_bottleneck` of it; None without caps."""
-    topology, witness = found.topology, found.witness
+    topology, certificate = found.topology, found.certificate
     hosts = np.flatnonzero(topology.injection_bytes_per_s)
-    if not hosts.size or witness.cards_forward:
+    if not hosts.size or certificate.cards_forward:
         return None
     flow = found.flow.by_source
     ways = np.zeros((len(flow), 2 * len(hosts)))
@@ -55,13 +55,15 @@ def unfolded(found: RateResult) -> RateResult | None:
         ways[:, 2 * column] = flow[:, topology.heads == host].sum(axis=1)
         ways[:, 2 * column + 1] = flow[:, topology.tails == host].sum(axis=1)
     by_source = ConcurrentFlow(np.concatenate([flow, ways], axis=1))
-    at_hosts = witness.hosts.reshape(-1) if len(witness.hosts) else np.zeros(2 * len(hosts), dtype=np.int64)
+    at_hosts = (
+        certificate.hosts.reshape(-1) if len(certificate.hosts) else np.zeros(2 * len(hosts), dtype=np.int64)
+    )
     return replace(
         found,
         topology=with_host_bottleneck(topology),
         loads=by_source.loads,
         stored_flow=by_source,
-        witness=FlowDualCertificate(np.concatenate([witness.lengths, at_hosts])),
+        certificate=FlowDualCertificate(np.concatenate([certificate.lengths, at_hosts])),
     )
 
 
@@ -75,10 +77,10 @@ def limited_by_hosts(found: RateResult, topology: Topology) -> RateResult:
     topology : Topology
         With caps.
     """
-    limit, witness = tightest_host(topology, found.collective)
+    limit, certificate = tightest_host(topology, found.collective)
     exact: Fraction | None = found.exact
     if limit is None or limit >= found.upper:
-        witness = found.witness
+        certificate = found.certificate
     # the links carry more than the host lets in: its cap alone is the optimum
     elif found.rate >= float(limit) or (exact is not None and exact >= limit):
         exact = limit
@@ -89,7 +91,7 @@ def limited_by_hosts(found: RateResult, topology: Topology) -> RateResult:
         rate=min(found.rate, float(upper)),
         upper=upper,
         exact=None if exact is None else min(exact, upper),
-        witness=witness,
+        certificate=certificate,
     )
 
 

@@ -79,8 +79,8 @@ def rate_by(
     else:
         solve = link_mcf if method is RateMethod.LINK_MCF else master_mcf
         flows = solve(topology, collective, time_limit_s=time_limit_s)
-        rate, witness = check_flow(topology, collective, flows.flow), rounded_certificate(flows.lengths)
-        found = certified(topology, collective, rate, witness, flows.flow, method.value)
+        rate, certificate = check_flow(topology, collective, flows.flow), rounded_certificate(flows.lengths)
+        found = certified(topology, collective, rate, certificate, flows.flow, method.value)
     return replace(found, seconds=time.process_time() - began)
 
 

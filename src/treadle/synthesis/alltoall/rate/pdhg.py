@@ -158,7 +158,7 @@ def _transferred(instance: FlowInstance, start: RateResult) -> tuple[Float64Arra
     old, new = np.flatnonzero(rows >= 0), np.flatnonzero(match >= 0)
     flow[np.ix_(old, new)] = start.flow.by_source[np.ix_(rows[old], match[new])]
     lengths = np.full(len(instance.links), np.nan)
-    lengths[new] = start.witness.lengths[match[new]]
+    lengths[new] = start.certificate.lengths[match[new]]
     if not np.nansum(lengths):
         return flow, np.zeros(0)
     # links that were not there before: as dear as the others on average, neither shunned nor sought

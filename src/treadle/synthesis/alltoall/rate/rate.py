@@ -137,10 +137,10 @@ def _bounded_by_cut(instance: FlowInstance, result: RateResult) -> RateResult:
     First-order methods approach the lengths of such a cut, but rarely reach them.
     """
     n = instance.topology.n_nodes
-    lengths = result.witness.lengths[instance.links]
+    lengths = result.certificate.lengths[instance.links]
     joined = lengths <= lengths.max(initial=0) * _HARDLY
     together = components(n, instance.tails[joined], instance.heads[joined])
-    best, witness = float(result.upper), None
+    best, certificate = float(result.upper), None
     for part in (np.arange(n, dtype=np.int32), together):
         tails, heads = part[instance.tails], part[instance.heads]
         crosses = tails != heads
@@ -152,11 +152,11 @@ def _bounded_by_cut(instance: FlowInstance, result: RateResult) -> RateResult:
                 best = float(rates[place])
                 crossing = np.zeros(instance.topology.n_links)
                 crossing[instance.links[crosses & (ends == place)]] = 1
-                witness = rounded_certificate(crossing)
-    if witness is None:
+                certificate = rounded_certificate(crossing)
+    if certificate is None:
         return result
-    upper = witness.pair_rate_bound(instance.topology, instance.collective)
-    return replace(result, upper=upper, witness=witness, rate=min(result.rate, float(upper)))
+    upper = certificate.pair_rate_bound(instance.topology, instance.collective)
+    return replace(result, upper=upper, certificate=certificate, rate=min(result.rate, float(upper)))
 
 
 def _demands_of_parts(instance: FlowInstance, part: Int32Array) -> tuple[Float64Array, Float64Array]:
@@ -181,7 +181,7 @@ def _is_small(instance: FlowInstance, symmetry: FlowSymmetry) -> bool:
 def _exact_result(instance: FlowInstance, found: ExactRate) -> RateResult:
     """Convert an exact optimum, whose flows are checked in integers, after checking its lengths."""
     topology = instance.topology
-    proved = found.witness.pair_rate_bound(
+    proved = found.certificate.pair_rate_bound(
         topology, instance.collective, automorphisms=found.symmetry.node_maps
     )
     assert proved == found.rate
@@ -197,6 +197,6 @@ def _exact_result(instance: FlowInstance, found: ExactRate) -> RateResult:
         exact=found.rate,
         loads=even_loads(instance, found.symmetry, flows),
         stored_flow=partial(spread_flow, instance, found.symmetry, flows),
-        witness=found.witness,
+        certificate=found.certificate,
         method="exact columns",
     )

@@ -80,5 +80,5 @@ def flow_of_routes(topology: Topology, collective: Collective, routes: RouteSche
     shares = np.repeat(routes.units / routes.n_chunks, routes.hops)
     by_source = np.bincount(place, weights=shares, minlength=n * m).reshape(n, m)
     flow = ConcurrentFlow(frozen(by_source, np.float64))
-    witness = rounded_certificate(1 / topology.bandwidths)
-    return certified(topology, collective, flow.rate(topology), witness, flow, "routes")
+    certificate = rounded_certificate(1 / topology.bandwidths)
+    return certified(topology, collective, flow.rate(topology), certificate, flow, "routes")

@@ -49,8 +49,8 @@ class HierarchicalRoutes:
     fractional_algbw : float
         Before rounding to whole chunks.
     upper : Fraction
-        algbw that no routing exceeds, proved by `witness`.
-    witness : FlowDualCertificate
+        algbw that no routing exceeds, proved by `certificate`.
+    certificate : FlowDualCertificate
         Lengths from the duals of the split.
     boxes : tuple of tuples of int
         Ranks of each box, in order of position.
@@ -62,7 +62,7 @@ class HierarchicalRoutes:
     algbw: Fraction
     fractional_algbw: float
     upper: Fraction
-    witness: FlowDualCertificate
+    certificate: FlowDualCertificate
     boxes: tuple[tuple[int, ...], ...]
     relayed: float
 
@@ -123,7 +123,7 @@ def hierarchical_routes(
         raise ScheduleError("hierarchical: no type of path is allowed; allow at least one, such as direct")
     check_linked(topology, collective)
     layout = RelayPaths(topology, collective, find_boxes(topology, collective) if boxes is None else boxes)
-    found, split, upper, witness = _closest(topology, collective, layout, ways)
+    found, split, upper, certificate = _closest(topology, collective, layout, ways)
     merged = _merged(found.paths, split.weights * layout.demand[found.pair])
     layer = lash_layers(merged.paths, topology.n_links)
     chunked = route_schedule(
@@ -140,7 +140,7 @@ def hierarchical_routes(
         chunked.algbw,
         collective.pair_demands.buffer_units / split.time_s,
         upper,
-        witness,
+        certificate,
         layout.boxes,
         _relayed(topology, layout, merged.paths, merged.weights),
     )
@@ -180,11 +180,11 @@ def _closest(
         if best is None or split.time_s < best[1].time_s * (1 - _CLOSED):
             best = found, split
         proofs += [_averaged(split.lengths, orbit), split.lengths]
-        upper, witness = _tightest(topology, collective, proofs)
+        upper, certificate = _tightest(topology, collective, proofs)
         if collective.pair_demands.buffer_units / best[1].time_s >= float(upper) * (1 - _CLOSED):
             break
     assert best is not None
-    return *best, upper, witness
+    return *best, upper, certificate
 
 
 def _averaged(lengths: Float64Array, orbit: Int64Array) -> Float64Array:
@@ -198,10 +198,10 @@ def _tightest(
 ) -> tuple[Fraction, FlowDualCertificate]:
     """Return the smallest bound on algbw that some of the lengths prove, with its certificate."""
     found = []
-    for witness in map(rounded_certificate, lengths):
+    for certificate in map(rounded_certificate, lengths):
         # Lengths of a split without some type of path may leave all ranks at distance 0.
         with suppress(ScheduleError):
-            found.append((witness.bound(topology, collective), witness))
+            found.append((certificate.bound(topology, collective), certificate))
     return min(found, key=lambda one: one[0])
 
 

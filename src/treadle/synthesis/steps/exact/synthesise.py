@@ -283,7 +283,7 @@ def bottleneck(topology: Topology, homes: Sequence[int]) -> tuple[int, ...]:
     counts = Counter(homes)
     kind, ranks = CollectiveKind.ALLGATHER, tuple(range(topology.n_nodes))
     weights = tuple(counts[v] for v in ranks)
-    sources = set(optimum(topology, Collective(kind, ranks, weights=weights)).witness.nodes)
+    sources = set(optimum(topology, Collective(kind, ranks, weights=weights)).certificate.nodes)
     return tuple(v for v in ranks if v not in sources)
 
 

@@ -39,14 +39,14 @@ class AllreduceBound:
     ----------
     algbw : Fraction
         Bytes/s, recomputed from the certificate.
-    witness : DualCertificate or CutCombinationCertificate
+    certificate : DualCertificate or CutCombinationCertificate
     is_attained : bool or None
         True: the bound is the optimum, schedules attain it. None: not known (in-network capabilities,
         injection caps, or a solver's basis that is not exactly feasible).
     """
 
     algbw: Fraction
-    witness: DualCertificate | CutCombinationCertificate
+    certificate: DualCertificate | CutCombinationCertificate
     is_attained: bool | None
 
 
@@ -117,11 +117,11 @@ def analyse(topology: Topology, collective: Collective) -> Analysis:
     network = network_of(topology, collective)
     _check_reachable(topology, network)
     relaxed = solve_two_family_lp(network)
-    witness: DualCertificate | CutCombinationCertificate = relaxed.witness
+    certificate: DualCertificate | CutCombinationCertificate = relaxed.certificate
     if not (network.multicast or network.aggregation or network.groups):
         if network.is_symmetric:
-            witness = _length_witness(topology, network, relaxed.prices)
-        bound = _concluded(topology, collective, network, witness, _feasible_rate(relaxed))
+            certificate = _length_certificate(topology, network, relaxed.prices)
+        bound = _concluded(topology, collective, network, certificate, _feasible_rate(relaxed))
         return Analysis(network, bound, relaxed, network)
     setting, setting_network = _best_setting(network, relaxed)
     rate, packing = _feasible_rate(setting), None
@@ -135,16 +135,16 @@ def analyse(topology: Topology, collective: Collective) -> Analysis:
         if is_even or not any(tree.operations for tree, _ in packing.trees):
             rate = max(rate, packing.rate)
         if packing.is_priced:
-            lengths = _length_witness(topology, network, packing.lengths)
-            if lengths.bound(topology, collective) < witness.bound(topology, collective):
-                witness = lengths
+            lengths = _length_certificate(topology, network, packing.lengths)
+            if lengths.bound(topology, collective) < certificate.bound(topology, collective):
+                certificate = lengths
     rooted = None
     if rate < relaxed.rate and not (packing and packing.is_priced) and can_pack_rooted_trees(network):
         with under(context().within(work_of(network))):
             rooted = pack_rooted_trees(network, target=relaxed.rate)
         if rooted is not None and (is_even or not rooted.has_operations):
             rate = max(rate, rooted.rate)
-    bound = _concluded(topology, collective, network, witness, rate)
+    bound = _concluded(topology, collective, network, certificate, rate)
     return Analysis(network, bound, setting, setting_network, packing, rooted)
 
 
@@ -186,16 +186,16 @@ def _concluded(
     topology: Topology,
     collective: Collective,
     network: PairNetwork,
-    witness: DualCertificate | CutCombinationCertificate,
+    certificate: DualCertificate | CutCombinationCertificate,
     rate: Fraction,
 ) -> AllreduceBound:
     """Return the bound that the certificate proves, compared with a rate that is known to be feasible."""
-    value = witness.bound(topology, collective)
+    value = certificate.bound(topology, collective)
     capped = bool(topology.injection_bytes_per_s.any())
-    return AllreduceBound(value, witness, True if not capped and rate * network.unit == value else None)
+    return AllreduceBound(value, certificate, True if not capped and rate * network.unit == value else None)
 
 
-def _length_witness(
+def _length_certificate(
     topology: Topology, network: PairNetwork, lengths: tuple[Fraction, ...]
 ) -> DualCertificate:
     of_link = {e: length for es, length in zip(network.links, lengths, strict=True) for e in es}

@@ -41,7 +41,7 @@ class LpOptimum:
         Per member the rate of stores that it initiates in out-trees, and of loads that sum in in-trees.
     prices : tuple of Fraction, length m
         The dual of each pair's bandwidth; as lengths they make every pair of trees at least 1 long.
-    witness : CutCombinationCertificate
+    certificate : CutCombinationCertificate
         The rest of the dual solution.
     is_exact : bool
         The primal side holds exactly, so `rate` is not above what the program allows.
@@ -53,7 +53,7 @@ class LpOptimum:
     reduce: tuple[Fraction, ...]
     asked: tuple[Mapping[int, tuple[Fraction, ...]], Mapping[int, tuple[Fraction, ...]]]
     prices: tuple[Fraction, ...]
-    witness: CutCombinationCertificate
+    certificate: CutCombinationCertificate
     is_exact: bool
 
 
@@ -154,7 +154,7 @@ def solve_two_family_lp(network: PairNetwork, *, roots: Sequence[int] | None = N
         reduce=capacities[1],
         asked=(asked[0], asked[1]),
         prices=prices,
-        witness=CutCombinationCertificate(
+        certificate=CutCombinationCertificate(
             tuple(cuts[0]),
             tuple(cuts[1]),
             tuple(potentials[0]),

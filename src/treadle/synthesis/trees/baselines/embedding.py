@@ -138,13 +138,13 @@ def check_supported(
     topology: Topology,
     collective: Collective,
     kinds: Collection[CollectiveKind],
-    needs: Iterable[Need] = (),
+    requirements: Iterable[Need] = (),
 ) -> None:
     """Raise ScheduleError unless `name` supports the collective, ranks fit the fabric, and needs are met."""
     if collective.kind not in kinds:
         known = ", ".join(kinds)
         raise ScheduleError(f"{name}: {collective.kind} is not supported; it supports {known}")
     check_membership(topology, collective)
-    for need in needs:
+    for need in requirements:
         if (refusal := need(topology, collective)) is not None:
             raise ScheduleError(f"{name}: {refusal}")

@@ -69,8 +69,8 @@ def nvls(topology: Topology, collective: Collective) -> ForestSchedule:
         If there are two ranks only, or no switch with these operations joins all ranks.
     """
     kind = collective.kind
-    needs = (three_ranks, a_switch_of_all_ranks_that_copies_and_adds)
-    check_supported("nvls", topology, collective, GATHERING, needs)
+    requirements = (three_ranks, a_switch_of_all_ranks_that_copies_and_adds)
+    check_supported("nvls", topology, collective, GATHERING, requirements)
     lanes = _lanes(topology, collective, _able(topology, kind))
     directions = [Direction.REDUCE] * kind.reduces + [Direction.BROADCAST] * kind.broadcasts
     return schedule_of(kind, *(_stars(each, lanes, collective.shard_weights) for each in directions))

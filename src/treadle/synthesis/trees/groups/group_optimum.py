@@ -106,7 +106,7 @@ class GroupOptimum:
         algbw of every group that the shares attain, bytes/s.
     upper : Fraction
         Bound on it that the certificate proves.
-    witness : GroupDualCertificate
+    certificate : GroupDualCertificate
     families : tuple of bool
         Shares for out-trees (False) and in-trees (True); both for an allreduce.
     n_classes : int
@@ -121,7 +121,7 @@ class GroupOptimum:
     collective: Collective
     lower: Fraction
     upper: Fraction
-    witness: GroupDualCertificate
+    certificate: GroupDualCertificate
     families: tuple[bool, ...]
     n_classes: int
     n_columns: int
@@ -177,7 +177,7 @@ class GroupOptimum:
         with under(context().unlimited):
             program = AllocationLp(self._every, self.families)
         units = units_of(self._allocation)
-        found = integral_group_allocation(program, self.lower, self.witness, units=units)
+        found = integral_group_allocation(program, self.lower, self.certificate, units=units)
         return None if found is None else replace(self, _allocation=found, _parts=())
 
     @property
@@ -265,7 +265,7 @@ def group_optimum(topology: Topology, collective: Collective) -> GroupOptimum:
         if not (found.is_exact or context().is_late or found.n_classes > _MOST_FLOW_CLASSES):
             # perhaps flows to all sinks find shares in few units that attain what the lengths prove
             program = AllocationLp(found._every, found.families)
-            shares = integral_group_allocation(program, found.upper, found.witness, units=_MOST_UNITS)
+            shares = integral_group_allocation(program, found.upper, found.certificate, units=_MOST_UNITS)
             if shares is not None:
                 found = replace(found, lower=found.upper, _allocation=shares, _parts=())
     if found is None or not (found.is_exact or context().is_late):
@@ -308,7 +308,7 @@ def _better(one: GroupOptimum, other: GroupOptimum) -> GroupOptimum:
     """Return the better shares with the better lengths."""
     shares = one if one.lower > other.lower else other
     lengths = one if one.upper < other.upper else other
-    return replace(shares, upper=lengths.upper, witness=lengths.witness)
+    return replace(shares, upper=lengths.upper, certificate=lengths.certificate)
 
 
 def _optimum_of(union: GroupUnion, colours: Colours, known: tuple[Symmetry, ...] = ()) -> GroupOptimum:
@@ -333,7 +333,7 @@ def _optimum_of(union: GroupUnion, colours: Colours, known: tuple[Symmetry, ...]
         collective=collective,
         lower=found.shares.rate,
         upper=found.upper,
-        witness=found.witness,
+        certificate=found.certificate,
         families=families,
         n_classes=sum(group.n_classes for group in groups),
         n_columns=len(program.columns),

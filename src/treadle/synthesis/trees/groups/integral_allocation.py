@@ -57,16 +57,16 @@ _ITERATION_WORK, _INTERIOR = 100, 100
 
 
 def integral_group_allocation(
-    program: AllocationLp, rate: Fraction, witness: GroupDualCertificate, *, units: int
+    program: AllocationLp, rate: Fraction, certificate: GroupDualCertificate, *, units: int
 ) -> RationalAllocation | None:
     """Return shares at the optimum in fewer than `units` unit trees of each group; None if none were found.
 
-    `rate` is the optimum in bytes/s, and `witness` proves that no rate is larger.
+    `rate` is the optimum in bytes/s, and `certificate` proves that no rate is larger.
     """
     if units <= _FEW * len(program.groups[0].members):
         return None
     # a divisor of all numbers of units for each weight with which links that have a price are full
-    priced = [witness.lengths[link] > 0 for link in program.capacity.links.tolist()]
+    priced = [certificate.lengths[link] > 0 for link in program.capacity.links.tolist()]
     bandwidths, each = program.capacity.bandwidths[np.array(priced)], rate / program.total
     fewest, most = lcm(*((int(b) / each).denominator for b in bandwidths)), units // program.total
     searches = _SEARCHES if program.n_rows <= _SEARCH_ROWS and units >= _SEARCH_UNITS else 0

@@ -57,8 +57,8 @@ class TreeOptimum:
     ----------
     shares : RationalAllocation
     upper : Fraction
-        That `witness` proves, bytes/s.
-    witness : GroupDualCertificate
+        That `certificate` proves, bytes/s.
+    certificate : GroupDualCertificate
     parts : TreeParts
         Of proven classes, the trees that make up the shares; none where time ran out.
     """
@@ -69,7 +69,7 @@ class TreeOptimum:
         self._is_proven, self._topology = is_proven, every.union.topology
         self._values: Floats = np.zeros(0)
         program.begin()
-        self.witness, self.upper = self._first_bound()
+        self.certificate, self.upper = self._first_bound()
         try:
             self.shares = self._optimised() or self._rounded()
         except TimeLimitError:
@@ -79,15 +79,15 @@ class TreeOptimum:
     def _first_bound(self) -> tuple[GroupDualCertificate, Fraction]:
         """Bound by link lengths inverse to bandwidths."""
         bandwidths = self.program.capacity.bandwidths.tolist()
-        witness = GroupDualCertificate(self.program.capacity.spread([Fraction(1, b) for b in bandwidths]))
+        certificate = GroupDualCertificate(self.program.capacity.spread([Fraction(1, b) for b in bandwidths]))
         try:
-            return witness, self._bound(witness)
+            return certificate, self._bound(certificate)
         except ScheduleError:  # too many digits
-            witness = GroupDualCertificate(self.program.capacity.spread([Fraction(1)] * len(bandwidths)))
-            return witness, self._bound(witness)
+            certificate = GroupDualCertificate(self.program.capacity.spread([Fraction(1)] * len(bandwidths)))
+            return certificate, self._bound(certificate)
 
-    def _bound(self, witness: GroupDualCertificate) -> Fraction:
-        return witness.bound(self._topology, self.every.union.collective)
+    def _bound(self, certificate: GroupDualCertificate) -> Fraction:
+        return certificate.bound(self._topology, self.every.union.collective)
 
     def _optimised(self) -> RationalAllocation | None:
         """Return shares that attain the optimum, with the least load if confirmed; None if none are
@@ -139,13 +139,13 @@ class TreeOptimum:
 
     def _take(self, prices: list[Fraction]) -> Fraction:
         """Return the bound that lengths of classes prove, or the known one if that is smaller."""
-        witness = GroupDualCertificate(self.program.capacity.spread(prices))
+        certificate = GroupDualCertificate(self.program.capacity.spread(prices))
         try:
-            bound = self._bound(witness)
+            bound = self._bound(certificate)
         except ScheduleError:  # too many digits, or nothing proved
             return self.upper
         if bound < self.upper:
-            self.witness, self.upper = witness, bound
+            self.certificate, self.upper = certificate, bound
         return self.upper
 
     def _rational_prices(self, duals: Floats) -> Iterator[list[Fraction]]:

@@ -271,12 +271,12 @@ def _unreachable(union: GroupUnion, kind: int, missed: int, word: str) -> Infeas
     members = union.nodes[group].tolist()
     shown = ", ".join(names[v] for v in members[:3]) + (", ..." if len(members) > 3 else "")
     centre = members[union.collective.root or 0]
-    where, without, remedy = f"group {group} ({shown})", "", "connect them"
+    where, without, fix = f"group {group} ({shown})", "", "connect them"
     if union.collective.groups is None:
-        where, remedy = "its ranks", "connect them or drop a rank"
+        where, fix = "its ranks", "connect them or drop a rank"
     elif not union.collective.ranks_forward:
-        without, remedy = " without ranks of other groups", "connect them or let ranks forward"
+        without, fix = " without ranks of other groups", "connect them or let ranks forward"
     return InfeasibleError(
         f"{union.topology.name}: {where}: {names[centre]!r} cannot {word} {names[members[missed]]!r}"
-        f"{without}; {remedy}"
+        f"{without}; {fix}"
     )

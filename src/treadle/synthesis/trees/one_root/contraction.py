@@ -89,7 +89,7 @@ def _by_flows(problem: Instance, graph: _Graph, root: int, best: int, cut: BoolA
         return None
     value = int(found.rate * int(problem.weights.max()))
     if value < best:
-        best, cut = value, mask_of(graph.n_nodes, list(found.witness.nodes))[graph.label]
+        best, cut = value, mask_of(graph.n_nodes, list(found.certificate.nodes))[graph.label]
     return _optimum(problem, best, cut)
 
 

@@ -140,14 +140,14 @@ class UnequalShards:
         Shards of the roots, in lowest terms.
     bound : Fraction
         No allreduce is faster, bytes/s.
-    witness : GroupDualCertificate
+    certificate : GroupDualCertificate
         Proves that.
     """
 
     found: FactoredSynthesis
     weights: tuple[int, ...]
     bound: Fraction
-    witness: GroupDualCertificate
+    certificate: GroupDualCertificate
 
 
 def decompose_allreduce(
@@ -179,17 +179,19 @@ def decompose_allreduce(
         return Unsupported("sets of ranks that differ are too many")
     best = choices[0]
     try:
-        bound = best.witness.bound(topology, collective)
+        bound = best.certificate.bound(topology, collective)
     except ScheduleError as error:
         return Unsupported(f"no bound by link lengths: {error}")
     for shares in choices:
         found = _of_shares(topology, collective, shares.weights, budget, lower)
         if not isinstance(found, Unsupported) and found.algbw == shares.rate:
-            return UnequalShards(found, shares.weights, bound, best.witness)
+            return UnequalShards(found, shares.weights, bound, best.certificate)
     equal = decompose(topology, collective, budget=budget, lower=lower)
     if isinstance(found, Unsupported) or (not isinstance(equal, Unsupported) and equal.algbw >= found.algbw):
-        return equal if isinstance(equal, Unsupported) else UnequalShards(equal, even, bound, best.witness)
-    return UnequalShards(found, shares.weights, bound, best.witness)
+        return (
+            equal if isinstance(equal, Unsupported) else UnequalShards(equal, even, bound, best.certificate)
+        )
+    return UnequalShards(found, shares.weights, bound, best.certificate)
 
 
 def _of_shares(

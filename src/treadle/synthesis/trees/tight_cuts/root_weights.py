@@ -41,13 +41,13 @@ class RootWeights:
         Of each rank, in lowest terms.
     rate : Fraction
         Algbw of an allreduce as reduce-scatter and allgather, bytes/s, as far as these cuts limit it.
-    witness : GroupDualCertificate
+    certificate : GroupDualCertificate
         Lengths that may prove it.
     """
 
     weights: tuple[int, ...]
     rate: Fraction
-    witness: GroupDualCertificate
+    certificate: GroupDualCertificate
 
 
 @dataclass(frozen=True)

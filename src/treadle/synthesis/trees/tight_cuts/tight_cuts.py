@@ -222,8 +222,8 @@ def _choices(
 def optimum_of_cut(problem: Instance, tightest: Cut) -> Optimum:
     """Return the bound of a cut as an optimum, which the construction has to prove."""
     outside = ~mask_of(problem.n_nodes, list(tightest.nodes))
-    witness = BottleneckCut(tuple(np.flatnonzero(outside).tolist()))
-    return Optimum(tightest.rate, int(problem.weights.sum()) * tightest.rate, witness)
+    certificate = BottleneckCut(tuple(np.flatnonzero(outside).tolist()))
+    return Optimum(tightest.rate, int(problem.weights.sum()) * tightest.rate, certificate)
 
 
 def _build(

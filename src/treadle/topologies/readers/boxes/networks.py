@@ -161,8 +161,8 @@ def _whole_tree(source: SourceFile, box: Box, speeds: Mapping[int, int], format:
     tree = full_tree(box, speeds)
     if any(link.bandwidth is None for link in tree):
         reason = "does not say how fast PCIe is, which --pcie full and GPUs without links need"
-        remedy = "say it by --pcie-bandwidth, as gen4x16" if format == "nvidia-smi" else _DUMP
-        raise source.error(f"{reason}; {remedy}")
+        fix = "say it by --pcie-bandwidth, as gen4x16" if format == "nvidia-smi" else _DUMP
+        raise source.error(f"{reason}; {fix}")
     # GPUs, the switch of their links, and bridges are numbered for the search for what is apart
     n, first_bridge = len(box.gpus), len(box.gpus) + 1
     pairs = [(link.gpu, n if link.other is None else link.other) for link in box.links]

@@ -212,15 +212,15 @@ _BY_A_DUMP = (
 )
 
 
-def _check_all_joined(source: SourceFile, gpus: Sequence[Gpu], links: Iterable[GpuLink], remedy: str) -> None:
+def _check_all_joined(source: SourceFile, gpus: Sequence[Gpu], links: Iterable[GpuLink], fix: str) -> None:
     """Reject NVLinks that leave GPUs out."""
     n, ends = len(gpus), [(link.gpu, link.other) for link in links]
     alone = set(range(n)) - {end for pair in ends for end in pair}
     if alone:
-        raise source.error(f"{gpus[min(alone)].name} has no NVLinks, other GPUs have; {remedy}")
+        raise source.error(f"{gpus[min(alone)].name} has no NVLinks, other GPUs have; {fix}")
     if len(parts := joined_parts(n, ends)) > 1:
         names = " and ".join(gpus[part[0]].name for part in parts[:2])
-        raise source.error(f"no NVLinks join {names}; {remedy}")
+        raise source.error(f"no NVLinks join {names}; {fix}")
 
 
 def _from_models(source: SourceFile, gpus: Sequence[Gpu], options: ImportOptions) -> Wired:
