@@ -16,11 +16,10 @@ from torch._C._distributed_c10d import Store
 from torch.distributed import DistBackendError
 
 from treadle.errors import TreadleError
+from treadle.runtime.rank_script import PreparedRank, Script
 from treadle.schedules.collective import CollectiveKind
-from treadle.torch.actions import Script
 from treadle.torch.plans import Membership, PlanSource
 from treadle.torch.reductions import TensorReduction
-from treadle.torch.script import RankPart
 from treadle.torch.settings import Settings
 from treadle.torch.transport import Transport, TransportError
 from treadle.units import format_size
@@ -179,7 +178,7 @@ class Engine:
             problem = str(error)
         return self._fail(what, problem)
 
-    def _script(self, part: RankPart, count: int, element_bytes: int) -> Script:
+    def _script(self, part: PreparedRank, count: int, element_bytes: int) -> Script:
         key = (id(part), count, element_bytes)  # the source keeps every part
         if key not in self._scripts:
             self._scripts[key] = part.script(

@@ -17,6 +17,7 @@ from treadle.errors import FormatError, InfeasibleError, ScheduleError, TreadleE
 from treadle.inputs.problem import Problem
 from treadle.program.any_schedule import lower
 from treadle.program.program import Program
+from treadle.runtime.rank_script import PreparedRank
 from treadle.schedulers.plan_directory import (
     PlanIndex,
     find_group_plans,
@@ -29,7 +30,6 @@ from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.plan_files.archive import dump_plan, parse_plan
 from treadle.topologies import subset
 from treadle.topologies.topology import Topology
-from treadle.torch.script import RankPart
 from treadle.torch.settings import Settings
 from treadle.units import format_size
 
@@ -114,9 +114,9 @@ class PlanSource:
         self._index: PlanIndex | None = None
         self._tables: dict[tuple[CollectiveKind, int], PlanTable] = {}
         self._programs: dict[tuple[CollectiveKind, int, int, bool], SizedProgram] = {}
-        self._parts: dict[int, RankPart] = {}
+        self._parts: dict[int, PreparedRank] = {}
 
-    def part(self, kind: CollectiveKind, root: int, size_bytes: int, *, in_place: bool) -> RankPart:
+    def part(self, kind: CollectiveKind, root: int, size_bytes: int, *, in_place: bool) -> PreparedRank:
         """This rank's part of the program for a collective.
 
         Parameters
@@ -137,7 +137,7 @@ class PlanSource:
         """
         program = self.program(kind, root, size_bytes, in_place=in_place).program
         if id(program) not in self._parts:  # which is kept
-            self._parts[id(program)] = RankPart(program, self._group.rank)
+            self._parts[id(program)] = PreparedRank(program, self._group.rank)
         return self._parts[id(program)]
 
     def program(self, kind: CollectiveKind, root: int, size_bytes: int, *, in_place: bool) -> SizedProgram:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, Store, Work
 
-from treadle.torch.actions import ActionKind, Script, Span
+from treadle.runtime.rank_script import ActionKind, Script, Span
 
 _TAGS = 2**31
 """Gloo's tags are 32-bit integers with a sign."""
