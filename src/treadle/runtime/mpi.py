@@ -130,7 +130,7 @@ class RankExecution:
         self.memory = allocate(self.layout, prepared.rank, dtype)
         areas = [self.memory.arrays[buffer] for buffer in Buffer]
         areas += [np.empty(n, dtype=dtype) for n in (script.spare_elements, script.packed_elements)]
-        self._actions = [
+        self._actions: list[tuple[Any, ...]] = [
             (*action[:4], *(areas[span.area][span.start : span.end] for span in action[4:]))
             for action in script.actions
         ]
@@ -285,7 +285,7 @@ def _measure_size(
     """Wrong elements here after a run on fresh buffers, and seconds of the timed runs and of MPI's own."""
     rank, program = own.prepared.rank, own.prepared.program
 
-    def timed(call: Callable[[], None]) -> float:
+    def timed(call: Callable[[], object]) -> float:
         """Seconds of the slowest process in a call, the same everywhere."""
         world.Barrier()
         start = own.mpi.Wtime()

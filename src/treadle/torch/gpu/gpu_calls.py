@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from treadle.torch.agreement import CallAgreement
 from treadle.torch.gpu import gpu_streams as streams
 from treadle.torch.gpu.gpu_engine import GpuEngine
 from treadle.torch.gpu.gpu_settings import GpuMethod
-from treadle.torch.gpu.grouped_steps import GroupedSteps, RankSteps, steps_of
+from treadle.torch.gpu.grouped_steps import RankSteps, run_steps, steps_of
 from treadle.torch.group_engine import Engine, NoPlanError, TensorCall
 from treadle.torch.plans import Membership, PlanSource
 from treadle.torch.settings import Settings
@@ -53,7 +54,7 @@ class GpuCalls:
         self._group, self._gpu = group, settings.gpu
         self._lanes = GpuEngine(PrefixStore("lanes/", store), group, settings, settings.gpu)
         self._source = PlanSource(PrefixStore("steps/", store), group, settings)
-        self._transport = None if nccl is None else GroupedSteps(nccl)
+        self._run_steps = None if nccl is None else partial(run_steps, nccl)
         # signatures are exchanged through the host's memory
         self._engine = Engine(PrefixStore("signatures/", store), group, settings)
         self.calls = CallAgreement(
@@ -91,7 +92,7 @@ class GpuCalls:
         has_steps = self._gpu.way is GpuMethod.STEPS or (
             self._gpu.way is GpuMethod.AUTO and self._lanes.is_between_hosts
         )
-        if not has_steps or self._transport is None:
+        if not has_steps or self._run_steps is None:
             raise NoPlanError(reason)
         try:
             found = self._source.program(call.kind, call.root, call.size_bytes, in_place=call.in_place)
@@ -105,7 +106,7 @@ class GpuCalls:
                 *(self._group.name, call.kind, reason),
             )
         self._told.add(call.kind)
-        self._transport.run(self._steps[id(found.program)], call)
+        self._run_steps(self._steps[id(found.program)], call)
 
     def empty(self, size: int, device: int) -> Tensor:
         """See `GpuEngine.empty`."""

@@ -18,25 +18,22 @@ from torch._C._distributed_c10d import Work
 
 from treadle.errors import ScheduleError
 from treadle.program.program import Buffer, Program
+from treadle.runtime.device.block_nodes import RECEIVES
 from treadle.runtime.device.block_parts import PartKind, PartOperation, cut_into_parts
-from treadle.runtime.device.sized_blocks import offset_in
+from treadle.runtime.memory import Layout, position_in
 from treadle.torch.group_engine import TensorCall
-
-_RECEIVES = (PartKind.RECEIVE, PartKind.RECEIVE_REDUCE)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalStep:
-    """Something a rank does by itself: what it takes, and what part of which buffers."""
+    """An operation of a rank by itself on a part, perhaps with a message that has arrived."""
 
     kind: PartKind
     part: int
     source: Buffer
     target: Buffer
-    message: tuple[int, int] = (-1, -1)
-    """Peer, and which of its parts in this or an earlier step."""
-    arrived: int = 0
-    """In which step."""
+    arrived: tuple[int, int, int] | None = None
+    """Step and peer of the message, and which of its parts."""
 
 
 @dataclass(frozen=True)
@@ -83,10 +80,10 @@ def steps_of(program: Program, rank: int) -> RankSteps:
     local: list[list[LocalStep]] = [[] for _ in range(n_steps + 1)]
     for number, one in enumerate(operations):
         if one.rank == rank and one.kind is not PartKind.SEND:
-            arrival: tuple[tuple[int, int], int] | tuple[()] = ()
-            if one.kind in _RECEIVES:
-                arrival = (operations[one.partner].rank, piece[number]), stage[one.partner]
-            local[stage[number]].append(LocalStep(one.kind, one.part, one.source, one.target, *arrival))
+            arrived = None
+            if one.kind in RECEIVES:
+                arrived = stage[one.partner], operations[one.partner].rank, piece[number]
+            local[stage[number]].append(LocalStep(one.kind, one.part, one.source, one.target, arrived))
     return RankSteps(program, rank, bounds, sends, receives, local)
 
 
@@ -94,7 +91,7 @@ def _stages(operations: Sequence[PartOperation]) -> list[int]:
     """The step in which each operation is done: a message one after all that its data wait for."""
     stage = [-1] * len(operations)
     followers: dict[int, list[int]] = defaultdict(list)
-    before = [{*one.waits, one.partner} if one.kind in _RECEIVES else set(one.waits) for one in operations]
+    before = [{*one.waits, one.partner} if one.kind in RECEIVES else set(one.waits) for one in operations]
     for number, others in enumerate(before):
         for other in others:
             followers[other].append(number)
@@ -112,101 +109,62 @@ def _stages(operations: Sequence[PartOperation]) -> list[int]:
     return stage
 
 
-class GroupedSteps:
-    """Carries out steps over a process group that can send and receive, such as NCCL's.
+def run_steps(group: Any, steps: RankSteps, call: TensorCall) -> None:
+    """Carry out a collective by steps; on GPUs its work is put on the caller's stream.
 
     Parameters
     ----------
     group : ProcessGroup
+        Can send and receive such tensors, as NCCL's can.
+    steps : RankSteps
+        Of the call's program.
+    call : TensorCall
     """
+    program, rank = steps.program, steps.rank
+    call = call.scaled(program.n_ranks)
+    layout = Layout(program, call.count)
+    ends = [program.element(chunk, call.count) for chunk in steps.bounds]
+    positions = [position_in(layout.spans(rank, buffer)) for buffer in Buffer]
+    scratch = layout.length(rank, Buffer.SCRATCH) if program.uses_scratch(rank) else 0
+    areas = (call.source, call.target, call.target.new_empty(scratch))
+    arrived: dict[tuple[int, int], Sequence[Tensor]] = {}
 
-    def __init__(self, group: Any) -> None:
-        self._group = group
+    def part_of(buffer: Buffer, part: int) -> Tensor:
+        start = positions[buffer](ends[part])
+        return areas[buffer][start : start + ends[part + 1] - ends[part]]
 
-    def run(self, steps: RankSteps, call: TensorCall) -> None:
-        """Carry out a collective; on GPUs its work is put on the caller's stream.
-
-        Parameters
-        ----------
-        steps : RankSteps
-            Of the call's program.
-        call : TensorCall
-        """
-        program = steps.program
-        call = call.scaled(program.n_ranks)
-        areas = _Areas(steps, call)
-        arrived: dict[tuple[int, int], list[Tensor]] = {}
-        for number, local in enumerate(steps.local):
-            self._exchange(number, steps, areas, arrived)
-            for one in local:
-                areas.do(one, arrived)
-        if call.reduction is not None and call.root in (-1, steps.rank):
-            call.reduction.finish(call.target, program.n_ranks)
-
-    def _exchange(
-        self, number: int, steps: RankSteps, areas: _Areas, arrived: dict[tuple[int, int], list[Tensor]]
-    ) -> None:
+    for number, local in enumerate(steps.local):
         messages: list[tuple[Callable[..., Work], int, Tensor]] = []
         for peer, parts in steps.receives[number].items():
-            lengths = [areas.length(part) for part in parts]
-            room = areas.empty(sum(lengths))
-            arrived[number, peer] = list(room.split(lengths))
-            messages.append((self._group.recv, peer, room))
+            lengths = [ends[part + 1] - ends[part] for part in parts]
+            room = call.target.new_empty(sum(lengths))
+            arrived[number, peer] = room.split(lengths)
+            messages.append((group.recv, peer, room))
         for peer, pieces in steps.sends[number].items():
-            messages.append((self._group.send, peer, torch.cat([areas.part_of(*piece) for piece in pieces])))
-        messages = [message for message in messages if message[2].numel()]
-        is_grouped = areas.is_on_gpu and bool(messages)
-        if is_grouped:
-            self._group._start_coalescing(areas.device)
-        works = [start([data], peer, number) for start, peer, data in messages]
-        if is_grouped:
-            works = [self._group._end_coalescing(areas.device)]
-        for work in works:
-            work.wait()
+            messages.append((group.send, peer, torch.cat([part_of(*piece) for piece in pieces])))
+        _exchange(group, number, [message for message in messages if message[2].numel()])
+        for step in local:
+            target, data = part_of(step.target, step.part), None
+            if step.arrived is not None:
+                sent, peer, piece = step.arrived
+                data = arrived[sent, peer][piece]
+            if step.kind is PartKind.RECEIVE_REDUCE:
+                assert call.reduction is not None
+                assert data is not None
+                call.reduction.combine(part_of(step.source, step.part), data, target)
+            else:
+                target.copy_(part_of(step.source, step.part) if data is None else data)
+    if call.reduction is not None and call.root in (-1, rank):
+        call.reduction.finish(call.target, program.n_ranks)
 
 
-class _Areas:
-    """The buffers of a rank, by parts."""
-
-    def __init__(self, steps: RankSteps, call: TensorCall) -> None:
-        program, rank = steps.program, steps.rank
-        self._ends = [program.element(chunk, call.count) for chunk in steps.bounds]
-        self._call, self._bounds = call, steps.bounds
-        self.device = call.target.device
-        self.is_on_gpu = bool(call.target.is_cuda)  # sends and receives must be in a group then
-        by_chunk = dict(zip(steps.bounds, self._ends, strict=True))
-        self._places = {
-            buffer: offset_in(program, rank, buffer, lambda chunk: by_chunk[chunk]) for buffer in Buffer
-        }
-        scratch = sum(
-            by_chunk[past] - by_chunk[first] for first, past in program.ranges(rank, Buffer.SCRATCH)
-        )
-        self._areas = {
-            Buffer.INPUT: call.source,
-            Buffer.OUTPUT: call.target,
-            Buffer.SCRATCH: self.empty(scratch if program.uses_scratch(rank) else 0),
-        }
-
-    def length(self, part: int) -> int:
-        """Elements of a part."""
-        return self._ends[part + 1] - self._ends[part]
-
-    def empty(self, count: int) -> Tensor:
-        """Scratch elements of the call's type, besides its tensors."""
-        return torch.empty(count, dtype=self._call.target.dtype, device=self.device)
-
-    def part_of(self, buffer: Buffer, part: int) -> Tensor:
-        """A part of a buffer."""
-        start = self._places[buffer](self._bounds[part])
-        return self._areas[buffer][start : start + self.length(part)]
-
-    def do(self, step: LocalStep, arrived: dict[tuple[int, int], list[Tensor]]) -> None:
-        """Copy, or take what has arrived, or add it."""
-        target = self.part_of(step.target, step.part)
-        peer, piece = step.message
-        data = self.part_of(step.source, step.part) if peer < 0 else arrived[step.arrived, peer][piece]
-        if step.kind is not PartKind.RECEIVE_REDUCE:
-            target.copy_(data)
-        else:
-            assert self._call.reduction is not None
-            self._call.reduction.combine(self.part_of(step.source, step.part), data, target)
+def _exchange(group: Any, step: int, messages: Sequence[tuple[Callable[..., Work], int, Tensor]]) -> None:
+    """Send and receive, on GPUs in one group of NCCL's: one by one they could wait for each other."""
+    device = messages[0][2].device if messages and messages[0][2].is_cuda else None
+    if device is not None:
+        group._start_coalescing(device)
+    works = [start([data], peer, step) for start, peer, data in messages]
+    if device is not None:
+        works = [group._end_coalescing(device)]
+    for work in works:
+        work.wait()
