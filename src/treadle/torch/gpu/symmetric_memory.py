@@ -56,8 +56,7 @@ class SymmetricMemory(PeerMemory):
         """See `PeerMemory`; a group of all ranks has an address where PyTorch has one."""
         handle = self._together(lambda: self._met(size))
         whole, address = tuple(range(self.n_ranks)), int(handle.multicast_ptr)
-        # at some ranks alone it would have them do what others do not
-        has_all = all(one == b"1" for one in self.exchange(b"1" if address else b"0"))
+        has_all = self._have_all(address)
         if not has_all:
             self.no_multicast = "PyTorch has no multicast address here: that takes NVSwitch with SHARP"
         multicast = {whole: address} if has_all and whole in groups else {}

@@ -97,7 +97,7 @@ class NcclNetworkMemory(PeerMemory):
             tuple(map(int, one.decode().split(",")))
             for one in self.exchange(",".join(map(str, box)).encode())
         }
-        has_all = all(one == b"1" for one in self.exchange(b"1" if all_of_box.value else b"0"))
+        has_all = self._have_all(all_of_box.value)
         if groups and not has_all:
             self.no_multicast = "NCCL has no multimem address of its windows here"
         asked = [group for group in groups if has_all and group in boxes]

@@ -70,8 +70,7 @@ class NcclWindowMemory(PeerMemory):
         whole = tuple(range(self.n_ranks))
         wanted = whole in groups
         address = self._pointer("ncclGetLsaMultimemDevicePointer", window) if wanted else 0
-        # an address at some ranks alone would have them wait for what others do not do
-        has_all = wanted and all(one == b"1" for one in self.exchange(b"1" if address else b"0"))
+        has_all = wanted and self._have_all(address)
         if wanted and not has_all:
             self.no_multicast = "NCCL has no multimem address of its windows here"
         return PeerBlock(size, tuple(found), {whole: address} if has_all else {})

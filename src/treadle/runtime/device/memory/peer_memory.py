@@ -178,6 +178,10 @@ class PeerMemory(ABC):
         if found:
             raise MissingDependencyError(found)
 
+    def _have_all(self, found: object) -> bool:
+        """Whether all ranks have it: an address at some ranks alone would have them do what others do not."""
+        return all(one == b"1" for one in self.exchange(b"1" if found else b"0"))
+
     def _together(self, work: Callable[[], Found]) -> Found:
         """Return work's result once all ranks have done it; MissingDependencyError at all if one cannot."""
         problem, found = "", None
