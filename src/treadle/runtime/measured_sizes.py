@@ -172,50 +172,42 @@ def measure(
     """
     asked = RunOptions(**options)
     element = asked.element
-    programs = as_groups(program).programs
-    prepared = [PreparedProgram(one) for one in programs]
-    sizes = list(sizes)
+    prepared = [PreparedProgram(one) for one in as_groups(program).programs]
+    counts = [size // element.n_bytes for size in sizes]
     # the first touch of fresh memory costs more than the copies, so that all sizes share the largest's
-    largest = max(sizes, default=0) // element.n_bytes
+    largest = max(counts, default=0)
     storage = [
         Execution(one, largest, element=element, slice_bytes=MAX_SIZE_BYTES).memories for one in prepared
     ]
     rows: list[SweepRow] = []
-    for size in sizes:
-        count = size // element.n_bytes
-        groups = [
-            (
-                Execution(
-                    one,
-                    count,
-                    element=element,
-                    reduction=asked.reduction,
-                    slice_bytes=asked.slices_of(SLICE_BYTES),
-                    storage=memories,
-                ),
-                group_pattern(one.program, count, asked, group),
+    for count in counts:
+        groups = []
+        for group, (one, memories) in enumerate(zip(prepared, storage, strict=True)):
+            execution = Execution(
+                one,
+                count,
+                element=element,
+                reduction=asked.reduction,
+                slice_bytes=asked.slices_of(SLICE_BYTES),
+                storage=memories,
             )
-            for group, (one, memories) in enumerate(zip(prepared, storage, strict=True))
-        ]
+            groups.append((execution, group_pattern(one.program, count, asked, group)))
         checked = [_checked_run(execution, pattern) for execution, pattern in groups]
         wrong = [found for found, _ in checked]
         timed, untimed = asked.runs_after(sum(seconds for _, seconds in checked))
-        for _ in range(untimed):
-            _timed_runs(groups)
-        times = [_timed_runs(groups) for _ in range(timed)]
-        rows.append(
-            make_row(
-                programs[0],
-                count,
-                times,
-                sum(wrong),
-                element=element,
-                reduction=asked.reduction,
-                worst_group=worst_of(wrong),
-            )
+        times = [_timed_runs(groups) for _ in range(untimed + timed)][untimed:]
+        row = make_row(
+            prepared[0].program,
+            count,
+            times,
+            sum(wrong),
+            element=element,
+            reduction=asked.reduction,
+            worst_group=worst_of(wrong),
         )
+        rows.append(row)
         if on_row is not None:
-            on_row(rows[-1])
+            on_row(row)
     return rows
 
 

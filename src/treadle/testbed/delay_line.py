@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from treadle.errors import MissingDependencyError, ScheduleError
-from treadle.runtime.mpi_build import compiled, telling_line
+from treadle.errors import ScheduleError
+from treadle.runtime.mpi_build import c_compiler, compiled, telling_line
 
 TUN_DEVICE = Path("/dev/net/tun")
 _STOP_S = 5.0
@@ -85,13 +83,8 @@ def build_delay_line(*, directory: Path | None = None) -> Path:
     MissingDependencyError
         If a C compiler is missing or fails, or the directory cannot be written.
     """
-    compiler = shutil.which(os.environ.get("CC", "cc"))
-    if compiler is None:
-        raise MissingDependencyError(
-            "links with a delay need a C compiler, found none on the PATH; install one, or set CC"
-        )
     source = Path(__file__).with_name("c") / "delay_line.c"
-    return compiled("delay-line", Path(compiler), [source], directory=directory)
+    return compiled("delay-line", c_compiler("links with a delay need"), [source], directory=directory)
 
 
 @contextlib.contextmanager
