@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
+
 import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array, frozen, mask_of, offsets_of
@@ -139,6 +143,17 @@ def execution_order(program: Program, partner: Int64Array) -> Int64Array:
             f"the first is {describe(program, stuck)}"
         )
     return np.array(order, dtype=np.int64)
+
+
+def topological_order(before: Mapping[int, Iterable[int]]) -> list[int]:
+    """Order numbers behind all that come before them, without those on a cycle or behind one."""
+    sorter, order = TopologicalSorter(before), list[int]()
+    with suppress(CycleError):  # what no cycle holds up is still given
+        sorter.prepare()
+    while ready := sorter.get_ready():
+        order += ready
+        sorter.done(*ready)
+    return order
 
 
 def is_receive(program: OperationLists) -> BoolArray:

@@ -97,6 +97,12 @@ def lower_to_blocks(
     return replace(found, lanes=entering(found))
 
 
+_ACTIONS = {
+    PartKind.COPY: BlockAction.COPY,
+    PartKind.SUM: BlockAction.SUM,
+    PartKind.RECEIVE_REDUCE: BlockAction.REDUCE,
+}
+
 _Graph = tuple[Program, list[int], BlockNodes, list[tuple[int, ...]]]
 """A program, bounds of parts, nodes, groups."""
 
@@ -195,12 +201,11 @@ def _shared_out(
 
 
 class _Writer:
-    """Return the operations of thread blocks from nodes."""
+    """Makes the operations of thread blocks from nodes, and numbers flags as they are needed first."""
 
     def __init__(self, graph: BlockNodes, protocol: DeviceProtocol) -> None:
         self._graph, self._is_simple = graph, protocol is DeviceProtocol.SIMPLE
         self.flags: dict[BlockFlag, int] = {}
-        """In the order in which they were first needed, with their numbers."""
 
     def _flag(self, rank: int, purpose: FlagPurpose, subject: int) -> int:
         return self.flags.setdefault(BlockFlag(rank, purpose, subject), len(self.flags))
@@ -208,7 +213,6 @@ class _Writer:
     def written(self, node: BlockNode) -> BlockOperation | None:
         """The operation of a node; None where nothing is left of it."""
         graph, operation, number = self._graph, node.operation, node.number
-        rank = operation.rank
         if operation.kind is PartKind.EXPOSE:
             if not node.waits:
                 return None
@@ -217,51 +221,28 @@ class _Writer:
         if operation.kind is PartKind.RECLAIM:
             if number not in graph.reclaims:
                 return None
-            waited = FlagWait(self._flag(rank, FlagPurpose.READ, number))
+            waited = FlagWait(self._flag(operation.rank, FlagPurpose.READ, number))
             return BlockOperation(BlockAction.RECLAIM, operation.part, node.stage, waits=(waited,))
+        store = graph.operations[node.store] if node.store >= 0 else None
         puts = tuple(graph.message_of[send] for send in node.sends)
         taken = graph.message_of[number] if operation.kind in RECEIVES else -1
         action, source, target = self._moved(node, taken)
-        copied_to = None
-        if node.store >= 0:
-            copied_to = graph.operations[node.store].target
-            if target is not None and graph.is_same(target, copied_to) and action is not BlockAction.AWAIT:
-                target = None  # this rank is of the group as well
+        is_stored_too = store is not None and target is not None and graph.is_same(target, store.target)
+        if is_stored_too and action is not BlockAction.AWAIT:
+            target = None  # this rank is of the group as well
         if action is BlockAction.COPY and target is None:
             action = BlockAction.PUT
-        if action is BlockAction.PUT and not puts and node.store < 0:
+        if action is BlockAction.PUT and not puts and store is None:
             return None
-        copies = tuple(graph.copies[node.store]) if node.store >= 0 else ()
-        waits, raises = self._flags_of(rank, taken, puts)
-        if operation.kind is PartKind.SUM:
-            for exposed in graph.exposed[number]:
-                other = graph.nodes[exposed]
-                # asked in any case: with it comes whether the rank calls the same
-                waits.append(FlagWait(self._flag(rank, FlagPurpose.ENTERED, other.operation.rank)))
-                if other.waits:
-                    waits.append(FlagWait(self._flag(rank, FlagPurpose.EXPOSED, exposed)))
-            for exposed in graph.exposed[number]:
-                if exposed + 1 in graph.reclaims:  # a RECLAIM stands behind its EXPOSE
-                    exposing = graph.nodes[exposed].operation.rank
-                    raises.append(self._flag(exposing, FlagPurpose.READ, exposed + 1))
-        for copy in copies:
-            receiver = graph.messages[copy].receiver
-            waits.append(FlagWait(self._flag(rank, FlagPurpose.ENTERED, receiver)))
-            raises.append(self._flag(receiver, FlagPurpose.ARRIVAL, copy))
+        waits, raises = self._signals(node, taken, puts)
         return BlockOperation(
-            action,
-            operation.part,
-            node.stage,
-            source,
-            target,
-            taken,
-            puts,
-            operation.group if operation.kind is PartKind.SUM else -1,
-            graph.operations[node.store].group if node.store >= 0 else -1,
-            copied_to,
-            copies,
-            tuple(dict.fromkeys(waits)),
-            tuple(raises),
+            *(action, operation.part, node.stage, source, target, taken, puts),
+            sums=operation.group if operation.kind is PartKind.SUM else -1,
+            multicast=-1 if store is None else store.group,
+            copied_to=None if store is None else store.target,
+            copies=() if store is None else tuple(graph.copies[node.store]),
+            waits=tuple(dict.fromkeys(waits)),
+            raises=tuple(raises),
         )
 
     def _moved(self, node: BlockNode, taken: int) -> tuple[BlockAction, Buffer | None, Buffer | None]:
@@ -270,32 +251,43 @@ class _Writer:
         is_at_rest = kind is PartKind.COPY and self._graph.is_same(operation.source, operation.target)
         if kind in (PartKind.SEND, PartKind.STORE) or is_at_rest:
             return BlockAction.PUT, operation.source, None
-        if kind is PartKind.COPY:
-            return BlockAction.COPY, operation.source, operation.target
-        if kind is PartKind.SUM:
-            return BlockAction.SUM, operation.source, operation.target
-        if kind is PartKind.RECEIVE_REDUCE:
-            return BlockAction.REDUCE, operation.source, operation.target
+        if kind in _ACTIONS:
+            return _ACTIONS[kind], operation.source, operation.target
         if self._graph.messages[taken].is_staged:
             return BlockAction.TAKE, None, operation.target
         is_read = bool(node.sends) or node.store >= 0
         return BlockAction.AWAIT, operation.target if is_read else None, operation.target
 
-    def _flags_of(self, rank: int, taken: int, puts: Sequence[int]) -> tuple[list[FlagWait], list[int]]:
-        """Waits and raised flags of a message that is received, and of those sent."""
-        messages, flag = self._graph.messages, self._flag
+    def _signals(self, node: BlockNode, taken: int, puts: Sequence[int]) -> tuple[list[FlagWait], list[int]]:
+        """Flags that a node waits for and raises: for its messages, what it sums, and copies of a store."""
+        graph, rank, flag = self._graph, node.operation.rank, self._flag
         waits: list[FlagWait] = []
         raises: list[int] = []
         if taken >= 0 and self._is_simple:
             waits.append(FlagWait(flag(rank, FlagPurpose.ARRIVAL, taken)))
-            if messages[taken].is_staged:
-                raises.append(flag(messages[taken].sender, FlagPurpose.CREDIT, taken))
+            if graph.messages[taken].is_staged:
+                raises.append(flag(graph.messages[taken].sender, FlagPurpose.CREDIT, taken))
         for put in puts:
-            message = messages[put]
+            message = graph.messages[put]
             entered = flag(rank, FlagPurpose.ENTERED, message.receiver)
             waits.append(FlagWait(entered, launches=0 if self._is_simple else 1))
             if self._is_simple:
                 if message.is_staged:
                     waits.append(FlagWait(flag(rank, FlagPurpose.CREDIT, put), message.slots))
                 raises.append(flag(message.receiver, FlagPurpose.ARRIVAL, put))
+        exposed = graph.exposed[node.number] if node.operation.kind is PartKind.SUM else ()
+        for number in exposed:
+            # waited for in any case: with it comes whether the rank calls the same
+            waits.append(FlagWait(flag(rank, FlagPurpose.ENTERED, graph.nodes[number].operation.rank)))
+            if graph.nodes[number].waits:
+                waits.append(FlagWait(flag(rank, FlagPurpose.EXPOSED, number)))
+        raises += [
+            flag(graph.nodes[number].operation.rank, FlagPurpose.READ, number + 1)
+            for number in exposed
+            if number + 1 in graph.reclaims  # a RECLAIM stands behind its EXPOSE
+        ]
+        for copy in graph.copies[node.store] if node.store >= 0 else ():
+            receiver = graph.messages[copy].receiver
+            waits.append(FlagWait(flag(rank, FlagPurpose.ENTERED, receiver)))
+            raises.append(flag(receiver, FlagPurpose.ARRIVAL, copy))
         return waits, raises

@@ -16,11 +16,10 @@ from treadle.errors import ScheduleError
 from treadle.program.program import Buffer
 from treadle.runtime.data import Reduction
 from treadle.runtime.device.block_program import BlockAction, BlockProgram, DeviceProtocol, FlagPurpose
-from treadle.runtime.device.sized_blocks import SizedBlocks, flag_offsets
+from treadle.runtime.device.sized_blocks import MOST_SLICES, SizedBlocks, flag_offsets
 from treadle.runtime.memory import RankMemory
 
 REDUCTION_CODES = {Reduction.SUM: 0, Reduction.AVG: 0, Reduction.MIN: 1, Reduction.MAX: 2}
-_ALL_SLICES = 2**20 - 1
 
 
 class LaunchMemory(ctypes.Structure):
@@ -92,7 +91,7 @@ class BlockMachine(ABC):
         """Memories of each rank before the first launch."""
         for place, flag in zip(places, lanes.flags, strict=True):
             if flag.purpose is FlagPurpose.ENTERED:
-                self.flags[flag.rank][place] = _ALL_SLICES  # of launch 0, which was before all
+                self.flags[flag.rank][place] = MOST_SLICES  # of launch 0, which was before all
         self._next_launch = 1
 
     @abstractmethod

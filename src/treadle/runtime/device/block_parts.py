@@ -126,14 +126,15 @@ _READS_NOTHING = frozenset({PartKind.RECEIVE})
 _WRITES_NOTHING = frozenset({PartKind.SEND, PartKind.EXPOSE, PartKind.RECLAIM})
 
 
+def memory_of(buffer: Buffer, *, in_place: bool) -> int:
+    """The memory that a buffer is: in place, OUTPUT is INPUT's."""
+    return int(Buffer.INPUT if in_place and buffer is Buffer.OUTPUT else buffer)
+
+
 def memories_of(operation: PartOperation, *, in_place: bool) -> tuple[int, int]:
     """Memories that an operation reads and writes at its own rank; -1 for none."""
-    source, target = (
-        Buffer.INPUT if in_place and one is Buffer.OUTPUT else one
-        for one in (operation.source, operation.target)
-    )
-    reads = -1 if operation.kind in _READS_NOTHING else int(source)
-    writes = -1 if operation.kind in _WRITES_NOTHING else int(target)
+    reads = -1 if operation.kind in _READS_NOTHING else memory_of(operation.source, in_place=in_place)
+    writes = -1 if operation.kind in _WRITES_NOTHING else memory_of(operation.target, in_place=in_place)
     return reads, writes
 
 

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
 import numpy as np
@@ -117,9 +119,12 @@ def _malformed(lanes: BlockProgram) -> list[str]:
                     wrong.append(f"rank {lane.rank} takes message {operation.message} from where it is not")
             if any(lanes.flags[wait.flag].rank != lane.rank for wait in operation.waits):
                 wrong.append(f"rank {lane.rank} waits for a flag in another rank's memory")
-    wrong += [f"message {number} is put {n} times" for number, n in enumerate(put) if n != 1]
-    wrong += [f"message {number} is taken {n} times" for number, n in enumerate(taken) if n != 1]
-    return wrong
+    return wrong + [
+        f"message {number} is {word} {times} times"
+        for word, counts in (("put", put), ("taken", taken))
+        for number, times in enumerate(counts)
+        if times != 1
+    ]
 
 
 def _events(lanes: BlockProgram, slices: int, launches: int) -> list[Event]:
@@ -191,18 +196,14 @@ def _join_flags(lanes: BlockProgram, events: Sequence[Event]) -> list[str]:
 
 
 def _serial(events: Sequence[Event]) -> list[int]:
-    """Number events in topological order, without those behind a cycle."""
-    missing = [len(event.before) + len(event.after_data) for event in events]
-    after: list[list[int]] = [[] for _ in events]
-    for number, event in enumerate(events):
-        for before in (*event.before, *event.after_data):
-            after[before].append(number)
-    order = [number for number, count in enumerate(missing) if count == 0]
-    for number in order:  # grows on the way
-        for follower in after[number]:
-            missing[follower] -= 1
-            if missing[follower] == 0:
-                order.append(follower)
+    """Number events in topological order, without those on a cycle or behind one."""
+    before = {number: (*event.before, *event.after_data) for number, event in enumerate(events)}
+    sorter, order = TopologicalSorter(before), list[int]()
+    with suppress(CycleError):  # what no cycle holds up is still given
+        sorter.prepare()
+    while ready := sorter.get_ready():
+        order += ready
+        sorter.done(*ready)
     return order
 
 

@@ -17,7 +17,7 @@ from torch._C._distributed_c10d import PrefixStore, Store
 from torch.distributed import DistBackendError
 
 from treadle.errors import ScheduleError, TreadleError
-from treadle.runtime.data import Reduction
+from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.device.block_program import DeviceProtocol
 from treadle.runtime.device.block_sizes import (
     BlockChoice,
@@ -27,6 +27,7 @@ from treadle.runtime.device.block_sizes import (
     leaving_rate,
     sizes_of,
 )
+from treadle.runtime.device.checked_blocks import ELEMENT_CODES, can_switch_sum
 from treadle.runtime.device.rank_blocks import AdmittedBlocks, PreparedBlocks, RankBlocks
 from treadle.runtime.device.switch_parts import switch_groups
 from treadle.simulation.block_costs import block_costs
@@ -41,9 +42,7 @@ from treadle.units import format_size
 
 LOGGER = logging.getLogger("treadle.torch")
 
-_ELEMENTS = (torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64)
-"""Types of the kernels that combine, by their codes."""
-_BYTES = len(_ELEMENTS)
+_BYTES = len(ELEMENT_CODES)
 """Code of the kernel that copies bytes."""
 _MOST_PREPARED = 256
 
@@ -256,14 +255,12 @@ def _kernel_of(call: TensorCall) -> BlockKernel:
     NoPlanError
         If they have no kernel.
     """
-    dtype = call.target.dtype
+    dtype, element_bytes = call.target.dtype, int(call.target.element_size())
     if call.reduction is None:
-        n = int(call.target.element_size())
-        return BlockKernel(_BYTES, 1, call.count * n, Reduction.MAX, can_switch_sum=False)
-    reduction = call.reduction.kernel
-    if dtype not in _ELEMENTS or reduction is None:
+        return BlockKernel(_BYTES, 1, call.count * element_bytes, Reduction.MAX, can_switch_sum=False)
+    reduction, name = call.reduction.kernel, str(dtype).removeprefix("torch.")
+    if reduction is None or name not in {one.value for one in ELEMENT_CODES}:
         raise NoPlanError(f"no kernel combines {dtype} this way")
-    can_sum = dtype is not torch.float32 or reduction in (Reduction.SUM, Reduction.AVG)
-    return BlockKernel(
-        _ELEMENTS.index(dtype), int(call.target.element_size()), call.count, reduction, can_sum
-    )
+    element = ElementType(name)
+    can_sum = can_switch_sum(element, reduction)
+    return BlockKernel(ELEMENT_CODES[element], element_bytes, call.count, reduction, can_sum)

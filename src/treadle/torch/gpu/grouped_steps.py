@@ -21,19 +21,11 @@ from treadle.program.program import Buffer, Program
 from treadle.runtime.device.block_nodes import RECEIVES
 from treadle.runtime.device.block_parts import PartKind, PartOperation, cut_into_parts
 from treadle.runtime.memory import Layout, position_in
+from treadle.runtime.order import topological_order
 from treadle.torch.group_engine import TensorCall
 
-
-@dataclass(frozen=True, slots=True)
-class LocalStep:
-    """An operation of a rank by itself on a part, perhaps with a message that has arrived."""
-
-    kind: PartKind
-    part: int
-    source: Buffer
-    target: Buffer
-    arrived: tuple[int, int, int] | None = None
-    """Step and peer of the message, and which of its parts."""
+Arrival = tuple[int, int, int]
+"""Step and peer of a message, and which of its parts."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +40,9 @@ class RankSteps:
         Part i is chunks bounds[i] to bounds[i + 1] - 1.
     sends, receives : sequence of mappings of int to sequence
         (buffer, part) of the parts of each message, by step and peer; the parts only for receives.
-    local : sequence of sequences of LocalStep
-        After each step's messages; the first before any.
+    local : sequence of sequences of (PartOperation, Arrival or None)
+        What the rank does by itself, perhaps with data that have arrived, after each step's messages; the
+        first before any.
     """
 
     program: Program
@@ -57,7 +50,7 @@ class RankSteps:
     bounds: Sequence[int]
     sends: Sequence[Mapping[int, Sequence[tuple[Buffer, int]]]]
     receives: Sequence[Mapping[int, Sequence[int]]]
-    local: Sequence[Sequence[LocalStep]]
+    local: Sequence[Sequence[tuple[PartOperation, Arrival | None]]]
 
 
 def steps_of(program: Program, rank: int) -> RankSteps:
@@ -77,35 +70,29 @@ def steps_of(program: Program, rank: int) -> RankSteps:
         if peer == rank:
             piece[one.partner] = len(receives[stage[number]][one.rank])
             receives[stage[number]][one.rank].append(one.part)
-    local: list[list[LocalStep]] = [[] for _ in range(n_steps + 1)]
+    local: list[list[tuple[PartOperation, Arrival | None]]] = [[] for _ in range(n_steps + 1)]
     for number, one in enumerate(operations):
         if one.rank == rank and one.kind is not PartKind.SEND:
             arrived = None
             if one.kind in RECEIVES:
                 arrived = stage[one.partner], operations[one.partner].rank, piece[number]
-            local[stage[number]].append(LocalStep(one.kind, one.part, one.source, one.target, arrived))
+            local[stage[number]].append((one, arrived))
     return RankSteps(program, rank, bounds, sends, receives, local)
 
 
 def _stages(operations: Sequence[PartOperation]) -> list[int]:
     """The step in which each operation is done: a message one after all that its data wait for."""
-    stage = [-1] * len(operations)
-    followers: dict[int, list[int]] = defaultdict(list)
-    before = [{*one.waits, one.partner} if one.kind in RECEIVES else set(one.waits) for one in operations]
-    for number, others in enumerate(before):
-        for other in others:
-            followers[other].append(number)
-    missing = list(map(len, before))
-    ready = [number for number, count in enumerate(missing) if not count]
-    for number in ready:  # grows on the way
+    before = {
+        number: {*one.waits, one.partner} if one.kind in RECEIVES else set(one.waits)
+        for number, one in enumerate(operations)
+    }
+    order = topological_order(before)
+    if len(order) < len(operations):
+        raise ScheduleError("program: deadlock: operations wait for each other in a cycle")
+    stage = [0] * len(operations)
+    for number in order:
         latest = max((stage[other] for other in before[number]), default=0)
         stage[number] = latest + (operations[number].kind is PartKind.SEND)
-        for follower in followers[number]:
-            missing[follower] -= 1
-            if not missing[follower]:
-                ready.append(follower)
-    if len(ready) < len(operations):
-        raise ScheduleError("program: deadlock: operations wait for each other in a cycle")
     return stage
 
 
@@ -143,17 +130,14 @@ def run_steps(group: Any, steps: RankSteps, call: TensorCall) -> None:
         for peer, pieces in steps.sends[number].items():
             messages.append((group.send, peer, torch.cat([part_of(*piece) for piece in pieces])))
         _exchange(group, number, [message for message in messages if message[2].numel()])
-        for step in local:
-            target, data = part_of(step.target, step.part), None
-            if step.arrived is not None:
-                sent, peer, piece = step.arrived
-                data = arrived[sent, peer][piece]
-            if step.kind is PartKind.RECEIVE_REDUCE:
+        for one, arrival in local:
+            target, source = part_of(one.target, one.part), part_of(one.source, one.part)
+            data = source if arrival is None else arrived[arrival[:2]][arrival[2]]
+            if one.kind is PartKind.RECEIVE_REDUCE:
                 assert call.reduction is not None
-                assert data is not None
-                call.reduction.combine(part_of(step.source, step.part), data, target)
+                call.reduction.combine(source, data, target)
             else:
-                target.copy_(part_of(step.source, step.part) if data is None else data)
+                target.copy_(data)
     if call.reduction is not None and call.root in (-1, rank):
         call.reduction.finish(call.target, program.n_ranks)
 

@@ -18,7 +18,7 @@ import numpy as np
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.runtime.device.block_program import BlockProgram, DeviceProtocol
 from treadle.runtime.device.memory.gpu_library import GpuLibrary, gpu_library
-from treadle.runtime.device.sized_blocks import STAGING_BYTES, SizedBlocks
+from treadle.runtime.device.sized_blocks import MOST_SLICES, STAGING_BYTES, SizedBlocks
 
 Exchange = Callable[[bytes], list[bytes]]
 """Gives each rank what all ranks have given, in the order of ranks; all call it as often."""
@@ -29,7 +29,6 @@ STAGING_AT = {DeviceProtocol.SIMPLE: 0, DeviceProtocol.LL: STAGING_BYTES[DeviceP
 MOST_FLAGS = 2**19
 """Flags of a rank, for all programs of its group."""
 BLOCK_BYTES = FLAGS_AT + 8 * MOST_FLAGS
-_ENTERED_BEFORE = 2**20 - 1
 
 Found = TypeVar("Found")
 
@@ -205,7 +204,7 @@ class PeerMemory(ABC):
             raise
 
     def _write_entered(self) -> None:
-        entered = np.full(self.n_ranks, _ENTERED_BEFORE, dtype=np.uint64)
+        entered = np.full(self.n_ranks, MOST_SLICES, dtype=np.uint64)
         at = self.blocks[self.rank] + FLAGS_AT
         gpu_library().call("treadle_peer_write", at, entered.ctypes.data, entered.nbytes)
 
