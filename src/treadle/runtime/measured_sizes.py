@@ -146,7 +146,7 @@ def measure(
     sizes: Iterable[int],
     *,
     on_row: Callable[[SweepRow], None] | None = None,
-    **options: Unpack[RunKeywords],
+    **keywords: Unpack[RunKeywords],
 ) -> list[SweepRow]:
     """Run a program in this process at every size, check every element, and time it.
 
@@ -158,7 +158,7 @@ def measure(
         Bytes of the larger per-rank buffer, rounded down to whole elements.
     on_row : callable, optional
         Called with every row as it is ready.
-    **options
+    **keywords
         The fields of `RunOptions`.
 
     Returns
@@ -170,8 +170,8 @@ def measure(
     ScheduleError
         If the program cannot be executed.
     """
-    asked = RunOptions(**options)
-    element = asked.element
+    options = RunOptions(**keywords)
+    element = options.element
     prepared = [PreparedProgram(one) for one in as_groups(program).programs]
     counts = [size // element.n_bytes for size in sizes]
     # the first touch of fresh memory costs more than the copies, so that all sizes share the largest's
@@ -187,14 +187,14 @@ def measure(
                 one,
                 count,
                 element=element,
-                reduction=asked.reduction,
-                slice_bytes=asked.slices_of(SLICE_BYTES),
+                reduction=options.reduction,
+                slice_bytes=options.slices_of(SLICE_BYTES),
                 storage=memories,
             )
-            groups.append((execution, group_pattern(one.program, count, asked, group)))
+            groups.append((execution, group_pattern(one.program, count, options, group)))
         checked = [_checked_run(execution, pattern) for execution, pattern in groups]
         wrong = [found for found, _ in checked]
-        timed, untimed = asked.runs_after(sum(seconds for _, seconds in checked))
+        timed, untimed = options.runs_after(sum(seconds for _, seconds in checked))
         times = [_timed_runs(groups) for _ in range(untimed + timed)][untimed:]
         row = make_row(
             prepared[0].program,
@@ -202,7 +202,7 @@ def measure(
             times,
             sum(wrong),
             element=element,
-            reduction=asked.reduction,
+            reduction=options.reduction,
             worst_group=worst_of(wrong),
         )
         rows.append(row)
@@ -211,15 +211,15 @@ def measure(
     return rows
 
 
-def group_pattern(program: Program, count: int, asked: RunOptions, group: int, launch: int = 0) -> Pattern:
+def group_pattern(program: Program, count: int, options: RunOptions, group: int, launch: int = 0) -> Pattern:
     """Inputs of one group's ranks: others for every group and launch."""
     return make_pattern(
         program.n_ranks,
         count,
-        element=asked.element,
-        reduction=asked.reduction,
+        element=options.element,
+        reduction=options.reduction,
         reduces=program.kind.reduces,
-        seed=asked.seed + 1000 * launch + group,
+        seed=options.seed + 1000 * launch + group,
     )
 
 

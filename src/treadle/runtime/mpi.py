@@ -167,7 +167,7 @@ def measure_mpi(
     sizes: Iterable[int],
     *,
     on_row: Callable[[SweepRow], None] | None = None,
-    **options: Unpack[RunKeywords],
+    **keywords: Unpack[RunKeywords],
 ) -> list[SweepRow]:
     """Run a program over MPI at every size, check every element, and time it; called by all processes.
 
@@ -178,7 +178,7 @@ def measure_mpi(
         start immediately.
     sizes, on_row
         As `treadle.runtime.measured_sizes.measure`; `on_row` is called at rank 0 only.
-    **options
+    **keywords
         The fields of `RunOptions`.
 
     Returns
@@ -194,7 +194,7 @@ def measure_mpi(
         In every process: if the world has another size than the program, the program cannot be executed,
         or a process lacks the memory.
     """
-    asked = RunOptions(**options)
+    options = RunOptions(**keywords)
     mpi = load_mpi()
     world = mpi.COMM_WORLD
     groups = as_groups(program)
@@ -205,18 +205,18 @@ def measure_mpi(
     prepared = PreparedRank(groups.programs[group], place)
     rows: list[SweepRow] = []
     for size in sizes:
-        count = size // asked.element.n_bytes
-        pattern = group_pattern(prepared.program, count, asked, group)
+        count = size // options.element.n_bytes
+        pattern = group_pattern(prepared.program, count, options, group)
         make = partial(
             RankExecution,
             *(prepared, mpi, own, count),
-            element=asked.element,
-            reduction=asked.reduction,
-            slice_bytes=asked.slices_of(SLICE_BYTES),
+            element=options.element,
+            reduction=options.reduction,
+            slice_bytes=options.slices_of(SLICE_BYTES),
         )
-        execution = _make_everywhere(make, world, count * asked.element.n_bytes)
+        execution = _make_everywhere(make, world, count * options.element.n_bytes)
         with _abort_on_failure(world):
-            wrong_here, times, reference = _measure_size(execution, world, pattern, asked)
+            wrong_here, times, reference = _measure_size(execution, world, pattern, options)
             wrong = [0] * len(groups.programs)
             for other, found in world.allgather((group, wrong_here)):
                 wrong[other] += found
@@ -226,8 +226,8 @@ def measure_mpi(
                     count,
                     times,
                     sum(wrong),
-                    element=asked.element,
-                    reduction=asked.reduction,
+                    element=options.element,
+                    reduction=options.reduction,
                     reference_time_s=statistics.median(reference) if reference else None,
                     worst_group=worst_of(wrong),
                 )
@@ -280,7 +280,7 @@ def _make_everywhere(make: Callable[[], RankExecution], world: Any, n_bytes: int
 
 
 def _measure_size(
-    own: RankExecution, world: Any, pattern: Pattern, asked: RunOptions
+    own: RankExecution, world: Any, pattern: Pattern, options: RunOptions
 ) -> tuple[int, list[float], list[float]]:
     """Wrong elements here after a run on fresh buffers, and seconds of the timed runs and of MPI's own."""
     rank, program = own.prepared.rank, own.prepared.program
@@ -298,8 +298,8 @@ def _measure_size(
     fill_input(rank, own.memory, pattern)
     first_s = timed(own.run)
     wrong = count_wrong(own.layout, rank, own.memory, pattern)
-    iterations, warmup = asked.runs_after(first_s)
-    library = _reference(own, pattern) if asked.with_reference else None
+    iterations, warmup = options.runs_after(first_s)
+    library = _reference(own, pattern) if options.with_reference else None
     if library is not None:
         library()  # the first call, which no time counts
     times: list[float] = []

@@ -175,7 +175,7 @@ def compiled(
 
 
 OUTPUT = "{output}"
-"""In a compiler's words: where the name of what it makes belongs."""
+"""Placeholder of the output file in a compiler's arguments."""
 
 
 def build(

@@ -109,7 +109,7 @@ def measure_mpi_c(
     sizes: Sequence[int],
     *,
     on_row: Callable[[SweepRow], None] | None = None,
-    **options: Unpack[RunKeywords],
+    **keywords: Unpack[RunKeywords],
 ) -> list[SweepRow]:
     """Start one process for each rank on this host, run a program in them at every size, check and time it.
 
@@ -121,7 +121,7 @@ def measure_mpi_c(
         Bytes of the larger per-rank buffer.
     on_row : callable, optional
         Called with every row as it is ready. A time is the median of the slowest process's.
-    **options
+    **keywords
         The fields of `RunOptions`: float32 or int32, sums only.
 
     Raises
@@ -137,14 +137,14 @@ def measure_mpi_c(
         interpreter = build_interpreter(mpi)
         return Launch("MPI", (*local_launch(mpi, n_ranks), str(interpreter)), launch_environment())
 
-    return measure_interpreted(program, sizes, launch, RunOptions(**options), on_row)
+    return measure_interpreted(program, sizes, launch, RunOptions(**keywords), on_row)
 
 
 def measure_interpreted(
     program: Program | ProgramGroups,
     sizes: Sequence[int],
     launch: Callable[[int], Launch],
-    asked: RunOptions,
+    options: RunOptions,
     on_row: Callable[[SweepRow], None] | None,
 ) -> list[SweepRow]:
     """Run a program in the compiled interpreter, whatever carries its messages; see `measure_mpi_c`.
@@ -155,12 +155,12 @@ def measure_interpreted(
     sizes : sequence of int
     launch : callable
         Return the command that starts the ranks; called after the program was found to be executable.
-    asked : RunOptions
+    options : RunOptions
     on_row : callable, optional
     """
     groups = as_groups(program)
     for one in groups.programs:
-        check_interpretable(one, asked.element, asked.reduction)
+        check_interpretable(one, options.element, options.reduction)
     start = launch(groups.n_ranks)
     rows: list[SweepRow] = []
     merged = ProgramGroups(tuple(map(merge_levels, groups.programs)), groups.groups)
@@ -168,12 +168,12 @@ def measure_interpreted(
         arguments = interpreter_arguments(
             path,
             sizes,
-            element=asked.element,
-            iterations=asked.iterations,
-            warmup=asked.warmup,
-            budget_s=asked.budget_s,
-            slice_bytes=asked.slices_of(SLICE_BYTES),
-            with_reference=asked.with_reference,
+            element=options.element,
+            iterations=options.iterations,
+            warmup=options.warmup,
+            budget_s=options.budget_s,
+            slice_bytes=options.slices_of(SLICE_BYTES),
+            with_reference=options.with_reference,
         )
         command = [*start.words, *arguments]
         found = run_interpreter(
@@ -183,11 +183,11 @@ def measure_interpreted(
             references = times.reference_times_s
             row = make_row(
                 groups.programs[0],
-                times.size_bytes // asked.element.n_bytes,
+                times.size_bytes // options.element.n_bytes,
                 times.times_s,
                 times.wrong,
-                element=asked.element,
-                reduction=asked.reduction,
+                element=options.element,
+                reduction=options.reduction,
                 reference_time_s=statistics.median(references) if references else None,
                 worst_group=times.worst_group,
             )

@@ -168,7 +168,7 @@ def is_awaited(program: OperationLists) -> BoolArray:
 
 
 def describe(program: OperationLists, operation: int) -> str:
-    """An operation in words, for messages."""
+    """Describe an operation, for messages."""
     rank = int(np.searchsorted(program.operation_offset, operation, side="right")) - 1
     place = operation - int(program.operation_offset[rank])
     first, count = int(program.first[operation]), int(program.count[operation])

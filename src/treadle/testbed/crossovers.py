@@ -1,4 +1,4 @@
-"""From which size on one schedule is faster than another: as measured, and as predicted from others."""
+"""Crossover sizes of pairs of schedules: as measured, and as predicted from other schedules."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class DelayLine:
         ScheduleError
             If the process has ended.
         """
-        words = self._asked("").split()
+        words = self._answer("").split()
         if len(words) != 3:
             raise ScheduleError(f"delay line: {self._reason()}")
         frames, dropped, latest_ns = map(int, words)
@@ -54,10 +54,10 @@ class DelayLine:
 
     def begin(self, links: Sequence[str]) -> None:
         """Make the interfaces; returns when they are there."""
-        if self._asked("".join(f"{link}\n" for link in links) + "end") != "ready":
+        if self._answer("".join(f"{link}\n" for link in links) + "end") != "ready":
             raise ScheduleError(f"delay line: {self._reason()}")
 
-    def _asked(self, text: str) -> str:
+    def _answer(self, text: str) -> str:
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
@@ -121,7 +121,7 @@ def delay_line(links: Sequence[str]) -> Iterator[DelayLine]:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """It ends with its input; one that does not is killed."""
+    """Close its input, which ends it; kill it if it does not end."""
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):
         process.stdin.close()

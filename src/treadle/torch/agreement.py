@@ -216,7 +216,7 @@ class CallAgreement:
                     self._store.set(f"{key}/unlike", "1")
                 if self._store.check([f"{key}/unlike"]):
                     self._store.set(f"{key}/{self._group.rank}", json.dumps(call.signature.summary))
-                    words = self._described(self._said(key))
+                    words = self._described(self._calls_of_ranks(key))
                     self._store.set("found", words)
                     return words
                 # a rank whose part of an unlike call was like the others' hears of it in its next call
@@ -224,7 +224,7 @@ class CallAgreement:
         except RuntimeError:  # the store's process has ended, and with it what others have said
             return ""
 
-    def _said(self, key: str) -> dict[int, str]:
+    def _calls_of_ranks(self, key: str) -> dict[int, str]:
         """Collect the calls of the ranks that are in this call now."""
         found: dict[int, str] = {}
         end = monotonic() + GRACE_S

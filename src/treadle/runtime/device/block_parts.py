@@ -26,9 +26,9 @@ class PartKind(IntEnum):
     SUM = 5
     """Stores the sum of `source` at all ranks of a group in `target` here."""
     EXPOSE = 6
-    """From here on the partner's SUM may read `source`."""
+    """Lets the partner's SUM read `source`."""
     RECLAIM = 7
-    """From here on it has done so."""
+    """Waits until it has read `source`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class PartOperation:
 
 
 Rewriting = Callable[[list[PartOperation]], list[PartOperation]]
-"""From operations without waits, rank by rank, to others that do the same."""
+"""Replaces operations without waits, rank by rank, by others that do the same."""
 
 
 def cut_into_parts(

@@ -43,7 +43,7 @@ class BlockAction(IntEnum):
     SUM = 6
     """Stores the sum of `source` at all ranks of group `sums` in `target`: a switch adds them up."""
     EXPOSE = 7
-    """Says that another rank may read this one's part, which it will sum."""
+    """Signals that another rank may read this one's part, which it will sum."""
     RECLAIM = 8
     """Waits until the other rank has read it."""
 

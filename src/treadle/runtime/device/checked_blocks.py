@@ -33,10 +33,10 @@ from treadle.runtime.run_options import RunOptions
 from treadle.topologies.topology import Topology
 
 LAUNCHES = 4
-"""In a row at each size, each with data of its own."""
+"""Number of launches in a row at each size, each with data of its own."""
 
 ELEMENT_CODES = {element: code for code, element in enumerate(ElementType)}
-"""Codes of the kernels, in the order of kernel/elements.hpp."""
+"""Codes of the kernels, in the order of kernel/lanes.cpp."""
 _FOUR_LAUNCHES_BYTES = 2**27
 
 
@@ -44,7 +44,7 @@ def measure_blocks(
     program: Program | ProgramGroups,
     sizes: Iterable[int],
     machine: Callable[[BlockProgram], BlockMachine],
-    asked: RunOptions,
+    options: RunOptions,
     *,
     limits: BlockLimits,
     on_row: Callable[[SweepRow], None] | None = None,
@@ -60,10 +60,10 @@ def measure_blocks(
         Bytes of the larger per-rank buffer, rounded down to whole elements.
     machine : callable
         From a thread-block program to its machine.
-    asked : RunOptions
+    options : RunOptions
         A time is the mean of `LAUNCHES` launches in a row, of two for large data.
     limits : BlockLimits
-        What is not chosen by size; of protocols those of `asked`.
+        What is not chosen by size; of protocols those of `options`.
     on_row : callable, optional
         Called with every row as it is ready.
     switches : Topology, optional
@@ -76,28 +76,28 @@ def measure_blocks(
     """
     programs = as_groups(program).programs
     figures = sizes_of(programs[0])
-    ready: dict[tuple[DeviceProtocol, int], list[_Judged]] = {}
+    ready: dict[tuple[DeviceProtocol, int], list[_ProvedBlocks]] = {}
     rows: list[SweepRow] = []
-    choices: list[tuple[DeviceProtocol, ...]] = [(one,) for one in asked.device_protocols]
+    choices: list[tuple[DeviceProtocol, ...]] = [(one,) for one in options.device_protocols]
     for size, protocols in product(sizes, choices or [tuple(DeviceProtocol)]):
         within = replace(limits, protocols=protocols)
-        if asked.lane_costs is None:
+        if options.lane_costs is None:
             choice = unchosen_blocks(within)
         else:
-            choice = choose_blocks(figures, size, asked.lane_costs, limits=within)
+            choice = choose_blocks(figures, size, options.lane_costs, limits=within)
         key = choice.protocol, choice.lanes
         if key not in ready:
-            ready[key] = [_Judged(one, asked, machine, *key, switches) for one in programs]
-        count = size // asked.element.n_bytes
-        done = [one.checked_launches(count, asked, choice, group) for group, one in enumerate(ready[key])]
+            ready[key] = [_ProvedBlocks(one, options, machine, *key, switches) for one in programs]
+        count = size // options.element.n_bytes
+        done = [one.checked_launches(count, options, choice, group) for group, one in enumerate(ready[key])]
         wrong = [found for found, _ in done]
         row = make_row(
             programs[0],
             count,
             [sum(seconds for _, seconds in done)],
             sum(wrong),
-            element=asked.element,
-            reduction=asked.reduction,
+            element=options.element,
+            reduction=options.reduction,
             worst_group=worst_of(wrong),
         )
         rows.append(replace(row, protocol=choice.protocol.value))
@@ -111,44 +111,44 @@ def can_switch_sum(element: ElementType, reduction: Reduction) -> bool:
     return element is not ElementType.FLOAT32 or reduction in (Reduction.SUM, Reduction.AVG)
 
 
-class _Judged:
+class _ProvedBlocks:
     """A thread-block program of one protocol, with its machine; proved right for each number of slices."""
 
     def __init__(
         self,
         program: Program,
-        asked: RunOptions,
+        options: RunOptions,
         machine: Callable[[BlockProgram], BlockMachine],
         protocol: DeviceProtocol,
         most_lanes: int,
         switches: Topology | None,
     ) -> None:
-        if switches is not None and asked.lanes is None:
+        if switches is not None and options.lanes is None:
             most_lanes = max(2, most_lanes)  # one that asks a switch for sums is refused
         lanes = lower_to_blocks(
             program,
             protocol,
             lanes=most_lanes,
-            averages=asked.reduction is Reduction.AVG,
+            averages=options.reduction is Reduction.AVG,
             switches=switches,
-            switch_sums=can_switch_sum(asked.element, asked.reduction),
+            switch_sums=can_switch_sum(options.element, options.reduction),
         )
         self.machine = machine(lanes)
         self._most_slots = max((message.slots for message in lanes.messages), default=0)
         self._proved: set[int] = set()
 
     def checked_launches(
-        self, count: int, asked: RunOptions, choice: BlockChoice, group: int
+        self, count: int, options: RunOptions, choice: BlockChoice, group: int
     ) -> tuple[int, float]:
         """Wrong elements of all ranks and launches, and seconds of a launch."""
-        lanes, dtype = self.machine.lanes, numpy_dtype(asked.element)
+        lanes, dtype = self.machine.lanes, numpy_dtype(options.element)
         tables = at_size(lanes, count, element_bytes=dtype.itemsize, slice_bytes=choice.slice_bytes)
         self._prove(min(tables.slices, self._most_slots + 2))
         layout = Layout(lanes.program, count)
         memories = [allocate(layout, rank, dtype) for rank in range(lanes.program.n_ranks)]
         data = sum(one.nbytes for memory in memories for one in memory.arrays.values())
         launches = LAUNCHES if data <= _FOUR_LAUNCHES_BYTES else 2
-        patterns = [pattern_of(lanes.program, count, asked, group, launch) for launch in range(launches)]
+        patterns = [pattern_of(lanes.program, count, options, group, launch) for launch in range(launches)]
         inputs: list[list[NDArray[Any]]] = [[] for _ in memories]
         for rank, memory in enumerate(memories):
             for pattern in patterns:
@@ -156,9 +156,9 @@ class _Judged:
                 inputs[rank].append(memory.arrays[Buffer.INPUT].copy())
         outputs = [[np.empty_like(memory.arrays[Buffer.OUTPUT]) for _ in patterns] for memory in memories]
         self.machine.threads = choice.threads
-        element = ELEMENT_CODES[asked.element]
+        element = ELEMENT_CODES[options.element]
         seconds = self.machine.run(
-            tables, memories, inputs, outputs, element=element, reduction=asked.reduction
+            tables, memories, inputs, outputs, element=element, reduction=options.reduction
         )
         wrong = 0
         for rank, memory in enumerate(memories):

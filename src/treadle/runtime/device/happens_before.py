@@ -311,18 +311,15 @@ def _follow(lanes: BlockProgram, event: Event, held: dict[Place, _Held]) -> list
 
 def _output_violations(lanes: BlockProgram, event: Event, held: dict[Place, _Held], slices: int) -> list[str]:
     """Places of OUTPUT that do not hold at the end of a launch what the collective's definition says."""
-    program, wrong = lanes.program, []
-    for part in range(len(lanes.bounds) - 1):
-        if not part_exists(lanes, event.rank, Buffer.OUTPUT, part):
-            continue
-        counts = _expected(lanes, part)
-        for piece in range(slices):
-            asked = _Held(event.launch - 1, part, piece, counts, int(lanes.averages))
-            if held.get(range_of(lanes, event.rank, Buffer.OUTPUT, part, piece)) != asked:
-                wrong.append(
-                    f"rank {event.rank} ends launch {event.launch - 1} of {program.kind} without part {part}"
-                )
-    return wrong
+    launch, divided = event.launch - 1, int(lanes.averages)
+    return [
+        f"rank {event.rank} ends launch {launch} of {lanes.program.kind} without part {part}"
+        for part in range(len(lanes.bounds) - 1)
+        if part_exists(lanes, event.rank, Buffer.OUTPUT, part)
+        for piece in range(slices)
+        if held.get(range_of(lanes, event.rank, Buffer.OUTPUT, part, piece))
+        != _Held(launch, part, piece, _expected(lanes, part), divided)
+    ]
 
 
 def _expected(lanes: BlockProgram, part: int) -> tuple[int, ...]:

@@ -30,7 +30,7 @@ _SLOW = Fraction(5, 4)
 IN_FLIGHT_BYTES = 512 * 4 * 16
 """Bytes in flight of a block: each of 512 threads has four loads of 16 bytes."""
 ROUND_TRIP_S = Fraction(1, 10**6)
-"""From a load that sums to its answer: an assumption, never measured here."""
+"""Time from a load that sums to its result: an assumption, never measured here."""
 
 Key = tuple[int, int, int, bool]
 """An initiating rank, a part, a group, and whether it stores."""

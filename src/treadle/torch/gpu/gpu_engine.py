@@ -140,7 +140,7 @@ class GpuEngine:
             raise NoPlanError(self._refusal)
         if self._lanes is None:
             group = self._group
-            self._refuse_capture()
+            self._reject_capture()
             exchange = StoreExchange(self._store, group.rank, len(group.places), group.timeout)
             limit_s = group.timeout / timedelta(seconds=1)
             try:
@@ -157,11 +157,11 @@ class GpuEngine:
                 self._lanes.memory,
                 switch_groups(group.fabric, nodes),
                 self._gpu.window_bytes,
-                before=self._refuse_capture,
+                before=self._reject_capture,
             )
         return self._lanes
 
-    def _refuse_capture(self) -> None:
+    def _reject_capture(self) -> None:
         if streams.is_capturing():
             raise DistBackendError(
                 f"treadle: group {self._group.name} makes its memory at the first call that needs it, which "
