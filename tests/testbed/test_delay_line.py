@@ -157,7 +157,7 @@ def test_it_is_built_once_and_needs_a_compiler(tmp_path: Path, monkeypatch: pyte
     stamp = first.stat().st_mtime_ns
     assert build_delay_line(directory=tmp_path) == first
     assert first.stat().st_mtime_ns == stamp
-    monkeypatch.setattr(module.shutil, "which", lambda _: None)
+    monkeypatch.setattr("shutil.which", lambda _: None)
     with pytest.raises(MissingDependencyError, match="need a C compiler"):
         build_delay_line(directory=tmp_path)
 

@@ -196,15 +196,7 @@ def measure(
         wrong = [found for found, _ in checked]
         timed, untimed = options.runs_after(sum(seconds for _, seconds in checked))
         times = [_timed_runs(groups) for _ in range(untimed + timed)][untimed:]
-        row = make_row(
-            prepared[0].program,
-            count,
-            times,
-            sum(wrong),
-            element=element,
-            reduction=options.reduction,
-            worst_group=worst_of(wrong),
-        )
+        row = row_of(options, prepared[0].program, count, times, wrong)
         rows.append(row)
         if on_row is not None:
             on_row(row)
@@ -226,6 +218,27 @@ def group_pattern(program: Program, count: int, options: RunOptions, group: int,
 def worst_of(wrong: Sequence[int]) -> int | None:
     """The first group with the most wrong elements; None where there is one group, or none is wrong."""
     return wrong.index(max(wrong)) if len(wrong) > 1 and any(wrong) else None
+
+
+def row_of(
+    options: RunOptions,
+    program: Program,
+    count: int,
+    times: Sequence[float],
+    wrong: Sequence[int],
+    reference: Sequence[float] = (),
+) -> SweepRow:
+    """The table's line for times and reference times in seconds, and wrong elements of each group."""
+    return make_row(
+        program,
+        count,
+        times,
+        sum(wrong),
+        element=options.element,
+        reduction=options.reduction,
+        reference_time_s=statistics.median(reference) if reference else None,
+        worst_group=worst_of(wrong),
+    )
 
 
 def make_row(

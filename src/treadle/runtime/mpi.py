@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -26,7 +25,7 @@ from treadle.runtime.data import (
     numpy_dtype,
     poison,
 )
-from treadle.runtime.measured_sizes import SweepRow, group_pattern, make_row, worst_of
+from treadle.runtime.measured_sizes import SweepRow, group_pattern, row_of
 from treadle.runtime.memory import Layout, allocate, count_wrong, fill_input
 from treadle.runtime.rank_script import ActionKind, PreparedRank
 from treadle.runtime.run_options import RunKeywords, RunOptions
@@ -221,16 +220,7 @@ def measure_mpi(
             for other, found in world.allgather((group, wrong_here)):
                 wrong[other] += found
             if world.Get_rank() == 0:
-                row = make_row(
-                    groups.programs[0],
-                    count,
-                    times,
-                    sum(wrong),
-                    element=options.element,
-                    reduction=options.reduction,
-                    reference_time_s=statistics.median(reference) if reference else None,
-                    worst_group=worst_of(wrong),
-                )
+                row = row_of(options, groups.programs[0], count, times, wrong, reference)
                 rows.append(row)
                 if on_row is not None:
                     on_row(row)

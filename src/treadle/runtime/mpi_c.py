@@ -8,7 +8,6 @@ import math
 import os
 import shutil
 import signal
-import statistics
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from treadle.program.passes import merge_levels
 from treadle.program.program import Program
 from treadle.program.program_format import format_groups
 from treadle.runtime.data import ElementType, Reduction
-from treadle.runtime.measured_sizes import SweepRow, make_row
+from treadle.runtime.measured_sizes import SweepRow, row_of
 from treadle.runtime.mpi_build import MpiInstallation, build_interpreter, find_mpi
 from treadle.runtime.order import check_executable
 from treadle.runtime.run_options import RunKeywords, RunOptions
@@ -180,17 +179,10 @@ def measure_interpreted(
             command, environment=start.environment, n_sizes=len(sizes), carrier=start.carrier
         )
         for times in found:
-            references = times.reference_times_s
-            row = make_row(
-                groups.programs[0],
-                times.size_bytes // options.element.n_bytes,
-                times.times_s,
-                times.wrong,
-                element=options.element,
-                reduction=options.reduction,
-                reference_time_s=statistics.median(references) if references else None,
-                worst_group=times.worst_group,
-            )
+            count = times.size_bytes // options.element.n_bytes
+            wrong = [0] * len(groups.programs)
+            wrong[times.worst_group or 0] = times.wrong
+            row = row_of(options, groups.programs[0], count, times.times_s, wrong, times.reference_times_s)
             rows.append(row)
             if on_row is not None:
                 on_row(row)

@@ -162,10 +162,11 @@ def crossovers(curves: Sequence[MeasuredCurve]) -> tuple[Crossover, ...]:
     it. Nothing that was measured of the pair goes in.
     """
     require_enough([curve.algorithm for curve in curves])
-    found = []
-    for one, other in combinations(curves, 2):
-        if one.collective == other.collective and one.algorithm != other.algorithm:
-            found.append(_crossover(one, other, curves))
+    found = (
+        _crossover(one, other, curves)
+        for one, other in combinations(curves, 2)
+        if one.collective == other.collective and one.algorithm != other.algorithm
+    )
     return tuple(one for one in found if one is not None)
 
 

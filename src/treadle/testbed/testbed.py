@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import product
 from statistics import median
 
 import numpy as np
@@ -266,8 +267,7 @@ def emulate(
     timing = timing or Timing()
     runs: list[list[list[InterpreterTimes]]] = [[] for _ in cases]
     with network(layout, prefix) as built:
-        for place in (place for _ in range(timing.rounds) for place in range(len(cases))):
-            case = cases[place]
+        for _, (case, rounds) in product(range(timing.rounds), zip(cases, runs, strict=True)):
             if on_case is not None:
                 on_case(f"{case.plan.collective.kind} by {case.plan.algorithm}")
             times = run_program(
@@ -280,24 +280,24 @@ def emulate(
                 slice_bytes=SLICE_BYTES,
                 timing=timing,
             )
-            runs[place].append(times)
+            rounds.append(times)
         line = None if built.line is None else built.line.statistics()
     found = [
         [_row(case, *sized) for sized in zip(*rounds, strict=True) if sized[0].size_bytes]
         for case, rounds in zip(cases, runs, strict=True)
     ]
     fitted, calibration = _fitted([row for rows in found for row in rows])
-    curves = [_curve(case, rows, rate_bytes_per_s, delay_ns) for case, rows in zip(cases, found, strict=True)]
+    curves = [
+        _curve(case, rows, rate_bytes_per_s, delay_ns)
+        for case, rows in zip(cases, found, strict=True)
+        if with_crossovers
+    ]
     return EmulationResult(
-        topology,
-        rate_bytes_per_s,
-        _node_bandwidth(topology, rate_bytes_per_s),
-        fitted,
-        calibration,
-        tuple(skipped),
-        delay_ns,
-        line,
-        crossovers(curves) if with_crossovers else (),
+        *(topology, rate_bytes_per_s, _node_bandwidth(topology, rate_bytes_per_s), fitted, calibration),
+        skipped=tuple(skipped),
+        delay_ns=delay_ns,
+        line=line,
+        crossovers=crossovers(curves) if with_crossovers else (),
     )
 
 

@@ -34,6 +34,11 @@ _MAX_KEPT_BYTES = 2**28
 _ALIGNMENT = 64
 
 
+UNUSABLE = (
+    "the group cannot be used any more: end this process, or destroy the process group and make it again"
+)
+
+
 class NoPlanError(Exception):
     """No plan supports a collective; raised at all ranks."""
 
@@ -218,8 +223,7 @@ class Engine:
     def _fail(self, what: str, problem: str) -> NoReturn:
         self._failure = (
             f"treadle: {what} in group {self._group.name} failed at rank {self._group.rank} of "
-            f"{len(self._group.places)}: {problem}; the group cannot be used any more: end this process, or "
-            f"destroy the process group and make it again"
+            f"{len(self._group.places)}: {problem}; {UNUSABLE}"
         )
         LOGGER.error("%s", self._failure)
         self.close()

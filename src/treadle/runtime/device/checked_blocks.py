@@ -26,7 +26,7 @@ from treadle.runtime.device.block_sizes import (
 )
 from treadle.runtime.device.happens_before import check_blocks
 from treadle.runtime.device.sized_blocks import at_size
-from treadle.runtime.measured_sizes import SweepRow, make_row, worst_of
+from treadle.runtime.measured_sizes import SweepRow, row_of
 from treadle.runtime.measured_sizes import group_pattern as pattern_of
 from treadle.runtime.memory import Layout, allocate, count_wrong, fill_input
 from treadle.runtime.run_options import RunOptions
@@ -91,15 +91,7 @@ def measure_blocks(
         count = size // options.element.n_bytes
         done = [one.checked_launches(count, options, choice, group) for group, one in enumerate(ready[key])]
         wrong = [found for found, _ in done]
-        row = make_row(
-            programs[0],
-            count,
-            [sum(seconds for _, seconds in done)],
-            sum(wrong),
-            element=options.element,
-            reduction=options.reduction,
-            worst_group=worst_of(wrong),
-        )
+        row = row_of(options, programs[0], count, [sum(seconds for _, seconds in done)], wrong)
         rows.append(replace(row, protocol=choice.protocol.value))
         if on_row is not None:
             on_row(rows[-1])

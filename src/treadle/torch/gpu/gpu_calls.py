@@ -86,18 +86,16 @@ class GpuCalls:
         if self._gpu.way is GpuMethod.LANES:
             raise DistBackendError(
                 f"treadle: {call.kind} in group {self._group.name} cannot run as a thread-block program, "
-                "which TREADLE_GPU "
-                f"requires: {reason}"
+                f"which TREADLE_GPU requires: {reason}"
             )
-        has_steps = self._gpu.way is GpuMethod.STEPS or (
-            self._gpu.way is GpuMethod.AUTO and self._lanes.is_between_hosts
-        )
-        if not has_steps or self._run_steps is None:
+        is_between_hosts = self._gpu.way is GpuMethod.AUTO and self._lanes.is_between_hosts
+        if self._run_steps is None or not (is_between_hosts or self._gpu.way is GpuMethod.STEPS):
             raise NoPlanError(reason)
         try:
             found = self._source.program(call.kind, call.root, call.size_bytes, in_place=call.in_place)
-            if id(found.program) not in self._steps:  # which is kept
-                self._steps[id(found.program)] = steps_of(found.program, self._group.rank)
+            program = found.program  # which is kept
+            if id(program) not in self._steps:
+                self._steps[id(program)] = steps_of(program, self._group.rank)
         except TreadleError as error:
             raise NoPlanError(str(error)) from None
         if call.kind not in self._told and self._group.rank == 0:
@@ -106,7 +104,7 @@ class GpuCalls:
                 *(self._group.name, call.kind, reason),
             )
         self._told.add(call.kind)
-        self._run_steps(self._steps[id(found.program)], call)
+        self._run_steps(self._steps[id(program)], call)
 
     def empty(self, size: int, device: int) -> Tensor:
         """See `GpuEngine.empty`."""

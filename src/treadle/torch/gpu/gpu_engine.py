@@ -35,7 +35,7 @@ from treadle.torch.gpu import gpu_streams as streams
 from treadle.torch.gpu.gpu_settings import GpuMethod, GpuSettings
 from treadle.torch.gpu.opening import NETWORK_THREADS, NoBlockProgramError, StoreExchange, open_blocks
 from treadle.torch.gpu.peer_buffers import LEAST_LANES, BlockKernel, PeerBuffers
-from treadle.torch.group_engine import NoPlanError, TensorCall
+from treadle.torch.group_engine import UNUSABLE, NoPlanError, TensorCall
 from treadle.torch.plans import Membership, PlanSource, SizedProgram
 from treadle.torch.settings import Settings
 from treadle.units import format_size
@@ -76,10 +76,7 @@ class GpuEngine:
         """Raise DistBackendError if a launch is known to have given up waiting."""
         words = "" if self._lanes is None else self._lanes.failure()
         if words:
-            raise DistBackendError(
-                f"treadle: group {self._group.name}: {words}; the group cannot be used any more: end this "
-                f"process, or destroy the process group and make it again"
-            )
+            raise DistBackendError(f"treadle: group {self._group.name}: {words}; {UNUSABLE}")
 
     def run(self, call: TensorCall) -> None:
         """Put a collective on the caller's stream.

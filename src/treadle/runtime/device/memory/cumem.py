@@ -58,19 +58,16 @@ class CuMemMemory(PeerMemory):
         asked = [] if self.no_multicast else [group for group in groups if len(group) >= _LEAST_RANKS]
         most = max(map(len, asked), default=0)
         room, own = self._together(lambda: self._made(size, most))
-        found = self._descriptors(lambda: {peer: self._exported(own) for peer in self._peers()})
+        peers = [peer for peer in range(self.n_ranks) if peer != self.rank]
+        found = self._descriptors(lambda: {peer: self._exported(own) for peer in peers})
         addresses = self._together(lambda: self._all_mapped(own, room, found))
         multicast = {}
         for group in asked:
-            if self.no_multicast:
-                break
             address = self._joined(group, own, room)
-            if not self.no_multicast:
-                multicast[group] = address
+            if self.no_multicast:  # the same at all ranks
+                break
+            multicast[group] = address
         return PeerBlock(size, addresses, multicast)
-
-    def _peers(self) -> list[int]:
-        return [peer for peer in range(self.n_ranks) if peer != self.rank]
 
     def _made(self, size: int, devices: int) -> tuple[int, int]:
         room = self._library.count("treadle_cumem_size", size, devices)

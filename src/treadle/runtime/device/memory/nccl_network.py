@@ -7,6 +7,7 @@ A library of its own, compiled against NCCL's headers, has the communicator, the
 from __future__ import annotations
 
 import ctypes
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -112,15 +113,13 @@ class NcclNetworkMemory(PeerMemory):
         """Raise ScheduleError for programs that the network does not support."""
         if lanes.protocol is not DeviceProtocol.SIMPLE:
             raise ScheduleError(f"protocol {lanes.protocol} between hosts: lines go by loads and stores only")
-        raised: set[int] = set()
-        for lane in lanes.lanes:
-            for operation in lane.operations:
-                again = [flag for flag in operation.raises if flag in raised]
-                if again or any(lanes.flags[one].purpose is FlagPurpose.ENTERED for one in operation.raises):
-                    raise ScheduleError(
-                        "two operations raise one flag: a signal would be added to the other's"
-                    )
-                raised.update(operation.raises)
+        raised = Counter(
+            flag for lane in lanes.lanes for operation in lane.operations for flag in operation.raises
+        )
+        if any(
+            times > 1 or lanes.flags[flag].purpose is FlagPurpose.ENTERED for flag, times in raised.items()
+        ):
+            raise ScheduleError("two operations raise one flag: a signal would be added to the other's")
 
     def check_size(self, tables: SizedBlocks, element_bytes: int) -> None:
         """Raise ScheduleError for slices that do not fit into the outbox."""
