@@ -10,7 +10,6 @@ import pytest
 
 from child_processes import finished, first_line, search_path, started, wait_until
 from treadle.errors import MissingDependencyError, ScheduleError
-from treadle.testbed import delay_line as module
 from treadle.testbed.delay_line import build_delay_line, delay_line
 from treadle.testbed.layout import EmulatedLayout, make_layout
 from treadle.testbed.network import EmulatedNetwork, missing_requirement, network, new_prefix

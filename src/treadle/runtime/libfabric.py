@@ -26,7 +26,6 @@ def measure_libfabric(
 
     Parameters
     ----------
-    program : Program or ProgramGroups
     sizes : sequence of int
         Bytes of the larger per-rank buffer.
     on_row : callable, optional

@@ -48,10 +48,6 @@ class FabricWorld:
 
     Making one forks a process for each rank; the caller goes on in every one of them.
 
-    Parameters
-    ----------
-    n_ranks : int
-
     Raises
     ------
     MissingDependencyError

@@ -26,7 +26,6 @@ class Layout:
 
     Parameters
     ----------
-    program : Program
     count : int
         Elements of the larger per-rank buffer, >= 0.
     n_slices : int
@@ -126,9 +125,6 @@ def allocate(
 
     Parameters
     ----------
-    layout : Layout
-    rank : int
-    dtype : numpy dtype
     storage : RankMemory, optional
         The rank's memory for the same program and dtype at this size or a larger one, to be used again.
     """

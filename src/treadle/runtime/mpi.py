@@ -78,16 +78,12 @@ class RankExecution:
 
     Parameters
     ----------
-    prepared : PreparedRank
     mpi : module
         mpi4py.MPI.
     communicator : mpi4py.MPI.Comm
         Its ranks are the program's.
     count : int
         Elements of the larger per-rank buffer; any number from 0 on.
-    element : ElementType
-    reduction : Reduction
-    slice_bytes : int
 
     Raises
     ------

@@ -81,7 +81,6 @@ def build_interpreter(mpi: MpiInstallation, *, directory: Path | None = None) ->
 
     Parameters
     ----------
-    mpi : MpiInstallation
     directory : Path, optional
         Default `build_directory()`.
 
@@ -154,10 +153,8 @@ def compiled(
     ----------
     name : str
         Begins the file's name.
-    compiler : Path
     sources : sequence of Path
         The file to compile, then all that it includes.
-    more_flags : sequence of str
     directory : Path, optional
         Default `build_directory()`.
 
@@ -196,15 +193,12 @@ def build(
     name : Path
         Stem and suffix of the file; files, words and the compiler are put between, so that it is never out
         of date.
-    compiler : str
     words : sequence of str
         After the compiler, with `OUTPUT`.
     files : sequence of Path
         All that are read.
     what, question : str
         For errors: what is made, and what may be wrong.
-    directory : Path, optional
-    limit_s : float
     """
     folder = build_directory() if directory is None else directory
     named = [Path(word).name if Path(word) in files else word for word in words]

@@ -87,7 +87,6 @@ class Launch:
         What carries their messages, for errors.
     words : tuple of str
         Of the command line, before the interpreter's arguments.
-    environment : mapping of str to str
     """
 
     carrier: str
@@ -150,12 +149,8 @@ def measure_interpreted(
 
     Parameters
     ----------
-    program : Program or ProgramGroups
-    sizes : sequence of int
     launch : callable
         Return the command that starts the ranks; called after the program was found to be executable.
-    options : RunOptions
-    on_row : callable, optional
     """
     groups = as_groups(program)
     for one in groups.programs:
@@ -232,7 +227,6 @@ def interpreter_arguments(
 
     Parameters
     ----------
-    program : Path
     sizes : sequence of int
         Bytes of the larger per-rank buffer.
     element, iterations, warmup, budget_s, with_reference
@@ -276,7 +270,6 @@ def run_interpreter(
     ----------
     command : sequence of str
         Launcher, interpreter and arguments.
-    environment : mapping of str to str
     n_sizes : int
         Rows to expect.
     limit_s : float, optional

@@ -259,7 +259,6 @@ def execute_files(arguments: Sequence[str], world: Any) -> int:
     ----------
     arguments : sequence of str
         Files and options, as on the command line.
-    world : MPI communicator, or what has its methods
 
     Returns
     -------

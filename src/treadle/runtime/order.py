@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
@@ -101,7 +100,6 @@ def execution_order(program: Program, partner: Int64Array) -> Int64Array:
 
     Parameters
     ----------
-    program : Program
     partner : array of int64, shape (n,)
         From `match_messages`.
 
@@ -146,14 +144,11 @@ def execution_order(program: Program, partner: Int64Array) -> Int64Array:
 
 
 def topological_order(before: Mapping[int, Iterable[int]]) -> list[int]:
-    """Order numbers behind all that come before them, without those on a cycle or behind one."""
-    sorter, order = TopologicalSorter(before), list[int]()
-    with suppress(CycleError):  # what no cycle holds up is still given
-        sorter.prepare()
-    while ready := sorter.get_ready():
-        order += ready
-        sorter.done(*ready)
-    return order
+    """Order numbers behind all that come before them; ScheduleError if they wait for each other."""
+    try:
+        return list(TopologicalSorter(before).static_order())
+    except CycleError:
+        raise ScheduleError("program: deadlock: operations wait for each other in a cycle") from None
 
 
 def is_receive(program: OperationLists) -> BoolArray:

@@ -147,7 +147,6 @@ class PreparedRank:
 
         Parameters
         ----------
-        count, element_bytes : int
         slice_bytes : int
             Largest message, more or less: longer chunks go in slices, so that the hops of a tree overlap.
         spare_bytes : int

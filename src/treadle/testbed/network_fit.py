@@ -50,10 +50,8 @@ class TimedProgram:
     ----------
     graph : TaskGraph
         Resources have the links' nominal rates and delays.
-    size_bytes : int
     slices : int
         Into which its messages are cut.
-    time_s : float
     """
 
     graph: TaskGraph
@@ -87,7 +85,7 @@ def fit_network(timed: Sequence[TimedProgram]) -> NetworkModel:
     best, least = model, np.inf
     times = np.array([one.time_s for one in timed])
     for _ in range(_ROUNDS):
-        following = _refitted(model, timed)
+        following = _refit(model, timed)
         told = [predicted_s(following, one.graph, one.size_bytes, one.slices) for one in timed]
         error = float(np.abs(np.array(told) / times - 1).mean())
         if error < least:
@@ -98,7 +96,7 @@ def fit_network(timed: Sequence[TimedProgram]) -> NetworkModel:
     return best
 
 
-def _refitted(model: NetworkModel, timed: Sequence[TimedProgram]) -> NetworkModel:
+def _refit(model: NetworkModel, timed: Sequence[TimedProgram]) -> NetworkModel:
     """One regression along the critical paths of a model: there time is linear in alpha and 1 / share."""
     rows, known = [], []
     alpha_step = max(_STEP * model.alpha_s, _LEAST_STEP_S)

@@ -69,8 +69,6 @@ class TreadleGroup(ProcessGroup):
     ----------
     store : Store
         Of the group alone.
-    membership : Membership
-    settings : Settings
 
     Notes
     -----

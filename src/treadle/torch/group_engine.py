@@ -49,13 +49,11 @@ class TensorCall:
 
     Parameters
     ----------
-    kind : CollectiveKind
     count : int
         Elements of the larger per-rank buffer.
     source, target : Tensor of one dimension, contiguous
         INPUT and OUTPUT as `treadle.program.program.Program` has them. What does not exist at this rank
         may be anything.
-    in_place : bool
     root : int
         Rank in the group, -1 where there is none.
     reduction : TensorReduction, optional
@@ -99,8 +97,6 @@ class Engine:
     ----------
     store : Store
         Of the group alone.
-    group : Membership
-    settings : Settings
 
     Notes
     -----
@@ -153,7 +149,7 @@ class Engine:
             raise NoPlanError(str(error)) from None
         timeout = call.timeout or self._group.timeout
         deadline = monotonic() + timeout.total_seconds()
-        transport = self._connected(timeout)
+        transport = self._connect(timeout)
         script = self._script(part, call.count, call.target.element_size())
         own = self._room(script, call.target.dtype)
         n_ranks, reduction = len(self._group.places), call.reduction
@@ -163,7 +159,7 @@ class Engine:
         if reduction is not None and call.root in (-1, self._group.rank):
             reduction.finish(call.target, n_ranks)
 
-    def _connected(self, timeout: timedelta) -> Transport:
+    def _connect(self, timeout: timedelta) -> Transport:
         if self._transport is None:
             self._transport = Transport(self._store, self._group.rank, len(self._group.places), timeout)
         return self._transport
@@ -178,7 +174,7 @@ class Engine:
         """
         self.check()
         try:
-            return self._connected(self._group.timeout).gather(data)
+            return self._connect(self._group.timeout).gather(data)
         except TransportError as error:
             problem = str(error)
         return self._fail(what, problem)

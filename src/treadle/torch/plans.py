@@ -45,14 +45,12 @@ class Membership:
 
     Parameters
     ----------
-    name : str
     rank : int
         Of this process in the group.
     places : tuple of int
         Of the group's ranks among the compute nodes of the fabric.
     fabric : Topology
         Of the whole job.
-    timeout : timedelta
     """
 
     name: str
@@ -102,8 +100,6 @@ class PlanSource:
     ----------
     store : Store
         Of the group alone.
-    group : Membership
-    settings : Settings
     """
 
     def __init__(self, store: Store, group: Membership, settings: Settings) -> None:
@@ -121,12 +117,10 @@ class PlanSource:
 
         Parameters
         ----------
-        kind : CollectiveKind
         root : int
             Rank in the group; -1 where there is none.
         size_bytes : int
             The collective's larger per-rank buffer.
-        in_place : bool
 
         Raises
         ------
@@ -145,24 +139,16 @@ class PlanSource:
         if (kind, root) not in self._tables:
             self._tables[kind, root] = self._table_of_rank_0(kind, root)
         table = self._tables[kind, root]
-        found = next(
-            (
-                (shared, entry)
-                for shared in table.plans
-                for entry in shared.plan.entries
-                if entry.supports(size_bytes)
-            ),
-            None,
-        )
-        if found is None:
-            raise ScheduleError(table.refusal)
-        shared, entry = found
-        key = (kind, root, id(entry), in_place)  # the table keeps the entry alive
-        if key not in self._programs:
-            self._programs[key] = self._prepared(shared, entry, size_bytes, in_place)
-        return self._programs[key]
+        for shared in table.plans:
+            for entry in shared.plan.entries:
+                if entry.supports(size_bytes):
+                    key = (kind, root, id(entry), in_place)  # the table keeps the entry alive
+                    if key not in self._programs:
+                        self._programs[key] = self._lower_entry(shared, entry, size_bytes, in_place)
+                    return self._programs[key]
+        raise ScheduleError(table.refusal)
 
-    def _prepared(
+    def _lower_entry(
         self, shared: SharedPlan, entry: PlanEntry, size_bytes: int, in_place: bool
     ) -> SizedProgram:
         plan = shared.plan
@@ -225,10 +211,8 @@ def problems_of(
 
     Parameters
     ----------
-    fabric : Topology
     places : sequence of int
         Of the group's ranks among the compute nodes, in the order of the ranks.
-    kind : CollectiveKind
     root : int, optional
         Rank in the group.
 
@@ -257,7 +241,6 @@ def provide(problems: Sequence[Problem], index: PlanIndex | None, settings: Sett
         Of `problems_of`.
     index : PlanIndex, optional
         Of the directory of plans.
-    settings : Settings
 
     Raises
     ------

@@ -53,7 +53,6 @@ class Transport:
     ----------
     store : Store
         Where the ranks find each other.
-    rank, size : int
     timeout : timedelta
         For the connections; each run of a script has a deadline of its own.
     """
@@ -89,7 +88,6 @@ class Transport:
 
         Parameters
         ----------
-        script : Script
         areas : sequence of Tensor of one dimension
             INPUT, OUTPUT, SCRATCH, SPARE and PACKED.
         combine : callable, optional

@@ -44,8 +44,6 @@ def lower_to_blocks(
 
     Parameters
     ----------
-    program : Program
-    protocol : DeviceProtocol
     lanes : int
         Most thread blocks of a rank, 1 to `MOST_LANES`; a rank of fewer parts has fewer.
     averages : bool
@@ -66,7 +64,7 @@ def lower_to_blocks(
     """
     if not 1 <= lanes <= MOST_LANES:
         raise ScheduleError(f"--lanes: expected 1 to {MOST_LANES}, found {lanes}")
-    program, bounds, graph, groups = _graph(program, protocol, lanes, switches, switch_sums, reached)
+    program, bounds, graph, groups = _make_graph(program, protocol, lanes, switches, switch_sums, reached)
     writer = _Writer(graph, protocol)
     averages = averages and program.kind.reduces
     lists: list[RankBlock] = []
@@ -76,10 +74,10 @@ def lower_to_blocks(
         own_nodes[node.operation.rank].append(node)
     for rank, own in enumerate(own_nodes):
         parts = program_parts(program, rank, bounds) if averages else []
-        for chosen in _shared_out(own, parts, weights, lanes):
+        for chosen in _assign_parts(own, parts, weights, lanes):
             listed = [node for node in own if node.operation.part in chosen]
             listed.sort(key=lambda node: (node.stage, node.depth, node.number))
-            made = [one for one in map(writer.written, listed) if one is not None]
+            made = [one for one in map(writer.operation_of, listed) if one is not None]
             for part in sorted(chosen.intersection(parts)):  # divided behind all that the lane does with it
                 stage = max((one.stage for one in made if one.part == part), default=0)
                 made.append(BlockOperation(BlockAction.FINISH, part, stage, Buffer.OUTPUT, Buffer.OUTPUT))
@@ -107,7 +105,7 @@ _Graph = tuple[Program, list[int], BlockNodes, list[tuple[int, ...]]]
 """A program, bounds of parts, nodes, groups."""
 
 
-def _graph(
+def _make_graph(
     program: Program,
     protocol: DeviceProtocol,
     lanes: int,
@@ -117,13 +115,13 @@ def _graph(
 ) -> _Graph:
     """Return the program, perhaps in more chunks, its parts and nodes, and the groups of used switches."""
     if switches is not None and protocol is DeviceProtocol.SIMPLE and reached:
-        found = _settled(program, switches, sums, reached)
+        found = _choose_switch_operations(program, switches, sums, reached)
         if found is not None:
             found[0].check_blocks(lanes)
             found[0].check_spread(found[1])
             # every rank's share in parts for all its lanes
             spread = replicate(program, lanes)
-            found = _settled(spread, switches, sums, reached)
+            found = _choose_switch_operations(spread, switches, sums, reached)
             assert found is not None
             parts, bounds, graph = found
             return spread, bounds, graph, parts.groups
@@ -132,7 +130,7 @@ def _graph(
     return program, bounds, nodes, []
 
 
-def _settled(
+def _choose_switch_operations(
     program: Program, switches: Topology, sums: bool, reached: Collection[Buffer] = tuple(Buffer)
 ) -> tuple[SwitchParts, list[int], BlockNodes] | None:
     """Choose the switch operations, such that all stores can write directly to their targets."""
@@ -157,7 +155,7 @@ def left_to_switches(
     program: Program, switches: Topology, *, switch_sums: bool
 ) -> tuple[frozenset[tuple[int, int]], frozenset[tuple[int, int]]]:
     """Stores and sums by switches for protocol Simple: (initiating rank, chunk)."""
-    found = _settled(program, switches, switch_sums)
+    found = _choose_switch_operations(program, switches, switch_sums)
     if found is None:
         return frozenset(), frozenset()
     parts, bounds, _ = found
@@ -181,7 +179,7 @@ def program_parts(program: Program, rank: int, bounds: Sequence[int]) -> list[in
     ]
 
 
-def _shared_out(
+def _assign_parts(
     nodes: Sequence[BlockNode], parts: Sequence[int], weights: Sequence[int], lanes: int
 ) -> list[set[int]]:
     """Assign parts to a rank's blocks, the longest first to the least loaded; one block if none."""
@@ -210,7 +208,7 @@ class _Writer:
     def _flag(self, rank: int, purpose: FlagPurpose, subject: int) -> int:
         return self.flags.setdefault(BlockFlag(rank, purpose, subject), len(self.flags))
 
-    def written(self, node: BlockNode) -> BlockOperation | None:
+    def operation_of(self, node: BlockNode) -> BlockOperation | None:
         """The operation of a node; None where nothing is left of it."""
         graph, operation, number = self._graph, node.operation, node.number
         if operation.kind is PartKind.EXPOSE:
@@ -226,7 +224,7 @@ class _Writer:
         store = graph.operations[node.store] if node.store >= 0 else None
         puts = tuple(graph.message_of[send] for send in node.sends)
         taken = graph.message_of[number] if operation.kind in RECEIVES else -1
-        action, source, target = self._moved(node, taken)
+        action, source, target = self._movement(node, taken)
         is_stored_too = store is not None and target is not None and graph.is_same(target, store.target)
         if is_stored_too and action is not BlockAction.AWAIT:
             target = None  # this rank is of the group as well
@@ -245,7 +243,7 @@ class _Writer:
             raises=tuple(raises),
         )
 
-    def _moved(self, node: BlockNode, taken: int) -> tuple[BlockAction, Buffer | None, Buffer | None]:
+    def _movement(self, node: BlockNode, taken: int) -> tuple[BlockAction, Buffer | None, Buffer | None]:
         """Action, source and target."""
         operation, kind = node.operation, node.operation.kind
         is_at_rest = kind is PartKind.COPY and self._graph.is_same(operation.source, operation.target)

@@ -77,7 +77,6 @@ class BlockMachine(ABC):
 
     Parameters
     ----------
-    lanes : BlockProgram
     threads : int
         Of a block.
     limit_s : float
@@ -130,7 +129,6 @@ class BlockMachine(ABC):
             Of every rank and launch: copied to INPUT before it, and from OUTPUT after it.
         element : int
             Code of the kernel.
-        reduction : Reduction
 
         Returns
         -------
@@ -179,10 +177,8 @@ def given_up(lanes: BlockProgram, lane: int, number: int, limit_s: float) -> str
 
     Parameters
     ----------
-    lanes : BlockProgram
     lane, number : int
         Thread block, and its operation.
-    limit_s : float
     """
     operation = lanes.lanes[lane].operations[number]
     peers = {lanes.messages[put].receiver for put in operation.puts}

@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from treadle.errors import ScheduleError
 from treadle.program.program import Buffer
 from treadle.runtime.device.block_parts import PartKind, PartOperation
 from treadle.runtime.device.block_program import BlockMessage, DeviceProtocol
@@ -50,9 +49,6 @@ class BlockNodes:
 
     Parameters
     ----------
-    operations : sequence of PartOperation
-    protocol : DeviceProtocol
-    in_place : bool
     reached : collection of Buffer
         What peers reach.
 
@@ -142,10 +138,7 @@ class BlockNodes:
     def _set_order(self) -> None:
         """Stage: most messages on a chain that ends at the node; depth: most nodes on it."""
         nodes = self.nodes
-        order = topological_order({number: self.before(node) for number, node in nodes.items()})
-        if len(order) < len(nodes):
-            raise ScheduleError("program: deadlock: operations wait for each other in a cycle")
-        for number in order:
+        for number in topological_order({number: self.before(node) for number, node in nodes.items()}):
             node = nodes[number]
             for other in self.before(node):
                 is_message = other not in node.waits

@@ -37,9 +37,6 @@ class PartOperation:
 
     Parameters
     ----------
-    kind : PartKind
-    rank, part : int
-    source, target : Buffer
     partner : int
         The other end of the message (of several that one STORE is, the STORE); of EXPOSE and RECLAIM the SUM;
         else -1.
@@ -77,7 +74,6 @@ def cut_into_parts(
 
     Parameters
     ----------
-    program : Program
     rewritten : callable, optional
         Leaves some operations to switches.
 

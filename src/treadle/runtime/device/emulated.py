@@ -34,10 +34,8 @@ class BlockThreads(BlockMachine):
 
     Parameters
     ----------
-    lanes : BlockProgram
     threads : int
         Of a block.
-    limit_s : float
     flags : sequence of str
         More for the C++ compiler.
 

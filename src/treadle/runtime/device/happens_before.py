@@ -63,10 +63,8 @@ def check_blocks(lanes: BlockProgram, *, slices: int, launches: int = LAUNCHES) 
 
     Parameters
     ----------
-    lanes : BlockProgram
     slices : int
         Of every part, at least 1. More than the most slots of a message and 2 repeat what fewer do.
-    launches : int
 
     Returns
     -------
@@ -77,28 +75,28 @@ def check_blocks(lanes: BlockProgram, *, slices: int, launches: int = LAUNCHES) 
     -----
     O(events * blocks).
     """
-    wrong, events = _malformed(lanes), list[Event]()
+    wrong, events = _structure_faults(lanes), list[Event]()
     if not wrong:
         events = _events(lanes, slices, launches)
         wrong = _join_flags(lanes, events)
     if wrong:
         return tuple(wrong[:_MOST_VIOLATIONS])
-    order = _serial(events)
+    order = _topological_order(events)
     if len(order) < len(events):
         stuck = min(set(range(len(events))) - set(order))
-        return (f"lanes wait for one another in a circle: {_words(events[stuck])} may never start",)
+        return (f"lanes wait for one another in a circle: {_describe(events[stuck])} may never start",)
     races = _races(lanes, events, order)
-    return tuple(races[:_MOST_VIOLATIONS]) or tuple(_values(lanes, events, order)[:_MOST_VIOLATIONS])
+    return tuple(races[:_MOST_VIOLATIONS]) or tuple(_value_faults(lanes, events, order)[:_MOST_VIOLATIONS])
 
 
-def _words(event: Event) -> str:
+def _describe(event: Event) -> str:
     if event.operation is None:
         return f"rank {event.rank}, start of launch {event.launch}"
     name, part = event.operation.action.name, event.operation.part
     return f"rank {event.rank}, launch {event.launch}, {name} of part {part}, slice {event.piece}"
 
 
-def _malformed(lanes: BlockProgram) -> list[str]:
+def _structure_faults(lanes: BlockProgram) -> list[str]:
     """Messages are put and taken once, by the ranks that they name; ranks wait for flags of their own."""
     put, taken = [0] * len(lanes.messages), [0] * len(lanes.messages)
     wrong: list[str] = []
@@ -187,7 +185,7 @@ def _join_flags(lanes: BlockProgram, events: Sequence[Event]) -> list[str]:
             value = launch * 2**20 + (_ALL_SLICES if wait.flag in entering else piece)
             found = places.get(wait.flag, {}).get(value)
             if found is None:
-                wrong.append(f"{_words(event)} waits for flag {wait.flag}, which nobody raises so far")
+                wrong.append(f"{_describe(event)} waits for flag {wait.flag}, which nobody raises so far")
             else:
                 event.before.append(found)
         if lanes.protocol is DeviceProtocol.LL and event.operation.message >= 0:
@@ -195,7 +193,7 @@ def _join_flags(lanes: BlockProgram, events: Sequence[Event]) -> list[str]:
     return wrong
 
 
-def _serial(events: Sequence[Event]) -> list[int]:
+def _topological_order(events: Sequence[Event]) -> list[int]:
     """Number events in topological order, without those on a cycle or behind one."""
     before = {number: (*event.before, *event.after_data) for number, event in enumerate(events)}
     sorter, order = TopologicalSorter(before), list[int]()
@@ -241,13 +239,13 @@ def _races(lanes: BlockProgram, events: Sequence[Event], order: Sequence[int]) -
         for place in reads:
             last = writer.get(place)
             if last is not None and not is_ordered(last, number) and last not in event.after_data:
-                wrong.append(f"{_words(event)} may read before {_words(events[last])} has written")
+                wrong.append(f"{_describe(event)} may read before {_describe(events[last])} has written")
             readers[place].append(number)
         for place in writes:
             last = writer.get(place)
             others = [one for one in readers.pop(place, []) if one != number]
             wrong += [
-                f"{_words(event)} may write before {_words(events[one])} is done"
+                f"{_describe(event)} may write before {_describe(events[one])} is done"
                 for one in (*others, *([] if last is None else [last]))
                 if not is_ordered(one, number)
             ]
@@ -257,7 +255,7 @@ def _races(lanes: BlockProgram, events: Sequence[Event], order: Sequence[int]) -
     return wrong
 
 
-def _values(lanes: BlockProgram, events: Sequence[Event], order: Sequence[int]) -> list[str]:
+def _value_faults(lanes: BlockProgram, events: Sequence[Event], order: Sequence[int]) -> list[str]:
     """Follow what every place holds through one order."""
     slices = 1 + max(event.piece for event in events)
     held: dict[Place, _Held] = {}
@@ -293,7 +291,7 @@ def _follow(lanes: BlockProgram, event: Event, held: dict[Place, _Held]) -> list
     found = [held.get(place) for place in reads]
     expected = (event.launch, operation.part, event.piece)
     if any(one is None or (one.launch, one.part, one.piece) != expected for one in found):
-        return [f"{_words(event)} reads what is not there, or of another launch or slice"]
+        return [f"{_describe(event)} reads what is not there, or of another launch or slice"]
     values = [one for one in found if one is not None]
     if operation.action in (BlockAction.REDUCE, BlockAction.SUM):
         counts = tuple(map(sum, zip(*(one.counts for one in values), strict=True)))

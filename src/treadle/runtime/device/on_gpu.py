@@ -36,7 +36,6 @@ class BlockGpu(BlockMachine):
 
     Parameters
     ----------
-    lanes : BlockProgram
     threads : int
         Of a block, at most 512.
     limit_s : float

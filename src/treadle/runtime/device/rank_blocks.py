@@ -99,7 +99,6 @@ class AdmittedBlocks:
 
     Parameters
     ----------
-    lanes : BlockProgram
     number : int
         Among those of the group.
     places : tuple of int
@@ -210,13 +209,10 @@ class RankBlocks:
 
         Parameters
         ----------
-        admitted : AdmittedBlocks
         count : int
             Elements of the larger per-rank buffer.
         element : int
             Code of the kernel.
-        element_bytes : int
-        slice_bytes : int
 
         Raises
         ------
@@ -262,9 +258,6 @@ class RankBlocks:
 
         Parameters
         ----------
-        prepared : PreparedBlocks
-        buffers : RankBuffers
-        reduction : Reduction
         threads : int
             Of a block.
         stream : int

@@ -38,7 +38,6 @@ class SizedBlocks(FrozenArrays):
 
     Parameters
     ----------
-    operations, puts, waits, raises, lanes, groups : arrays of int64, shape (rows, columns of the struct)
     members : array of int64
         Ranks of the groups, one after the other.
     scratch_bytes : array of int64, shape (N,)
@@ -75,7 +74,6 @@ def at_size(
 
     Parameters
     ----------
-    lanes : BlockProgram
     count : int
         Elements of the collective's larger per-rank buffer, >= 0.
     element_bytes : int
@@ -93,7 +91,7 @@ def at_size(
     ends = part_ends(lanes, count, element_bytes=element_bytes)
     lengths = [past - first for first, past in pairwise(ends)]
     units = [-(-length * element_bytes // UNIT_BYTES) for length in lengths]
-    slices, staged = _slices(lanes, units, slice_bytes)
+    slices, staged = _choose_slices(lanes, units, slice_bytes)
     flags = flag_offsets(lanes)[0] if places is None else places
     return _tables(lanes, ends, element_bytes, slices, staged, flags)
 
@@ -130,11 +128,11 @@ _Slots = tuple[int, int, int]
 """First slot, number and stride of the slots of a message; 0, 1, 0 if it is not staged."""
 
 
-def _slices(lanes: BlockProgram, units: Sequence[int], slice_bytes: int) -> tuple[int, list[_Slots]]:
+def _choose_slices(lanes: BlockProgram, units: Sequence[int], slice_bytes: int) -> tuple[int, list[_Slots]]:
     """Number of slices, and where messages are staged."""
     limit = STAGING_BYTES[lanes.protocol]
     if lanes.protocol is DeviceProtocol.LL:
-        staged, used = _staged(lanes, [2 * UNIT_BYTES * count for count in units], 1)
+        staged, used = _stage_messages(lanes, [2 * UNIT_BYTES * count for count in units], 1)
         needed = 2 * used
         if needed > limit:
             raise ScheduleError(
@@ -150,7 +148,7 @@ def _slices(lanes: BlockProgram, units: Sequence[int], slice_bytes: int) -> tupl
             f"at most {MOST_SLICES}; use larger slices"
         )
     while True:
-        staged, needed = _staged(lanes, [-(-count // slices) * UNIT_BYTES for count in units], slices)
+        staged, needed = _stage_messages(lanes, [-(-count // slices) * UNIT_BYTES for count in units], slices)
         if needed <= limit:
             return slices, staged
         if slices > MOST_SLICES // 2:
@@ -161,7 +159,7 @@ def _slices(lanes: BlockProgram, units: Sequence[int], slice_bytes: int) -> tupl
         slices *= 2
 
 
-def _staged(lanes: BlockProgram, room: Sequence[int], slices: int) -> tuple[list[_Slots], int]:
+def _stage_messages(lanes: BlockProgram, room: Sequence[int], slices: int) -> tuple[list[_Slots], int]:
     """Slots of every message, and the most bytes of a rank's staging that a launch uses.
 
     `room` is the bytes of a slice of each part as it is staged.

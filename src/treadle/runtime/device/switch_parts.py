@@ -44,7 +44,6 @@ class SwitchParts:
     ----------
     topology : Topology
         The fabric of the program's paths.
-    program : Program
     sums : bool
         Whether switches can add up these elements.
     reached : collection of Buffer
@@ -284,7 +283,6 @@ def switch_groups(topology: Topology, nodes: Sequence[int]) -> tuple[tuple[int, 
 
     Parameters
     ----------
-    topology : Topology
     nodes : sequence of int
         Of the ranks.
     """

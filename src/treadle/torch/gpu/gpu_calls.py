@@ -44,8 +44,6 @@ class GpuCalls:
     ----------
     store : Store
         Of the group alone.
-    group : Membership
-    settings : Settings
     nccl : ProcessGroup, optional
         Can send and receive tensors of GPUs.
     """
@@ -122,7 +120,6 @@ class GpuWork(Work):
 
     Parameters
     ----------
-    calls : GpuCalls
     tensors : list of Tensor
         That will hold the result.
     """

@@ -54,9 +54,6 @@ class GpuEngine:
     ----------
     store : Store
         Of the group alone.
-    group : Membership
-    settings : Settings
-    gpu : GpuSettings
     """
 
     def __init__(self, store: Store, group: Membership, settings: Settings, gpu: GpuSettings) -> None:
@@ -111,7 +108,7 @@ class GpuEngine:
         except TreadleError as error:
             raise NoPlanError(str(error)) from None
         try:
-            ready = self._ready(lanes, admitted, choice, kernel)
+            ready = self._prepare(lanes, admitted, choice, kernel)
             if call.in_place:  # what no lanes serve is left as it was
                 call = call.scaled(len(self._group.places))
             lanes.launch(
@@ -168,11 +165,6 @@ class GpuEngine:
     def empty(self, size: int, device: int) -> torch.Tensor:
         """Bytes that peers reach, as a tensor; all ranks request the same, in the same order.
 
-        Parameters
-        ----------
-        size : int
-        device : int
-
         Raises
         ------
         NoPlanError
@@ -212,7 +204,7 @@ class GpuEngine:
             choice = replace(choice, threads=min(NETWORK_THREADS, choice.threads))
         return choice
 
-    def _ready(
+    def _prepare(
         self, lanes: RankBlocks, admitted: AdmittedBlocks, choice: BlockChoice, kernel: BlockKernel
     ) -> PreparedBlocks:
         key = (admitted.number, kernel.count, kernel.element, choice.slice_bytes)

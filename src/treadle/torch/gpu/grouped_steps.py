@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 from torch._C._distributed_c10d import Work
 
-from treadle.errors import ScheduleError
 from treadle.program.program import Buffer, Program
 from treadle.runtime.device.block_nodes import RECEIVES
 from treadle.runtime.device.block_parts import PartKind, PartOperation, cut_into_parts
@@ -34,8 +33,6 @@ class RankSteps:
 
     Parameters
     ----------
-    program : Program
-    rank : int
     bounds : sequence of int
         Part i is chunks bounds[i] to bounds[i + 1] - 1.
     sends, receives : sequence of mappings of int to sequence
@@ -86,11 +83,8 @@ def _stages(operations: Sequence[PartOperation]) -> list[int]:
         number: {*one.waits, one.partner} if one.kind in RECEIVES else set(one.waits)
         for number, one in enumerate(operations)
     }
-    order = topological_order(before)
-    if len(order) < len(operations):
-        raise ScheduleError("program: deadlock: operations wait for each other in a cycle")
     stage = [0] * len(operations)
-    for number in order:
+    for number in topological_order(before):
         latest = max((stage[other] for other in before[number]), default=0)
         stage[number] = latest + (operations[number].kind is PartKind.SEND)
     return stage
@@ -105,7 +99,6 @@ def run_steps(group: Any, steps: RankSteps, call: TensorCall) -> None:
         Can send and receive such tensors, as NCCL's can.
     steps : RankSteps
         Of the call's program.
-    call : TensorCall
     """
     program, rank = steps.program, steps.rank
     call = call.scaled(program.n_ranks)

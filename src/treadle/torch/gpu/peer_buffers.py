@@ -63,8 +63,6 @@ class CallMethod:
 
     Parameters
     ----------
-    lanes : BlockProgram
-    buffers : RankBuffers
     words : str
         For the log: what the program does besides staging.
     refusal : str
@@ -90,7 +88,6 @@ class PeerBuffers:
 
     Parameters
     ----------
-    memory : PeerMemory
     groups : tuple of tuple of int
         Ranks around the switches of the group's fabric, for which blocks have addresses where they can.
     window_bytes : int
@@ -136,9 +133,6 @@ class PeerBuffers:
 
         Parameters
         ----------
-        call : TensorCall
-        kernel : BlockKernel
-        choice : BlockChoice
         found : SizedProgram
             Of the call.
         found_apart : callable

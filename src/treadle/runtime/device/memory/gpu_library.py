@@ -66,7 +66,6 @@ class GpuLibrary:
 
     Parameters
     ----------
-    path : Path
     with_network : bool
         Those of kernel/nccl_host.cpp in place of the latter.
     """

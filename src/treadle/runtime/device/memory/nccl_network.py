@@ -36,12 +36,6 @@ class WindowNumbers(ctypes.Structure):
 class NcclNetworkMemory(PeerMemory):
     """A window of NCCL's at each rank for each block; what loads and stores do not reach, GIN does.
 
-    Parameters
-    ----------
-    rank : int
-    exchange : callable
-    device : int
-
     Raises
     ------
     MissingDependencyError
@@ -52,16 +46,18 @@ class NcclNetworkMemory(PeerMemory):
         super().__init__(rank, exchange, "windows of NCCL and GIN")
         self._comm = 0
         self._library: GpuLibrary
-        self._open(lambda: self._joined(device))
+        self._open(lambda: self._open_communicator(device))
         try:
             self.allocate(OUTBOX_BYTES)  # the second window
-            self._together(self._connect)
+            self._together(
+                lambda: self._library.call("treadle_nccl_connect", self._comm, self.n_ranks, FLAGS_AT)
+            )
         except BaseException:
             self.close()
             raise
         self.network = self
 
-    def _joined(self, device: int) -> None:
+    def _open_communicator(self, device: int) -> None:
         def begin() -> Any:
             self._library = nccl_library()
             self._library.call("treadle_peer_device", device)
@@ -76,9 +72,6 @@ class NcclNetworkMemory(PeerMemory):
 
     def _join(self, ids: list[bytes]) -> None:
         self._comm = self._library.address("treadle_nccl_open", ids[0], self.rank, len(ids))
-
-    def _connect(self) -> None:
-        self._library.call("treadle_nccl_connect", self._comm, self.n_ranks, FLAGS_AT)
 
     def _allocate(self, size: int, groups: Sequence[tuple[int, ...]]) -> PeerBlock:
         """See `PeerMemory`; addresses of ranks of other hosts are 0.

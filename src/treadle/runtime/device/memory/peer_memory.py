@@ -78,7 +78,6 @@ class PeerNetwork(Protocol):
         ----------
         rank, tables : int
             Addresses.
-        places : pointer to LaunchOffsets
         windows : sequence of (int, int)
             Of INPUT and OUTPUT: number of the block, or -1, and the place in it.
         *codes : int
@@ -94,7 +93,6 @@ class PeerMemory(ABC):
 
     Parameters
     ----------
-    rank : int
     exchange : callable
         See `Exchange`; used at set-up only.
     words : str
@@ -214,8 +212,6 @@ class IpcMemory(PeerMemory):
 
     Parameters
     ----------
-    rank : int
-    exchange : callable
     device : int
         Of this process.
 
@@ -235,24 +231,24 @@ class IpcMemory(PeerMemory):
 
     def _allocate(self, size: int, groups: Sequence[tuple[int, ...]]) -> PeerBlock:  # noqa: ARG002
         """See `PeerMemory`; no group has an address."""
-        own, handle = self._together(lambda: self._made(size))
+        own, handle = self._together(lambda: self._create(size))
         handles = self.exchange(handle)
         return PeerBlock(
             size,
             self._together(
                 lambda: tuple(
-                    own if peer == self.rank else self._reached(one) for peer, one in enumerate(handles)
+                    own if peer == self.rank else self._map(one) for peer, one in enumerate(handles)
                 )
             ),
         )
 
-    def _made(self, size: int) -> tuple[int, bytes]:
+    def _create(self, size: int) -> tuple[int, bytes]:
         self._own.append(self._library.address("treadle_peer_allocate", size))
         room = ctypes.create_string_buffer(int(self._library.c.treadle_peer_handle_bytes()))
         self._library.call("treadle_peer_export", self._own[-1], room)
         return self._own[-1], room.raw
 
-    def _reached(self, handle: bytes) -> int:
+    def _map(self, handle: bytes) -> int:
         self._opened.append(self._library.address("treadle_peer_open", handle))
         return self._opened[-1]
 
@@ -266,13 +262,7 @@ class IpcMemory(PeerMemory):
 
 
 class OneProcessMemory(PeerMemory):
-    """Memory of ranks that are threads of one process, on one GPU.
-
-    Parameters
-    ----------
-    rank : int
-    exchange : callable
-    """
+    """Memory of ranks that are threads of one process, on one GPU."""
 
     def __init__(self, rank: int, exchange: Exchange) -> None:
         super().__init__(rank, exchange, "one process")
