@@ -20,8 +20,8 @@ from treadle.runtime.device.block_program import DeviceProtocol
 from treadle.torch import Options
 from treadle.torch.gpu import gpu_streams as streams
 from treadle.torch.gpu import opening
+from treadle.torch.gpu.gpu_calls import run_steps
 from treadle.torch.gpu.gpu_settings import GpuMemory, GpuMethod, GpuSettings
-from treadle.torch.gpu.grouped_steps import run_steps
 
 RANK, SIZE, FOLDER = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
 FAKE = ctypes.CDLL(os.environ["TREADLE_GPU_LIBRARY"])

@@ -192,20 +192,16 @@ class SwitchParts:
             busiest = max(by_rank, key=lambda rank: by_rank[rank])
             share, fair = Fraction(by_rank[busiest], total), Fraction(1, members)
             if (1 + share) > _SLOW * (1 + fair):
-                link = min(self._rates_of(busiest), default=0)
+                topology = self.topology
+                own = topology.tails == self.program.nodes[busiest]
+                links = own & np.isin(topology.heads, list(self._group))
+                link = min(topology.bandwidths[links].tolist(), default=0)
                 raise ScheduleError(
                     f"slow: rank {busiest} initiates {100 * float(share):.0f}% of the switch reductions: its "
                     f"link of {format_bandwidth(link)} carries {float(1 + share):.3g} times the data, and "
                     f"{format_bandwidth(link / (1 + share))} pass; equal shares of {members} ranks let "
                     f"{format_bandwidth(link / (1 + fair))} pass: use a plan with a root at every rank"
                 )
-
-    def _rates_of(self, rank: int) -> list[int]:
-        """Bandwidth of a rank's links to switches."""
-        topology = self.topology
-        links = (topology.tails == self.program.nodes[rank]) & np.isin(topology.heads, list(self._group))
-        rates: list[int] = topology.bandwidths[links].tolist()
-        return rates
 
     def check_blocks(self, lanes: int) -> None:
         """Reject one block per rank with switch reductions: it has too few loads in flight.
