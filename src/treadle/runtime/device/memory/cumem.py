@@ -97,36 +97,37 @@ class CuMemMemory(PeerMemory):
         All GPUs of a group must have been added before memory is bound, and all memory be bound before any
         is used.
         """
-        made, is_in = [0], self.rank in group
+        handle, is_in = 0, self.rank in group
 
         def leader() -> dict[int, int]:
+            nonlocal handle
             if self.rank != group[0]:
                 return {}
-            made[0] = self._keep(self._library.address("treadle_cumem_multicast", room, len(group)))
-            return {peer: self._export(made[0]) for peer in group[1:]}
+            handle = self._keep(self._library.address("treadle_cumem_multicast", room, len(group)))
+            return {peer: self._export(handle) for peer in group[1:]}
 
         def add() -> None:
+            nonlocal handle
             for descriptor in found.values():
                 try:
-                    made[0] = self._keep(self._library.address("treadle_cumem_import", descriptor, room))
+                    handle = self._keep(self._library.address("treadle_cumem_import", descriptor, room))
                 finally:
                     os.close(descriptor)
             if is_in:
-                self._library.call("treadle_cumem_add", made[0])
+                self._library.call("treadle_cumem_add", handle)
 
         def bind() -> None:
             if is_in:
-                self._library.call("treadle_cumem_bind", made[0], own)
+                self._library.call("treadle_cumem_bind", handle, own)
 
         try:
             found = self._descriptors(leader)
             self._together(add)
             self._together(bind)
-            at = self._together(lambda: self._library.address("treadle_cumem_map", made[0]) if is_in else 0)
+            return self._together(lambda: self._library.address("treadle_cumem_map", handle) if is_in else 0)
         except MissingDependencyError as error:
             self.no_multicast = str(error)  # the same at all ranks
             return 0
-        return at
 
     def _descriptors(self, given: Callable[[], Mapping[int, int]]) -> dict[int, int]:
         """Descriptors that peers give this rank, by peer; `given` are its own for others, which are closed.
@@ -184,13 +185,10 @@ def _passed(
             del waiting[peer]
         select.select([receiver], [], [], 0.001 if waiting else 0.05)
         try:
-            data, passed_here, _, _ = receiver.recvmsg(256, socket.CMSG_SPACE(4))
+            data, descriptors, _, _ = socket.recv_fds(receiver, 256, 1)
         except BlockingIOError:
             continue
-        for level, kind, bytes_ in passed_here:
-            if level != socket.SOL_SOCKET or kind != socket.SCM_RIGHTS:
-                continue
-            (descriptor,) = array("i", bytes_[:4])
+        for descriptor in descriptors:
             words = data.decode(errors="replace").rsplit(" ", 1)
             if words[0] == names[rank] and words[-1].isdecimal() and int(words[-1]) in senders - found.keys():
                 found[int(words[-1])] = descriptor
