@@ -36,7 +36,7 @@ LAUNCHES = 4
 """Number of launches in a row at each size, each with data of its own."""
 
 ELEMENT_CODES = {element: code for code, element in enumerate(ElementType)}
-"""Codes of the kernels, in the order of kernel/lanes.cpp."""
+"""Codes of the kernels, in the order of ``kernel/lanes.cpp``."""
 _FOUR_LAUNCHES_BYTES = 2**27
 
 

@@ -264,12 +264,12 @@ def _places(
         for buffer in Buffer
     }
 
-    def place(rank: int, buffer: Buffer | None, part: int) -> tuple[int, int]:
+    def locate(rank: int, buffer: Buffer | None, part: int) -> tuple[int, int]:
         if buffer is None:
             return -1, 0
         return int(buffer), positions[rank, buffer](ends[part]) * element_bytes
 
-    return place
+    return locate
 
 
 def _ranges(program: Program, element: Mapping[int, int], rank: int, buffer: Buffer) -> list[tuple[int, int]]:
