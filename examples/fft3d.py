@@ -30,8 +30,8 @@ from treadle.errors import ScheduleError, TreadleError
 from treadle.planning import ElementType, RuntimeName, SolveResult, program_of, solve
 from treadle.program.program import Buffer, Program
 from treadle.runtime.in_process import Execution, PreparedProgram
-from treadle.runtime.mpi import load_mpi
-from treadle.runtime.mpi_rank import PreparedRank, RankExecution
+from treadle.runtime.mpi import RankExecution, load_mpi
+from treadle.runtime.rank_script import PreparedRank
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.topologies import parse

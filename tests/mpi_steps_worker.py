@@ -14,8 +14,8 @@ from treadle.program.message_levels import dataflow
 from treadle.program.passes import merge_levels
 from treadle.program.program import OperationKind, Program
 from treadle.runtime.data import ElementType
-from treadle.runtime.mpi import load_mpi, measure_mpi
-from treadle.runtime.mpi_rank import PreparedRank, RankExecution
+from treadle.runtime.mpi import RankExecution, load_mpi, measure_mpi
+from treadle.runtime.rank_script import PreparedRank
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.routes.route_rounds import timed_routes
 from treadle.synthesis.sizes.factor_allreduce import factor_allreduce

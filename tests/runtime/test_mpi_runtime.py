@@ -17,8 +17,8 @@ from samples.runtime_programs import random_program
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.program.trees.forest_program import lower
 from treadle.runtime.data import ElementType, Reduction
-from treadle.runtime.mpi import check_world, load_mpi
-from treadle.runtime.mpi_rank import PreparedRank, RankExecution
+from treadle.runtime.mpi import RankExecution, check_world, load_mpi
+from treadle.runtime.rank_script import PreparedRank
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
 
 WORKER = Path(__file__).resolve().parents[1] / "mpi_worker.py"

@@ -10,7 +10,6 @@ import pytest
 
 from child_processes import finished, first_line, search_path, started, wait_until
 from treadle.errors import MissingDependencyError, ScheduleError
-from treadle.testbed import delay_line as module
 from treadle.testbed.delay_line import build_delay_line, delay_line
 from treadle.testbed.layout import EmulatedLayout, make_layout
 from treadle.testbed.network import EmulatedNetwork, missing_requirement, network, new_prefix
@@ -157,7 +156,7 @@ def test_it_is_built_once_and_needs_a_compiler(tmp_path: Path, monkeypatch: pyte
     stamp = first.stat().st_mtime_ns
     assert build_delay_line(directory=tmp_path) == first
     assert first.stat().st_mtime_ns == stamp
-    monkeypatch.setattr(module.shutil, "which", lambda _: None)
+    monkeypatch.setattr("shutil.which", lambda _: None)
     with pytest.raises(MissingDependencyError, match="need a C compiler"):
         build_delay_line(directory=tmp_path)
 

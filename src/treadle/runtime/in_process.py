@@ -33,10 +33,6 @@ _Action = tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]
 class PreparedProgram:
     """A program that has been checked and put into a serial order; the same for every size.
 
-    Parameters
-    ----------
-    program : Program
-
     Raises
     ------
     ScheduleError
@@ -54,11 +50,8 @@ class Execution:
 
     Parameters
     ----------
-    prepared : PreparedProgram
     count : int
         Elements of the larger per-rank buffer; any number from 0 on.
-    element : ElementType
-    reduction : Reduction
     slice_bytes : int
         Chunks larger than this are run in slices, one slice through the entire program after another.
     storage : sequence of N RankMemory, optional

@@ -20,18 +20,17 @@ def measure_libfabric(
     sizes: Sequence[int],
     *,
     on_row: Callable[[SweepRow], None] | None = None,
-    **options: Unpack[RunKeywords],
+    **keywords: Unpack[RunKeywords],
 ) -> list[SweepRow]:
     """Start a process for each rank on this host, which send by libfabric's provider tcp; check, time them.
 
     Parameters
     ----------
-    program : Program or ProgramGroups
     sizes : sequence of int
         Bytes of the larger per-rank buffer.
     on_row : callable, optional
         Called with every row as it is ready. A time is the median of the slowest process's.
-    **options
+    **keywords
         The fields of `RunOptions`: float32 or int32, sums only, and no reference: libfabric has no
         collectives.
 
@@ -42,12 +41,12 @@ def measure_libfabric(
     MissingDependencyError
         Without libfabric and its headers, or a C compiler.
     """
-    asked = RunOptions(**options)
-    if asked.with_reference:
+    options = RunOptions(**keywords)
+    if options.with_reference:
         raise ScheduleError(
             "reference: libfabric has no collectives to compare with; runtime mpi-c has MPI's"
         )
-    return measure_interpreted(program, sizes, libfabric_launch, asked, on_row)
+    return measure_interpreted(program, sizes, libfabric_launch, options, on_row)
 
 
 def libfabric_launch(n_ranks: int) -> Launch:

@@ -38,7 +38,7 @@ class _Request:
         return bool(self._library.treadle_test(self._handle))
 
     def Wait(self) -> None:
-        """Until it is complete."""
+        """Wait until it is complete."""
         while not self.Test():
             pass
 
@@ -47,10 +47,6 @@ class FabricWorld:
     """All ranks, with what `mpi_run.execute_file` calls of a communicator of mpi4py, under its names.
 
     Making one forks a process for each rank; the caller goes on in every one of them.
-
-    Parameters
-    ----------
-    n_ranks : int
 
     Raises
     ------
@@ -67,11 +63,11 @@ class FabricWorld:
         self._rank = int(self._library.treadle_start())
 
     def Get_rank(self) -> int:
-        """This process."""
+        """Return the rank of this process."""
         return self._rank
 
     def Get_size(self) -> int:
-        """All of them."""
+        """Return the number of ranks."""
         return int(self._library.treadle_size())
 
     def Isend(self, data: Any, dest: int, tag: int = 0) -> _Request:
@@ -85,11 +81,11 @@ class FabricWorld:
         return _Request(self._library, handle, room)
 
     def Barrier(self) -> None:
-        """Until all are here."""
+        """Wait until all ranks have called it."""
         self.allgather([0])
 
     def allreduce(self, value: int) -> int:
-        """The sum over all ranks."""
+        """Return the sum over all ranks."""
         return sum(found[0] for found in self.allgather([value]))
 
     def allgather(self, values: Sequence[int]) -> list[list[int]]:

@@ -146,7 +146,7 @@ def measure(
     sizes: Iterable[int],
     *,
     on_row: Callable[[SweepRow], None] | None = None,
-    **options: Unpack[RunKeywords],
+    **keywords: Unpack[RunKeywords],
 ) -> list[SweepRow]:
     """Run a program in this process at every size, check every element, and time it.
 
@@ -158,7 +158,7 @@ def measure(
         Bytes of the larger per-rank buffer, rounded down to whole elements.
     on_row : callable, optional
         Called with every row as it is ready.
-    **options
+    **keywords
         The fields of `RunOptions`.
 
     Returns
@@ -170,70 +170,75 @@ def measure(
     ScheduleError
         If the program cannot be executed.
     """
-    asked = RunOptions(**options)
-    element = asked.element
-    programs = as_groups(program).programs
-    prepared = [PreparedProgram(one) for one in programs]
-    sizes = list(sizes)
+    options = RunOptions(**keywords)
+    element = options.element
+    prepared = [PreparedProgram(one) for one in as_groups(program).programs]
+    counts = [size // element.n_bytes for size in sizes]
     # the first touch of fresh memory costs more than the copies, so that all sizes share the largest's
-    largest = max(sizes, default=0) // element.n_bytes
+    largest = max(counts, default=0)
     storage = [
         Execution(one, largest, element=element, slice_bytes=MAX_SIZE_BYTES).memories for one in prepared
     ]
     rows: list[SweepRow] = []
-    for size in sizes:
-        count = size // element.n_bytes
-        groups = [
-            (
-                Execution(
-                    one,
-                    count,
-                    element=element,
-                    reduction=asked.reduction,
-                    slice_bytes=asked.slices_of(SLICE_BYTES),
-                    storage=memories,
-                ),
-                group_pattern(one.program, count, asked, group),
+    for count in counts:
+        groups = []
+        for group, (one, memories) in enumerate(zip(prepared, storage, strict=True)):
+            execution = Execution(
+                one,
+                count,
+                element=element,
+                reduction=options.reduction,
+                slice_bytes=options.slices_of(SLICE_BYTES),
+                storage=memories,
             )
-            for group, (one, memories) in enumerate(zip(prepared, storage, strict=True))
-        ]
+            groups.append((execution, group_pattern(one.program, count, options, group)))
         checked = [_checked_run(execution, pattern) for execution, pattern in groups]
         wrong = [found for found, _ in checked]
-        timed, untimed = asked.runs_after(sum(seconds for _, seconds in checked))
-        for _ in range(untimed):
-            _timed_runs(groups)
-        times = [_timed_runs(groups) for _ in range(timed)]
-        rows.append(
-            make_row(
-                programs[0],
-                count,
-                times,
-                sum(wrong),
-                element=element,
-                reduction=asked.reduction,
-                worst_group=worst_of(wrong),
-            )
-        )
+        timed, untimed = options.runs_after(sum(seconds for _, seconds in checked))
+        times = [_timed_runs(groups) for _ in range(untimed + timed)][untimed:]
+        row = row_of(options, prepared[0].program, count, times, wrong)
+        rows.append(row)
         if on_row is not None:
-            on_row(rows[-1])
+            on_row(row)
     return rows
 
 
-def group_pattern(program: Program, count: int, asked: RunOptions, group: int, launch: int = 0) -> Pattern:
+def group_pattern(program: Program, count: int, options: RunOptions, group: int, launch: int = 0) -> Pattern:
     """Inputs of one group's ranks: others for every group and launch."""
     return make_pattern(
         program.n_ranks,
         count,
-        element=asked.element,
-        reduction=asked.reduction,
+        element=options.element,
+        reduction=options.reduction,
         reduces=program.kind.reduces,
-        seed=asked.seed + 1000 * launch + group,
+        seed=options.seed + 1000 * launch + group,
     )
 
 
 def worst_of(wrong: Sequence[int]) -> int | None:
     """The first group with the most wrong elements; None where there is one group, or none is wrong."""
     return wrong.index(max(wrong)) if len(wrong) > 1 and any(wrong) else None
+
+
+def row_of(
+    options: RunOptions,
+    program: Program,
+    count: int,
+    times: Sequence[float],
+    wrong: Sequence[int],
+    reference: Sequence[float] = (),
+) -> SweepRow:
+    """The table's line for times and reference times in seconds, and wrong elements of each group."""
+    return make_row(
+        program,
+        count,
+        times,
+        sum(wrong),
+        element=options.element,
+        reduction=options.reduction,
+        reference_time_s=statistics.median(reference) if reference else None,
+        worst_group=worst_of(wrong),
+    )
 
 
 def make_row(

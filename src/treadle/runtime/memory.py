@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -26,7 +26,6 @@ class Layout:
 
     Parameters
     ----------
-    program : Program
     count : int
         Elements of the larger per-rank buffer, >= 0.
     n_slices : int
@@ -79,6 +78,14 @@ def slices_for(program: Program, count: int, *, element_bytes: int, slice_bytes:
     return max(1, -(-chunk_bytes // slice_bytes))
 
 
+def position_in(ranges: Sequence[tuple[int, int]]) -> Callable[[int], int]:
+    """Return the position of an element of the whole buffer in a rank's buffer of these ascending ranges."""
+    firsts = [first for first, _ in ranges]
+    begins = accumulate((past - first for first, past in ranges), initial=0)
+    shifts = [begin - first for begin, first in zip(begins, firsts, strict=False)] or [0]
+    return lambda element: element + shifts[max(0, bisect_right(firsts, element) - 1)]
+
+
 @dataclass(frozen=True, eq=False)
 class RankMemory:
     """The buffers of one rank.
@@ -95,20 +102,13 @@ class RankMemory:
     spans: Mapping[Buffer, Sequence[tuple[int, int]]]
 
     @cached_property
-    def _bases(self) -> dict[Buffer, tuple[list[int], list[int]]]:
-        """First element of each range, and the offset from an element to its place."""
-        bases = {}
-        for buffer, spans in self.spans.items():
-            places = accumulate((past - first for first, past in spans), initial=0)
-            firsts = [first for first, _ in spans]
-            bases[buffer] = firsts, [first - place for first, place in zip(firsts, places, strict=False)]
-        return bases
+    def _positions(self) -> dict[Buffer, Callable[[int], int]]:
+        return {buffer: position_in(spans) for buffer, spans in self.spans.items()}
 
     def view(self, buffer: Buffer, start: int, end: int) -> NDArray[Any]:
         """A view of elements `start` to `end` - 1 of the collective's whole buffer, all of one range."""
-        firsts, bases = self._bases[buffer]
-        base = bases[bisect_right(firsts, start) - 1] if firsts else 0
-        return self.arrays[buffer][start - base : end - base]
+        first = self._positions[buffer](start)
+        return self.arrays[buffer][first : first + end - start]
 
     def parts(self, buffer: Buffer) -> Iterator[tuple[int, NDArray[Any]]]:
         """Every range of a buffer: its first element, and a view of it."""
@@ -125,9 +125,6 @@ def allocate(
 
     Parameters
     ----------
-    layout : Layout
-    rank : int
-    dtype : numpy dtype
     storage : RankMemory, optional
         The rank's memory for the same program and dtype at this size or a larger one, to be used again.
     """

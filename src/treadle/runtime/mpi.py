@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
 from itertools import pairwise
 from typing import Any, Unpack
 from zlib import crc32
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treadle.errors import MemoryLimitError, MissingDependencyError, ScheduleError, TreadleError
 from treadle.program.group_lists import ProgramGroups, as_groups
@@ -20,14 +21,27 @@ from treadle.runtime.data import (
     ElementType,
     Pattern,
     Reduction,
+    finish_average,
     numpy_dtype,
     poison,
 )
-from treadle.runtime.measured_sizes import SweepRow, group_pattern, make_row, worst_of
-from treadle.runtime.memory import count_wrong, fill_input
-from treadle.runtime.mpi_rank import SLICE_BYTES, PreparedRank, RankExecution
+from treadle.runtime.measured_sizes import SweepRow, group_pattern, row_of
+from treadle.runtime.memory import Layout, allocate, count_wrong, fill_input
+from treadle.runtime.rank_script import ActionKind, PreparedRank
 from treadle.runtime.run_options import RunKeywords, RunOptions
 from treadle.schedules.collective import CollectiveKind
+
+SLICE_BYTES = 2**20
+"""Default largest message: below, the cost of a message in Python shows; above, trees pipeline less."""
+
+PIECE_BYTES = 2**14
+"""Longest message that is packed with others: copying more costs as much as a message."""
+
+PACKED_BYTES = 2**16
+"""Longest message packed of several."""
+
+SPARE_BYTES = 2**24
+"""Most bytes of spare memory for receives that are posted before their turn and reduced later."""
 
 _OUT_OF_MEMORY = "out of memory"
 
@@ -59,12 +73,96 @@ def check_world(program: Program | ProgramGroups, n_processes: int) -> None:
         )
 
 
+class RankExecution:
+    """One rank's part of a program with buffers of one size, ready to run any number of times.
+
+    Parameters
+    ----------
+    mpi : module
+        mpi4py.MPI.
+    communicator : mpi4py.MPI.Comm
+        Its ranks are the program's.
+    count : int
+        Elements of the larger per-rank buffer; any number from 0 on.
+
+    Raises
+    ------
+    ScheduleError
+        If the program needs more tags than MPI has.
+    """
+
+    def __init__(
+        self,
+        prepared: PreparedRank,
+        mpi: Any,
+        communicator: Any,
+        count: int,
+        *,
+        element: ElementType,
+        reduction: Reduction = Reduction.SUM,
+        slice_bytes: int = SLICE_BYTES,
+    ) -> None:
+        dtype = numpy_dtype(element)
+        self.prepared, self.mpi, self.communicator = prepared, mpi, communicator
+        self.element, self.reduction = element, reduction
+        script = prepared.script(
+            count,
+            element_bytes=dtype.itemsize,
+            slice_bytes=slice_bytes,
+            spare_bytes=SPARE_BYTES,
+            eager_bytes=0,  # MPI copies short messages itself
+            piece_bytes=PIECE_BYTES,
+            packed_bytes=PACKED_BYTES,
+        )
+        limit = mpi.COMM_WORLD.Get_attr(mpi.TAG_UB)
+        largest = max((action.tag for action in script.actions), default=0)
+        if limit is not None and largest > limit:
+            raise ScheduleError(
+                f"MPI allows tags up to {limit}, this program at this size needs {largest}; "
+                f"use a larger slice size"
+            )
+        self.layout = Layout(prepared.program, count)
+        self.memory = allocate(self.layout, prepared.rank, dtype)
+        areas = [self.memory.arrays[buffer] for buffer in Buffer]
+        areas += [np.empty(n, dtype=dtype) for n in (script.spare_elements, script.packed_elements)]
+        self._actions: list[tuple[Any, ...]] = [
+            (*action[:4], *(areas[span.area][span.start : span.end] for span in action[4:]))
+            for action in script.actions
+        ]
+
+    def run(self) -> None:
+        """Execute once, from INPUT to OUTPUT; all ranks must call it. In place, INPUT is consumed."""
+        combine, kept = self.reduction.ufunc, list[NDArray[Any]]()
+        requests: dict[int, Any] = {}
+        for kind, handle, peer, tag, source, arrived, target in self._actions:
+            if kind == ActionKind.WAIT:
+                requests.pop(handle).Wait()
+            elif kind == ActionKind.REDUCE:
+                combine(source, arrived, out=target)
+            elif kind == ActionKind.COPY:
+                np.copyto(target, source)
+            elif kind == ActionKind.RECEIVE:
+                requests[handle] = self.communicator.Irecv(self._bytes(target), peer, tag)
+            else:
+                data = source
+                if kind == ActionKind.SEND_COPY:
+                    data = source.copy()
+                    kept.append(data)
+                requests[handle] = self.communicator.Isend(self._bytes(data), peer, tag)
+        if self.prepared.program.kind.reduces and self.reduction is Reduction.AVG:
+            finish_average(self.memory.arrays[Buffer.OUTPUT], self.prepared.program.n_ranks)
+
+    def _bytes(self, view: NDArray[Any]) -> list[Any]:
+        # as bytes, so that types that MPI does not know go through
+        return [view.view(np.uint8), self.mpi.BYTE]
+
+
 def measure_mpi(
     program: Program | ProgramGroups,
     sizes: Iterable[int],
     *,
     on_row: Callable[[SweepRow], None] | None = None,
-    **options: Unpack[RunKeywords],
+    **keywords: Unpack[RunKeywords],
 ) -> list[SweepRow]:
     """Run a program over MPI at every size, check every element, and time it; called by all processes.
 
@@ -75,7 +173,7 @@ def measure_mpi(
         start immediately.
     sizes, on_row
         As `treadle.runtime.measured_sizes.measure`; `on_row` is called at rank 0 only.
-    **options
+    **keywords
         The fields of `RunOptions`.
 
     Returns
@@ -91,7 +189,7 @@ def measure_mpi(
         In every process: if the world has another size than the program, the program cannot be executed,
         or a process lacks the memory.
     """
-    asked = RunOptions(**options)
+    options = RunOptions(**keywords)
     mpi = load_mpi()
     world = mpi.COMM_WORLD
     groups = as_groups(program)
@@ -102,43 +200,29 @@ def measure_mpi(
     prepared = PreparedRank(groups.programs[group], place)
     rows: list[SweepRow] = []
     for size in sizes:
-        count = size // asked.element.n_bytes
-        pattern = group_pattern(groups.programs[group], count, asked, group)
+        count = size // options.element.n_bytes
+        pattern = group_pattern(prepared.program, count, options, group)
         make = partial(
             RankExecution,
             *(prepared, mpi, own, count),
-            element=asked.element,
-            reduction=asked.reduction,
-            slice_bytes=asked.slices_of(SLICE_BYTES),
+            element=options.element,
+            reduction=options.reduction,
+            slice_bytes=options.slices_of(SLICE_BYTES),
         )
-        made = _make_everywhere(make, world, count * asked.element.n_bytes)
-        run = _Run(groups, group, made, world)
+        execution = _make_everywhere(make, world, count * options.element.n_bytes)
         with _abort_on_failure(world):
-            row = _measure_size(run, pattern, asked)
+            wrong_here, times, reference = _measure_size(execution, world, pattern, options)
+            wrong = [0] * len(groups.programs)
+            for other, found in world.allgather((group, wrong_here)):
+                wrong[other] += found
             if world.Get_rank() == 0:
+                row = row_of(options, groups.programs[0], count, times, wrong, reference)
                 rows.append(row)
                 if on_row is not None:
                     on_row(row)
     if own is not world:
         own.Free()
     return rows
-
-
-@dataclass(frozen=True)
-class _Run:
-    """This process's part at one size, and all processes of all groups."""
-
-    groups: ProgramGroups
-    group: int
-    own: RankExecution
-    world: Any
-
-    def wrong_by_group(self, wrong: int) -> list[int]:
-        """Wrong elements of each group, from those of this process; the same everywhere."""
-        total = [0] * len(self.groups.programs)
-        for group, found in self.world.allgather((self.group, wrong)):
-            total[group] += found
-        return total
 
 
 def _check_same_program(groups: ProgramGroups, world: Any) -> None:
@@ -166,30 +250,6 @@ def _abort_on_failure(world: Any) -> Iterator[None]:
         raise
 
 
-def _measure_size(run: _Run, pattern: Pattern, asked: RunOptions) -> SweepRow:
-    wrong, first_s = _checked_run(run, pattern)
-    timed, untimed = asked.runs_after(first_s)
-    library = _reference(run.own, pattern) if asked.with_reference else None
-    times: list[float] = []
-    reference: list[float] = []
-    for number in range(-untimed, timed):  # in turn, so that both meet the same load of the machine
-        seconds = _timed_run(run, pattern)
-        library_seconds = None if library is None else _timed(run, library)
-        if number >= 0:
-            times.append(seconds)
-            reference += [] if library_seconds is None else [library_seconds]
-    return make_row(
-        run.groups.programs[0],
-        run.own.layout.count,
-        times,
-        sum(wrong),
-        element=run.own.element,
-        reduction=run.own.reduction,
-        reference_time_s=float(np.median(reference)) if reference else None,
-        worst_group=worst_of(wrong),
-    )
-
-
 def _make_everywhere(make: Callable[[], RankExecution], world: Any, n_bytes: int) -> RankExecution:
     """Allocate in every process, or fail in every process: one that went on alone would wait for ever."""
     made, problem = None, ""
@@ -205,68 +265,66 @@ def _make_everywhere(make: Callable[[], RankExecution], world: Any, n_bytes: int
     return made
 
 
-def _checked_run(run: _Run, pattern: Pattern) -> tuple[list[int], float]:
-    """Wrong elements of each group after one run on fresh buffers, and its seconds."""
-    own = run.own
+def _measure_size(
+    own: RankExecution, world: Any, pattern: Pattern, options: RunOptions
+) -> tuple[int, list[float], list[float]]:
+    """Wrong elements here after a run on fresh buffers, and seconds of the timed runs and of MPI's own."""
+    rank, program = own.prepared.rank, own.prepared.program
+
+    def timed(call: Callable[[], object]) -> float:
+        """Seconds of the slowest process in a call, the same everywhere."""
+        world.Barrier()
+        start = own.mpi.Wtime()
+        with np.errstate(all="ignore"):  # a wrong program may combine poison
+            call()
+        return float(world.allreduce(own.mpi.Wtime() - start, op=own.mpi.MAX))
+
     for buffer in (Buffer.SCRATCH, Buffer.OUTPUT):
         poison(own.memory.arrays[buffer])
-    seconds = _timed_run(run, pattern, refill=True)
-    return run.wrong_by_group(count_wrong(own.layout, own.prepared.rank, own.memory, pattern)), seconds
+    fill_input(rank, own.memory, pattern)
+    first_s = timed(own.run)
+    wrong = count_wrong(own.layout, rank, own.memory, pattern)
+    iterations, warmup = options.runs_after(first_s)
+    library = _reference(own, pattern) if options.with_reference else None
+    if library is not None:
+        library()  # the first call, which no time counts
+    times: list[float] = []
+    reference: list[float] = []
+    for _ in range(warmup + iterations):  # in turn, so that both meet the same load of the machine
+        if program.in_place:
+            fill_input(rank, own.memory, pattern)
+        times.append(timed(own.run))
+        if library is not None:
+            reference.append(timed(library))
+    return wrong, times[warmup:], reference[warmup:]
 
 
-def _timed_run(run: _Run, pattern: Pattern, *, refill: bool = False) -> float:
-    """Seconds of the slowest process, the same everywhere."""
-    own = run.own
-    if refill or own.prepared.program.in_place:
-        fill_input(own.prepared.rank, own.memory, pattern)
-    with np.errstate(all="ignore"):  # a wrong program may combine poison
-        return _timed(run, own.run)
-
-
-def _timed(run: _Run, call: Callable[[], None]) -> float:
-    """Seconds of the slowest process in a call, the same everywhere."""
-    run.world.Barrier()
-    start = run.own.mpi.Wtime()
-    call()
-    return float(run.world.allreduce(run.own.mpi.Wtime() - start, op=run.own.mpi.MAX))
-
-
-def _reference(run: RankExecution, pattern: Pattern) -> Callable[[], None] | None:
-    """MPI's own collective on data of the same shape, called once; None where MPI has none such."""
+def _reference(run: RankExecution, pattern: Pattern) -> Callable[[], object] | None:
+    """MPI's own collective on data of the same shape; None where MPI has none such."""
     program, rank, count = run.prepared.program, run.prepared.rank, run.layout.count
     mpi, world = run.mpi, run.communicator
     types = {ElementType.FLOAT32: mpi.FLOAT, ElementType.INT32: mpi.INT32_T, ElementType.INT64: mpi.INT64_T}
     operations = {Reduction.SUM: mpi.SUM, Reduction.MAX: mpi.MAX, Reduction.MIN: mpi.MIN}
-    reduces = program.kind.reduces
-    if run.element not in types or (reduces and run.reduction not in operations):
+    if run.element not in types or (program.kind.reduces and run.reduction not in operations):
         return None
     kind, operation = types[run.element], operations.get(run.reduction, mpi.SUM)
+    dtype = numpy_dtype(run.element)
     bounds = [program.element(int(chunk), count) for chunk in program.shard_offset]
     shards = [high - low for low, high in pairwise(bounds)]
     if program.kind is CollectiveKind.ALLTOALL:
         n = program.n_ranks
-        sent, received = shards[rank * n : rank * n + n], shards[rank::n]
-        ends = [
-            [np.ones(sum(counts), dtype=numpy_dtype(run.element)), counts, kind]
-            for counts in (sent, received)
-        ]
-        return _called(lambda: world.Alltoallv(*ends))
-    whole = np.zeros(count, dtype=numpy_dtype(run.element))
+        sent, received = (
+            [np.ones(sum(counts), dtype=dtype), counts, kind]
+            for counts in (shards[rank * n : rank * n + n], shards[rank::n])
+        )
+        return partial(world.Alltoallv, sent, received)
+    whole = np.zeros(count, dtype=dtype)
     pattern.fill(rank, whole, start=0)
-    part, other = np.ones(shards[rank], dtype=whole.dtype), np.ones_like(whole)
-    calls: dict[CollectiveKind, Callable[[], None]] = {
-        CollectiveKind.ALLGATHER: lambda: world.Allgatherv([part, kind], [other, shards, bounds[:-1], kind]),
-        CollectiveKind.REDUCE_SCATTER: lambda: world.Reduce_scatter(
-            [whole, kind], [part, kind], shards, operation
-        ),
-        CollectiveKind.ALLREDUCE: lambda: world.Allreduce([whole, kind], [other, kind], operation),
-        CollectiveKind.BROADCAST: lambda: world.Bcast([other, kind], program.root),
-        CollectiveKind.REDUCE: lambda: world.Reduce([whole, kind], [other, kind], operation, program.root),
-    }
-    return _called(calls[program.kind])
-
-
-def _called(call: Callable[[], None]) -> Callable[[], None]:
-    """The call, after a first one that no time counts."""
-    call()
-    return call
+    part, other = [np.ones(shards[rank], dtype=dtype), kind], np.ones_like(whole)
+    return {
+        CollectiveKind.ALLGATHER: partial(world.Allgatherv, part, [other, shards, bounds[:-1], kind]),
+        CollectiveKind.REDUCE_SCATTER: partial(world.Reduce_scatter, [whole, kind], part, shards, operation),
+        CollectiveKind.ALLREDUCE: partial(world.Allreduce, [whole, kind], [other, kind], operation),
+        CollectiveKind.BROADCAST: partial(world.Bcast, [other, kind], program.root),
+        CollectiveKind.REDUCE: partial(world.Reduce, [whole, kind], [other, kind], operation, program.root),
+    }[program.kind]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from treadle.errors import FormatError, MissingDependencyError, TreadleError
+from treadle.errors import FormatError, MissingDependencyError
 
 SOURCES = (
     *("interpreter.c", "engine.h", "state.h", "bundles.h"),
@@ -81,7 +81,6 @@ def build_interpreter(mpi: MpiInstallation, *, directory: Path | None = None) ->
 
     Parameters
     ----------
-    mpi : MpiInstallation
     directory : Path, optional
         Default `build_directory()`.
 
@@ -95,7 +94,7 @@ def build_interpreter(mpi: MpiInstallation, *, directory: Path | None = None) ->
     MissingDependencyError
         If a C compiler is missing or fails, or the directory cannot be written.
     """
-    return _interpreter(mpi.mpicc, SOURCES[0], (), directory)
+    return compiled("interpreter", mpi.mpicc, _sources(SOURCES[0]), directory=directory)
 
 
 def build_libfabric_interpreter(*, directory: Path | None = None) -> Path:
@@ -115,13 +114,9 @@ def build_libfabric_calls() -> Path:
 
 
 def _compiled_with_libfabric(source: str, flags: Sequence[str], directory: Path | None) -> Path:
-    compiler = shutil.which(os.environ.get("CC", "cc"))
-    if compiler is None:
-        raise MissingDependencyError(
-            "the libfabric runtime needs a C compiler, found none on the PATH; install one, or set CC"
-        )
+    compiler, flags = c_compiler("the libfabric runtime needs"), (*flags, "-lfabric")
     try:
-        return _interpreter(Path(compiler), source, (*flags, "-lfabric"), directory)
+        return compiled("interpreter", compiler, _sources(source), flags, directory=directory)
     except MissingDependencyError as error:
         if "rdma/" in str(error) or "lfabric" in str(error):
             raise MissingDependencyError(
@@ -130,9 +125,18 @@ def _compiled_with_libfabric(source: str, flags: Sequence[str], directory: Path 
         raise
 
 
-def _interpreter(compiler: Path, source: str, more_flags: Sequence[str], directory: Path | None) -> Path:
-    files = [source_directory() / name for name in (source, *SOURCES)]
-    return compiled("interpreter", compiler, files, more_flags, directory=directory)
+def _sources(compiled_file: str) -> list[Path]:
+    return [source_directory() / name for name in (compiled_file, *SOURCES)]
+
+
+def c_compiler(purpose: str) -> Path:
+    """Return the C compiler of the environment; `purpose` begins the error: "the runtime needs"."""
+    found = shutil.which(os.environ.get("CC", "cc"))
+    if found is None:
+        raise MissingDependencyError(
+            f"{purpose} a C compiler, found none on the PATH; install one, or set CC"
+        )
+    return Path(found)
 
 
 def compiled(
@@ -149,10 +153,8 @@ def compiled(
     ----------
     name : str
         Begins the file's name.
-    compiler : Path
     sources : sequence of Path
         The file to compile, then all that it includes.
-    more_flags : sequence of str
     directory : Path, optional
         Default `build_directory()`.
 
@@ -170,7 +172,7 @@ def compiled(
 
 
 OUTPUT = "{output}"
-"""In a compiler's words: where the name of what it makes belongs."""
+"""Placeholder of the output file in a compiler's arguments."""
 
 
 def build(
@@ -191,15 +193,12 @@ def build(
     name : Path
         Stem and suffix of the file; files, words and the compiler are put between, so that it is never out
         of date.
-    compiler : str
     words : sequence of str
         After the compiler, with `OUTPUT`.
     files : sequence of Path
         All that are read.
     what, question : str
         For errors: what is made, and what may be wrong.
-    directory : Path, optional
-    limit_s : float
     """
     folder = build_directory() if directory is None else directory
     named = [Path(word).name if Path(word) in files else word for word in words]
@@ -224,7 +223,11 @@ def build(
             check=False,
         )
         if done.returncode or not partial.exists():
-            raise compiler_error(compiler, done.stderr, question)
+            line = telling_line(done.stderr)
+            if os.strerror(errno.ENOSPC) in done.stderr:
+                advice = "free some space, or set TMPDIR to another folder"
+                raise FormatError(f"{line}; {advice}", source=compiler)
+            raise MissingDependencyError(f"{compiler}: {line}; {question}")
         os.replace(partial, target)
     except OSError as error:
         raise FormatError(f"{what} cannot be built: {error.strerror}", source=str(folder)) from None
@@ -234,14 +237,6 @@ def build(
         with contextlib.suppress(OSError):  # where not even its folder could be made
             partial.unlink(missing_ok=True)
     return target
-
-
-def compiler_error(compiler: Path | str, said: str, question: str) -> TreadleError:
-    """Return what a compiler's failure means: a full disk, or a compiler that lacks something."""
-    line = telling_line(said)
-    if os.strerror(errno.ENOSPC) in said:
-        return FormatError(f"{line}; free some space, or set TMPDIR to another folder", source=str(compiler))
-    return MissingDependencyError(f"{compiler}: {line}; {question}")
 
 
 def telling_line(text: str) -> str:

@@ -8,7 +8,6 @@ import math
 import os
 import shutil
 import signal
-import statistics
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from treadle.program.passes import merge_levels
 from treadle.program.program import Program
 from treadle.program.program_format import format_groups
 from treadle.runtime.data import ElementType, Reduction
-from treadle.runtime.measured_sizes import SweepRow, make_row
+from treadle.runtime.measured_sizes import SweepRow, row_of
 from treadle.runtime.mpi_build import MpiInstallation, build_interpreter, find_mpi
 from treadle.runtime.order import check_executable
 from treadle.runtime.run_options import RunKeywords, RunOptions
@@ -88,7 +87,6 @@ class Launch:
         What carries their messages, for errors.
     words : tuple of str
         Of the command line, before the interpreter's arguments.
-    environment : mapping of str to str
     """
 
     carrier: str
@@ -109,7 +107,7 @@ def measure_mpi_c(
     sizes: Sequence[int],
     *,
     on_row: Callable[[SweepRow], None] | None = None,
-    **options: Unpack[RunKeywords],
+    **keywords: Unpack[RunKeywords],
 ) -> list[SweepRow]:
     """Start one process for each rank on this host, run a program in them at every size, check and time it.
 
@@ -121,7 +119,7 @@ def measure_mpi_c(
         Bytes of the larger per-rank buffer.
     on_row : callable, optional
         Called with every row as it is ready. A time is the median of the slowest process's.
-    **options
+    **keywords
         The fields of `RunOptions`: float32 or int32, sums only.
 
     Raises
@@ -137,30 +135,26 @@ def measure_mpi_c(
         interpreter = build_interpreter(mpi)
         return Launch("MPI", (*local_launch(mpi, n_ranks), str(interpreter)), launch_environment())
 
-    return measure_interpreted(program, sizes, launch, RunOptions(**options), on_row)
+    return measure_interpreted(program, sizes, launch, RunOptions(**keywords), on_row)
 
 
 def measure_interpreted(
     program: Program | ProgramGroups,
     sizes: Sequence[int],
     launch: Callable[[int], Launch],
-    asked: RunOptions,
+    options: RunOptions,
     on_row: Callable[[SweepRow], None] | None,
 ) -> list[SweepRow]:
     """Run a program in the compiled interpreter, whatever carries its messages; see `measure_mpi_c`.
 
     Parameters
     ----------
-    program : Program or ProgramGroups
-    sizes : sequence of int
     launch : callable
         Return the command that starts the ranks; called after the program was found to be executable.
-    asked : RunOptions
-    on_row : callable, optional
     """
     groups = as_groups(program)
     for one in groups.programs:
-        check_interpretable(one, asked.element, asked.reduction)
+        check_interpretable(one, options.element, options.reduction)
     start = launch(groups.n_ranks)
     rows: list[SweepRow] = []
     merged = ProgramGroups(tuple(map(merge_levels, groups.programs)), groups.groups)
@@ -168,29 +162,22 @@ def measure_interpreted(
         arguments = interpreter_arguments(
             path,
             sizes,
-            element=asked.element,
-            iterations=asked.iterations,
-            warmup=asked.warmup,
-            budget_s=asked.budget_s,
-            slice_bytes=asked.slices_of(SLICE_BYTES),
-            with_reference=asked.with_reference,
+            element=options.element,
+            iterations=options.iterations,
+            warmup=options.warmup,
+            budget_s=options.budget_s,
+            slice_bytes=options.slices_of(SLICE_BYTES),
+            with_reference=options.with_reference,
         )
         command = [*start.words, *arguments]
         found = run_interpreter(
             command, environment=start.environment, n_sizes=len(sizes), carrier=start.carrier
         )
         for times in found:
-            references = times.reference_times_s
-            row = make_row(
-                groups.programs[0],
-                times.size_bytes // asked.element.n_bytes,
-                times.times_s,
-                times.wrong,
-                element=asked.element,
-                reduction=asked.reduction,
-                reference_time_s=statistics.median(references) if references else None,
-                worst_group=times.worst_group,
-            )
+            count = times.size_bytes // options.element.n_bytes
+            wrong = [0] * len(groups.programs)
+            wrong[times.worst_group or 0] = times.wrong
+            row = row_of(options, groups.programs[0], count, times.times_s, wrong, times.reference_times_s)
             rows.append(row)
             if on_row is not None:
                 on_row(row)
@@ -240,7 +227,6 @@ def interpreter_arguments(
 
     Parameters
     ----------
-    program : Path
     sizes : sequence of int
         Bytes of the larger per-rank buffer.
     element, iterations, warmup, budget_s, with_reference
@@ -284,7 +270,6 @@ def run_interpreter(
     ----------
     command : sequence of str
         Launcher, interpreter and arguments.
-    environment : mapping of str to str
     n_sizes : int
         Rows to expect.
     limit_s : float, optional

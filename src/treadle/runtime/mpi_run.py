@@ -12,7 +12,8 @@ import contextlib
 import json
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,6 @@ from treadle.formats.msccl.reader import (
     RECEIVING,
     SENDING,
     Algorithm,
-    MscclStep,
     first_parsed,
 )
 from treadle.runtime.mpi import load_mpi
@@ -66,136 +66,110 @@ def expected(kind: str, rank: int, n: int, elements: int, root: int) -> _Data | 
     return total if name == "allreduce" or rank == root else None
 
 
-class _MscclRank:
-    """One rank of an MSCCL XML: its thread blocks take turns."""
-
-    def __init__(self, algorithm: Algorithm, world: Any, elements: int, in_place: bool, root: int) -> None:
-        self._world, self._algorithm = world, algorithm
-        self._rank = rank = int(world.Get_rank())
-        self._chunk = elements // algorithm.n_chunks
-        sizes = {letter: count * self._chunk for letter, count in algorithm.sizes[rank].items()}
+def _run_msccl(algorithm: Algorithm, world: Any, elements: int, in_place: bool, root: int) -> _Data:
+    """One rank of an MSCCL XML: its thread blocks take turns, for ever if the file waits so; its output."""
+    rank, chunk = int(world.Get_rank()), elements // algorithm.n_chunks
+    sizes = {letter: count * chunk for letter, count in algorithm.sizes[rank].items()}
+    memory = {letter: np.full(size, -1, dtype=np.int64) for letter, size in sizes.items()}
+    if in_place:
         larger = max(sizes["i"], sizes["o"])
-        self.memory = {letter: np.full(size, -1, dtype=np.int64) for letter, size in sizes.items()}
-        if in_place:
-            whole = np.full(larger, -1, dtype=np.int64)
-            for letter in "io":
-                start = rank * sizes[letter] if sizes[letter] < larger else 0
-                self.memory[letter] = whole[start : start + sizes[letter]]
-        if algorithm.collective != "broadcast" or rank == root:
-            self.memory["i"][:] = contribution(rank, sizes["i"])
-        first, past = algorithm.first_block[rank], algorithm.first_block[rank + 1]
-        self._first = first
-        self._blocks = [
-            [step for step in algorithm.steps if step.block == block] for block in range(first, past)
-        ]
-        self._done = [0] * len(self._blocks)
-        self._receives: dict[int, tuple[Any, _Data]] = {}
-        self._sends: list[Any] = []
+        whole = np.full(larger, -1, dtype=np.int64)
+        for letter in "io":
+            start = rank * sizes[letter] if sizes[letter] < larger else 0
+            memory[letter] = whole[start : start + sizes[letter]]
+    if algorithm.collective != "broadcast" or rank == root:
+        memory["i"][:] = contribution(rank, sizes["i"])
+    first, past = algorithm.first_block[rank], algorithm.first_block[rank + 1]
+    done = [0] * (past - first)
+    sends: list[tuple[Any, _Data]] = []
 
-    def run(self) -> None:
-        """Run all steps; waits for ever if the file does."""
-        while any(done < len(steps) for done, steps in zip(self._done, self._blocks, strict=True)):
-            for number, steps in enumerate(self._blocks):
-                while self._done[number] < len(steps) and self._step(number, steps[self._done[number]]):
-                    self._done[number] += 1
-        for request, _ in self._sends:
-            request.Wait()
+    def view(end: tuple[str, int], count: int) -> _Data:
+        start = max(end[1], 0) * chunk
+        return memory[end[0]][start : start + count * chunk]
 
-    def _step(self, number: int, step: MscclStep) -> bool:
-        block, place = step.wait
-        if block >= 0 and self._done[block] <= place:
-            return False
-        data = self._view(step.source, step.count)
-        _, send_peer, receive_peer, channel = self._algorithm.blocks[self._first + number]
-        if step.type in RECEIVING:
-            came = self._receive(number, receive_peer, channel, step.count * self._chunk)
-            if came is None:
-                return False
-            data = data + came if step.type in ("rrs", "rrc", "rrcs") else came
-        if step.type in ("r", "rcs", "rrc", "rrcs", "cpy"):
-            self._view(step.target, step.count)[:] = data
-        elif step.type == "re":
-            self._view(step.target, step.count)[:] += data
-        if step.type in SENDING:
-            held = np.array(data)
-            self._sends.append((self._world.Isend(held, dest=send_peer, tag=channel), held))
-        return True
+    def turns(number: int) -> Iterator[None]:
+        """The steps of a thread block, with a pause wherever it has to wait."""
+        _, send_peer, receive_peer, channel = algorithm.blocks[first + number]
+        for step in algorithm.steps:
+            if step.block != first + number:
+                continue
+            block, place = step.wait
+            while block >= 0 and done[block] <= place:
+                yield
+            data = view(step.source, step.count)
+            if step.type in RECEIVING:
+                came = np.empty(step.count * chunk, dtype=np.int64)
+                request = world.Irecv(came, source=receive_peer, tag=channel)
+                while not request.Test():
+                    yield
+                data = data + came if step.type in ("rrs", "rrc", "rrcs") else came
+            if step.type in ("r", "rcs", "rrc", "rrcs", "cpy"):
+                view(step.target, step.count)[:] = data
+            elif step.type == "re":
+                view(step.target, step.count)[:] += data
+            if step.type in SENDING:
+                held = np.array(data)
+                sends.append((world.Isend(held, dest=send_peer, tag=channel), held))
+            done[number] += 1
 
-    def _receive(self, number: int, peer: int, channel: int, elements: int) -> _Data | None:
-        if number not in self._receives:
-            room = np.empty(elements, dtype=np.int64)
-            self._receives[number] = (self._world.Irecv(room, source=peer, tag=channel), room)
-        request, room = self._receives[number]
-        if not request.Test():
-            return None
-        del self._receives[number]
-        return room
-
-    def _view(self, end: tuple[str, int], count: int) -> _Data:
-        letter, offset = end
-        return self.memory[letter][max(offset, 0) * self._chunk : (max(offset, 0) + count) * self._chunk]
+    blocks = [turns(number) for number in range(past - first)]
+    while blocks:
+        blocks = [block for block in blocks if next(block, False) is None]  # False at its end
+    for request, _ in sends:
+        request.Wait()
+    return memory["o"]
 
 
-class _CpuRank:
-    """One rank of a CPU XML."""
+def _run_cpu(text: CpuFile, world: Any, elements: int) -> _Data:
+    """One rank of a CPU XML, which waits for ever if the file does; its output."""
+    rank = int(world.Get_rank())
+    mine, slot_length = text.ranks[rank], _slot_elements(text, elements)
 
-    def __init__(self, text: CpuFile, world: Any, elements: int) -> None:
-        self._world, self._text = world, text
-        self._rank = int(world.Get_rank())
-        self._elements = elements
-        mine = text.ranks[self._rank]
-        self.memory = {
-            letter: np.full(sum(self._length(span) for span in mine.chunks[letter]), -1, dtype=np.int64)
-            for letter in "ios"
-        }
-        self._room = _slot_elements(text, elements)
-        self.memory["slot"] = np.full(mine.slots * self._room, -1, dtype=np.int64)
-        if text.in_place:
-            larger, smaller = sorted("io", key=lambda letter: -len(self.memory[letter]))
-            if mine.chunks[smaller]:
-                chunk = mine.chunks[smaller][0].start
-                start = self._before(larger, chunk)
-                self.memory[smaller] = self.memory[larger][start : start + len(self.memory[smaller])]
-        if text.collective != "broadcast" or self._rank == text.root:
-            self.memory["i"][:] = contribution(self._rank, len(self.memory["i"]))
-        self._requests: list[Any] = []
+    def length(first: int, past: int) -> int:
+        """Elements of chunks."""
+        return past * elements // text.n_chunks - first * elements // text.n_chunks
 
-    def run(self) -> None:
-        """Run all instructions; waits for ever if the file does."""
-        for step in self._text.ranks[self._rank].instructions:
-            if step.kind == "sync":
-                for request in self._requests:
-                    request.Wait()
-                self._requests.clear()
-            elif step.kind == "send":
-                self._requests.append(self._world.Isend(self._view(step.buffer, step), dest=step.peer))
-            elif step.kind == "recv":
-                room = self._slot(step) if step.slot >= 0 else self._view(step.buffer, step)
-                self._requests.append(self._world.Irecv(room, source=step.peer))
-            elif step.kind == "copy":
-                self._view(step.target, step)[:] = self._view(step.buffer, step)
-            else:
-                self._view(step.buffer, step)[:] += self._slot(step)
-
-    def _element(self, chunk: int) -> int:
-        return chunk * self._elements // self._text.n_chunks
-
-    def _length(self, span: range) -> int:
-        return self._element(span.stop) - self._element(span.start)
-
-    def _before(self, letter: str, chunk: int) -> int:
+    def before(letter: str, chunk: int) -> int:
         """Elements of a buffer before a chunk."""
-        spans = self._text.ranks[self._rank].chunks[letter]
-        return sum(self._length(range(s.start, min(s.stop, chunk))) for s in spans if s.start < chunk)
+        spans = mine.chunks[letter]
+        return sum(length(span.start, min(span.stop, chunk)) for span in spans if span.start < chunk)
 
-    def _view(self, letter: str, step: Instruction) -> _Data:
-        start = self._before(letter, step.chunk)
-        return self.memory[letter][start : start + self._length(range(step.chunk, step.chunk + step.count))]
+    memory = {
+        letter: np.full(sum(length(span.start, span.stop) for span in spans), -1, dtype=np.int64)
+        for letter, spans in mine.chunks.items()
+    }
+    slots = np.full(mine.slots * slot_length, -1, dtype=np.int64)
+    if text.in_place:
+        larger, smaller = sorted("io", key=lambda letter: -len(memory[letter]))
+        if mine.chunks[smaller]:
+            start = before(larger, mine.chunks[smaller][0].start)
+            memory[smaller] = memory[larger][start : start + len(memory[smaller])]
+    if text.collective != "broadcast" or rank == text.root:
+        memory["i"][:] = contribution(rank, len(memory["i"]))
 
-    def _slot(self, step: Instruction) -> _Data:
-        start = step.slot * self._room
-        length = self._length(range(step.chunk, step.chunk + step.count))
-        return self.memory["slot"][start : start + length]
+    def view(letter: str, step: Instruction) -> _Data:
+        start = before(letter, step.chunk)
+        return memory[letter][start : start + length(step.chunk, step.chunk + step.count)]
+
+    def slot(step: Instruction) -> _Data:
+        return slots[step.slot * slot_length :][: length(step.chunk, step.chunk + step.count)]
+
+    requests: list[Any] = []
+    for step in mine.instructions:
+        if step.kind == "sync":
+            for request in requests:
+                request.Wait()
+            requests.clear()
+        elif step.kind == "send":
+            requests.append(world.Isend(view(step.buffer, step), dest=step.peer))
+        elif step.kind == "recv":
+            room = slot(step) if step.slot >= 0 else view(step.buffer, step)
+            requests.append(world.Irecv(room, source=step.peer))
+        elif step.kind == "copy":
+            view(step.target, step)[:] = view(step.buffer, step)
+        else:
+            view(step.buffer, step)[:] += slot(step)
+    return memory["o"]
 
 
 def execute_file(text: str, world: Any, elements: int, *, root: int = 0, source: str = "text") -> list[int]:
@@ -229,20 +203,22 @@ def execute_file(text: str, world: Any, elements: int, *, root: int = 0, source:
             raise FormatError(
                 f"a rank's slots take {most} elements, expected at most {MAX_SLOT_ELEMENTS}", source=source
             )
-        runs: Sequence[_CpuRank | _MscclRank] = [_CpuRank(parsed, world, elements)]
+        runs: list[Callable[[], _Data]] = [partial(_run_cpu, parsed, world, elements)]
     else:
         algorithm = first_parsed(text, None, source)
         kind = algorithm.collective
         _check(source, n, algorithm.n_ranks, elements, algorithm.n_chunks)
-        runs = [_MscclRank(algorithm, world, elements, mode, root) for mode in algorithm.in_place]
+        runs = [
+            partial(_run_msccl, algorithm, world, elements, in_place, root) for in_place in algorithm.in_place
+        ]
     wrong = []
     for run in runs:
-        run.run()
+        output = run()
         world.Barrier()
         if world.allreduce(int(world.Iprobe())):
             raise FormatError("a message was sent that no rank receives", source=source)
         wanted = expected(kind, rank, n, elements, root)
-        wrong.append(0 if wanted is None else int(np.count_nonzero(run.memory["o"] != wanted)))
+        wrong.append(0 if wanted is None else int(np.count_nonzero(output != wanted)))
     return wrong
 
 
@@ -283,7 +259,6 @@ def execute_files(arguments: Sequence[str], world: Any) -> int:
     ----------
     arguments : sequence of str
         Files and options, as on the command line.
-    world : MPI communicator, or what has its methods
 
     Returns
     -------

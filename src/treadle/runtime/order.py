@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
+
 import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array, frozen, mask_of, offsets_of
@@ -97,7 +100,6 @@ def execution_order(program: Program, partner: Int64Array) -> Int64Array:
 
     Parameters
     ----------
-    program : Program
     partner : array of int64, shape (n,)
         From `match_messages`.
 
@@ -141,6 +143,14 @@ def execution_order(program: Program, partner: Int64Array) -> Int64Array:
     return np.array(order, dtype=np.int64)
 
 
+def topological_order(before: Mapping[int, Iterable[int]]) -> list[int]:
+    """Order numbers behind all that come before them; ScheduleError if they wait for each other."""
+    try:
+        return list(TopologicalSorter(before).static_order())
+    except CycleError:
+        raise ScheduleError("program: deadlock: operations wait for each other in a cycle") from None
+
+
 def is_receive(program: OperationLists) -> BoolArray:
     """True for operations that need a message to arrive: receives, with or without reduction, shape (n,)."""
     kind = program.operation_kind
@@ -153,7 +163,7 @@ def is_awaited(program: OperationLists) -> BoolArray:
 
 
 def describe(program: OperationLists, operation: int) -> str:
-    """An operation in words, for messages."""
+    """Describe an operation, for messages."""
     rank = int(np.searchsorted(program.operation_offset, operation, side="right")) - 1
     place = operation - int(program.operation_offset[rank])
     first, count = int(program.first[operation]), int(program.count[operation])

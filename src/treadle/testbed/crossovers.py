@@ -1,4 +1,4 @@
-"""From which size on one schedule is faster than another: as measured, and as predicted from others."""
+"""Crossover sizes of pairs of schedules: as measured, and as predicted from other schedules."""
 
 from __future__ import annotations
 
@@ -32,13 +32,10 @@ class MeasuredCurve:
 
     Parameters
     ----------
-    collective : CollectiveKind
-    algorithm : str
     graph : TaskGraph
         Resources have the links' nominal rates and delays.
     sizes : tuple of int
         Bytes, ascending.
-    times_s : tuple of float
     slice_bytes : int
         Longest message, more or less.
     """
@@ -70,7 +67,6 @@ class Crossover:
 
     Parameters
     ----------
-    collective : CollectiveKind
     small, large : str
         Algorithms: faster at small sizes, and at large ones.
     predicted_bytes, measured_bytes : float, optional
@@ -162,10 +158,11 @@ def crossovers(curves: Sequence[MeasuredCurve]) -> tuple[Crossover, ...]:
     it. Nothing that was measured of the pair goes in.
     """
     require_enough([curve.algorithm for curve in curves])
-    found = []
-    for one, other in combinations(curves, 2):
-        if one.collective == other.collective and one.algorithm != other.algorithm:
-            found.append(_crossover(one, other, curves))
+    found = (
+        _crossover(one, other, curves)
+        for one, other in combinations(curves, 2)
+        if one.collective == other.collective and one.algorithm != other.algorithm
+    )
     return tuple(one for one in found if one is not None)
 
 
@@ -183,7 +180,7 @@ def _crossover(one: MeasuredCurve, other: MeasuredCurve, curves: Sequence[Measur
     pair = (one.algorithm, other.algorithm)
     others = [curve for curve in curves if curve.algorithm not in pair]
     model = fit_network([end for curve in others for end in curve.ends()])
-    sizes = _dense(one.sizes[0], one.sizes[-1])
+    sizes = _sample_sizes(one.sizes[0], one.sizes[-1])
     told = [[predicted_s(model, way.graph, size, way.slices(size)) for size in sizes] for way in (one, other)]
     if not is_clear(*told) and not is_clear(one.times_s, other.times_s):
         return None
@@ -195,7 +192,7 @@ def _crossover(one: MeasuredCurve, other: MeasuredCurve, curves: Sequence[Measur
     return Crossover(one.collective, small, large, predicted, measured, fitted, model)
 
 
-def _dense(least: int, most: int) -> list[int]:
+def _sample_sizes(least: int, most: int) -> list[int]:
     """Sizes from the least to the most, `_POINTS_PER_OCTAVE` in each doubling, in whole elements."""
     points = max(2, round(_POINTS_PER_OCTAVE * np.log2(most / least)) + 1)
     sizes = np.geomspace(least / _ELEMENT_BYTES, most / _ELEMENT_BYTES, points)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from treadle.errors import MissingDependencyError, ScheduleError
-from treadle.runtime.mpi_build import compiled, telling_line
+from treadle.errors import ScheduleError
+from treadle.runtime.mpi_build import c_compiler, compiled, telling_line
 
 TUN_DEVICE = Path("/dev/net/tun")
 _STOP_S = 5.0
@@ -48,7 +46,7 @@ class DelayLine:
         ScheduleError
             If the process has ended.
         """
-        words = self._asked("").split()
+        words = self._answer("").split()
         if len(words) != 3:
             raise ScheduleError(f"delay line: {self._reason()}")
         frames, dropped, latest_ns = map(int, words)
@@ -56,10 +54,10 @@ class DelayLine:
 
     def begin(self, links: Sequence[str]) -> None:
         """Make the interfaces; returns when they are there."""
-        if self._asked("".join(f"{link}\n" for link in links) + "end") != "ready":
+        if self._answer("".join(f"{link}\n" for link in links) + "end") != "ready":
             raise ScheduleError(f"delay line: {self._reason()}")
 
-    def _asked(self, text: str) -> str:
+    def _answer(self, text: str) -> str:
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
@@ -85,13 +83,8 @@ def build_delay_line(*, directory: Path | None = None) -> Path:
     MissingDependencyError
         If a C compiler is missing or fails, or the directory cannot be written.
     """
-    compiler = shutil.which(os.environ.get("CC", "cc"))
-    if compiler is None:
-        raise MissingDependencyError(
-            "links with a delay need a C compiler, found none on the PATH; install one, or set CC"
-        )
     source = Path(__file__).with_name("c") / "delay_line.c"
-    return compiled("delay-line", Path(compiler), [source], directory=directory)
+    return compiled("delay-line", c_compiler("links with a delay need"), [source], directory=directory)
 
 
 @contextlib.contextmanager
@@ -128,7 +121,7 @@ def delay_line(links: Sequence[str]) -> Iterator[DelayLine]:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """It ends with its input; one that does not is killed."""
+    """Close its input, which ends it; kill it if it does not end."""
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):
         process.stdin.close()

@@ -63,18 +63,14 @@ def run_program(
 
     Parameters
     ----------
-    program : Program
     sizes : sequence of int
         Bytes of the larger per-rank buffer; elements are float32.
     layout : EmulatedLayout
         Of a network that is up.
     folder : Path
         For temporary files.
-    mpi : MpiInstallation
-    interpreter : Path
     slice_bytes : int
         Largest message, more or less.
-    timing : Timing
 
     Raises
     ------

@@ -52,7 +52,6 @@ class EmulatedLayout:
     ----------
     namespaces : tuple of str
         Name of each node's network namespace.
-    cables : tuple of VethPair
     next_hop : tuple of tuple of int
         next_hop[u][v]: the neighbour to which u forwards packets for v; u itself for u = v.
     delay_ns : int, optional
@@ -220,11 +219,11 @@ def set_up_commands(layout: EmulatedLayout) -> list[SystemCommand]:
     """
     names = layout.namespaces
     commands = [SystemCommand(("ip", "-batch", "-"), tuple(f"netns add {name}" for name in names))]
-    commands.append(_joining(layout))
+    commands.append(_link_command(layout))
     settings = _SETTINGS if layout.delay_ns is None else (*_SETTINGS, *_DELAYED_SETTINGS)
     for node, name in enumerate(names):
         commands.append(SystemCommand(("ip", "netns", "exec", name, "sh"), settings))
-        commands.append(SystemCommand(("ip", "-n", name, "-batch", "-"), tuple(_addressing(layout, node))))
+        commands.append(SystemCommand(("ip", "-n", name, "-batch", "-"), tuple(_address_lines(layout, node))))
         if layout.delay_ns is None:
             queues = tuple(
                 f"qdisc add dev l{number} root tbf rate {rate * 8}bit burst {burst_bytes(rate)} "
@@ -236,7 +235,7 @@ def set_up_commands(layout: EmulatedLayout) -> list[SystemCommand]:
     return commands
 
 
-def _joining(layout: EmulatedLayout) -> SystemCommand:
+def _link_command(layout: EmulatedLayout) -> SystemCommand:
     """Commands that join the namespaces by links, which are down at first."""
     names = layout.namespaces
     if layout.delay_ns is None:
@@ -271,7 +270,7 @@ _DELAYED_SETTINGS = (
 )
 
 
-def _addressing(layout: EmulatedLayout, node: int) -> list[str]:
+def _address_lines(layout: EmulatedLayout, node: int) -> list[str]:
     own = layout.address(node)
     links = _interfaces(layout, node)
     lines = [

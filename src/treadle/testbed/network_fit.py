@@ -8,7 +8,7 @@ what they cost, and with these costs another path may be critical: both are repe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 
@@ -50,10 +50,8 @@ class TimedProgram:
     ----------
     graph : TaskGraph
         Resources have the links' nominal rates and delays.
-    size_bytes : int
     slices : int
         Into which its messages are cut.
-    time_s : float
     """
 
     graph: TaskGraph
@@ -87,21 +85,20 @@ def fit_network(timed: Sequence[TimedProgram]) -> NetworkModel:
     best, least = model, np.inf
     times = np.array([one.time_s for one in timed])
     for _ in range(_ROUNDS):
-        following = _refitted(model, timed)
+        following = _refit(model, timed)
         told = [predicted_s(following, one.graph, one.size_bytes, one.slices) for one in timed]
         error = float(np.abs(np.array(told) / times - 1).mean())
         if error < least:
             best, least = following, error
-        if np.allclose(_figures(model), _figures(following), rtol=_SAME, atol=1e-9):
+        if np.allclose(astuple(model), astuple(following), rtol=_SAME, atol=1e-9):
             break
         model = following
     return best
 
 
-def _refitted(model: NetworkModel, timed: Sequence[TimedProgram]) -> NetworkModel:
+def _refit(model: NetworkModel, timed: Sequence[TimedProgram]) -> NetworkModel:
     """One regression along the critical paths of a model: there time is linear in alpha and 1 / share."""
-    columns: dict[str, list[float]] = {"inverse": [], "alpha": [], "epsilon": []}
-    known = []
+    rows, known = [], []
     alpha_step = max(_STEP * model.alpha_s, _LEAST_STEP_S)
     inverse = 1 / model.share
     later = replace(model, alpha_s=model.alpha_s + alpha_step)
@@ -111,14 +108,10 @@ def _refitted(model: NetworkModel, timed: Sequence[TimedProgram]) -> NetworkMode
             predicted_s(way, one.graph, one.size_bytes, one.slices) for way in (model, later, slower)
         )
         messages, busy = (alpha - here) / alpha_step, (share - here) / (inverse * _STEP)
-        columns["inverse"].append(busy)
-        columns["alpha"].append(messages)
-        columns["epsilon"].append(1.0)
+        rows.append((busy, messages, 1.0))
         known.append(max(0.0, here - model.epsilon_s - model.alpha_s * messages - inverse * busy))
+    names = ("inverse", "alpha", "epsilon")
+    columns = {name: [row[place] for row in rows] for place, name in enumerate(names)}
     fit = fit_times(columns, [one.time_s for one in timed], known_s=known)
     slowness = fit.value("inverse")
     return NetworkModel(fit.value("alpha"), fit.value("epsilon"), 1 / slowness if slowness > 0 else 1.0)
-
-
-def _figures(model: NetworkModel) -> list[float]:
-    return [model.alpha_s, model.epsilon_s, model.share]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import product
 from statistics import median
 
 import numpy as np
@@ -67,9 +68,6 @@ class EmulationRow:
 
     Parameters
     ----------
-    collective : CollectiveKind
-    algorithm : str
-    size_bytes : int
     steps : int
         Communication steps x of the program.
     t_b : float
@@ -78,12 +76,10 @@ class EmulationRow:
         What remains of `t_b` when every link has sent its burst, which costs no time.
     time_s, median_s : float
         Best and median of the runs' slowest rank.
-    runs : int
     wrong : int
         Elements that differ from the collective's definition.
     is_fitted : bool
         The model was fitted to this row too; otherwise it was predicted only.
-    predicted_s : float
     """
 
     collective: CollectiveKind
@@ -111,14 +107,10 @@ class EmulationResult:
 
     Parameters
     ----------
-    topology : Topology
     rate_bytes_per_s : int
         Of the slowest link.
     node_bandwidth_bytes_per_s : Fraction
         Nominal B: the mean bandwidth out of a node.
-    rows : tuple of EmulationRow
-    calibration : Calibration
-    skipped : tuple of Skipped
     delay_ns : int, optional
         Of every link.
     line : LineStatistics, optional
@@ -227,7 +219,6 @@ def emulate(
         Every pair is solved and run; those that do not fit are skipped with a reason.
     plans : sequence of Plan
         Run instead of `collectives` and `algorithms`; made for this fabric.
-    timing : Timing, optional
     with_crossovers : bool
         Also compare where schedules overtake each other with what is predicted; only with a delay.
     on_case : callable, optional
@@ -266,8 +257,7 @@ def emulate(
     timing = timing or Timing()
     runs: list[list[list[InterpreterTimes]]] = [[] for _ in cases]
     with network(layout, prefix) as built:
-        for place in (place for _ in range(timing.rounds) for place in range(len(cases))):
-            case = cases[place]
+        for _, (case, rounds) in product(range(timing.rounds), zip(cases, runs, strict=True)):
             if on_case is not None:
                 on_case(f"{case.plan.collective.kind} by {case.plan.algorithm}")
             times = run_program(
@@ -280,24 +270,24 @@ def emulate(
                 slice_bytes=SLICE_BYTES,
                 timing=timing,
             )
-            runs[place].append(times)
+            rounds.append(times)
         line = None if built.line is None else built.line.statistics()
     found = [
         [_row(case, *sized) for sized in zip(*rounds, strict=True) if sized[0].size_bytes]
         for case, rounds in zip(cases, runs, strict=True)
     ]
-    fitted, calibration = _fitted([row for rows in found for row in rows])
-    curves = [_curve(case, rows, rate_bytes_per_s, delay_ns) for case, rows in zip(cases, found, strict=True)]
+    fitted, calibration = _fit([row for rows in found for row in rows])
+    curves = [
+        _curve(case, rows, rate_bytes_per_s, delay_ns)
+        for case, rows in zip(cases, found, strict=True)
+        if with_crossovers
+    ]
     return EmulationResult(
-        topology,
-        rate_bytes_per_s,
-        _node_bandwidth(topology, rate_bytes_per_s),
-        fitted,
-        calibration,
-        tuple(skipped),
-        delay_ns,
-        line,
-        crossovers(curves) if with_crossovers else (),
+        *(topology, rate_bytes_per_s, _node_bandwidth(topology, rate_bytes_per_s), fitted, calibration),
+        skipped=tuple(skipped),
+        delay_ns=delay_ns,
+        line=line,
+        crossovers=crossovers(curves) if with_crossovers else (),
     )
 
 
@@ -407,7 +397,7 @@ def _row(case: _Case, *rounds: InterpreterTimes) -> EmulationRow:
     )
 
 
-def _fitted(rows: Sequence[EmulationRow]) -> tuple[tuple[EmulationRow, ...], Calibration]:
+def _fit(rows: Sequence[EmulationRow]) -> tuple[tuple[EmulationRow, ...], Calibration]:
     if not rows:
         raise ScheduleError("no size reaches one element; use larger sizes")
     ends = {min(row.size_bytes for row in rows), max(row.size_bytes for row in rows)}

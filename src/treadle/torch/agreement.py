@@ -75,12 +75,8 @@ def signature(
 
     Parameters
     ----------
-    name : str
     tensors : sequence of Tensor
         Those that have the same size at every rank.
-    operation : ReduceOp, optional
-    root : int
-    note : str
     """
     sizes = tuple((tensor.numel(), tensor.dtype) for tensor in tensors)
     return CallSignature(
@@ -104,7 +100,6 @@ class CallAgreement:
     ----------
     store : Store
         Of the group's calls alone.
-    group : Membership
     gather : callable
         Exchanges as many bytes of every rank, of a call in words.
     stop : callable
@@ -158,7 +153,7 @@ class CallAgreement:
         except _UnlikeCallsError as error:
             raise DistBackendError(str(error)) from None
         except RuntimeError:
-            words = self._found_unlike(call)
+            words = self._unlike_calls(call)
             if not words:
                 raise
             self._stop(words)
@@ -178,14 +173,14 @@ class CallAgreement:
         found = self._gather(asked.name, own)
         if any(one != own for one in found):
             raise _UnlikeCallsError(
-                self._described({rank: one[8:].decode().strip() for rank, one in enumerate(found)})
+                self._describe({rank: one[8:].decode().strip() for rank, one in enumerate(found)})
             )
 
     def close(self) -> None:
         """End the thread."""
         self._closed.set()
 
-    def _described(self, calls: dict[int, str]) -> str:
+    def _describe(self, calls: dict[int, str]) -> str:
         ranks: defaultdict[str, list[int]] = defaultdict(list)
         for rank, words in sorted(calls.items()):
             ranks[words].append(rank)
@@ -202,11 +197,11 @@ class CallAgreement:
             call = self._under_way
             if call is None or monotonic() - call.since < PATIENCE_S:
                 continue
-            words = self._found_unlike(call)
+            words = self._unlike_calls(call)
             if words and self._under_way is call:
                 self._stop(words)
 
-    def _found_unlike(self, call: _CallUnderWay) -> str:
+    def _unlike_calls(self, call: _CallUnderWay) -> str:
         """Return the error message of unlike calls; empty where none are known."""
         key, own = str(call.number), call.signature.digest.hex()
         try:
@@ -216,7 +211,7 @@ class CallAgreement:
                     self._store.set(f"{key}/unlike", "1")
                 if self._store.check([f"{key}/unlike"]):
                     self._store.set(f"{key}/{self._group.rank}", json.dumps(call.signature.summary))
-                    words = self._described(self._said(key))
+                    words = self._describe(self._calls_of_ranks(key))
                     self._store.set("found", words)
                     return words
                 # a rank whose part of an unlike call was like the others' hears of it in its next call
@@ -224,7 +219,7 @@ class CallAgreement:
         except RuntimeError:  # the store's process has ended, and with it what others have said
             return ""
 
-    def _said(self, key: str) -> dict[int, str]:
+    def _calls_of_ranks(self, key: str) -> dict[int, str]:
         """Collect the calls of the ranks that are in this call now."""
         found: dict[int, str] = {}
         end = monotonic() + GRACE_S

@@ -69,8 +69,6 @@ class TreadleGroup(ProcessGroup):
     ----------
     store : Store
         Of the group alone.
-    membership : Membership
-    settings : Settings
 
     Notes
     -----
@@ -126,17 +124,21 @@ class TreadleGroup(ProcessGroup):
         """The same for several tensors, each on its own."""
         options = call_options(AllgatherOptions(), "", opts)
         pairs = list(zip(outputs, inputs, strict=True))
-        fits = all(
-            output.numel() == own.numel() * self._size and output.dtype == own.dtype for output, own in pairs
-        )
-        is_servable = fits and are_plain(*outputs, *inputs)
+        has_plan = self._are_parts(inputs, outputs) and are_plain(*outputs, *inputs)
         return self._run(
             signature("allgather", outputs),
             outputs,
             options,
             lambda other: one_by_one(lambda *pair: other._allgather_base(*pair, options), pairs),
             collectives.allgather,
-            [(*pair, self._rank) for pair in pairs] if is_servable else [],
+            [(*pair, self._rank) for pair in pairs] if has_plan else [],
+        )
+
+    def _are_parts(self, parts: Sequence[Tensor], wholes: Sequence[Tensor]) -> bool:
+        """Whether each whole has the elements of one part from every rank, of the same type."""
+        return all(
+            whole.numel() == part.numel() * self._size and whole.dtype == part.dtype
+            for part, whole in zip(parts, wholes, strict=True)
         )
 
     def allgather(
@@ -200,18 +202,14 @@ class TreadleGroup(ProcessGroup):
     ) -> Work:
         outputs, wholes = [output for output, _ in pairs], [whole for _, whole in pairs]
         reductions = reductions_of(options.reduceOp, outputs)
-        fits = all(
-            whole.numel() == output.numel() * self._size and whole.dtype == output.dtype
-            for output, whole in pairs
-        )
-        is_servable = reductions and fits and are_plain(*wholes)
+        has_plan = reductions and self._are_parts(outputs, wholes) and are_plain(*wholes)
         return self._run(
             signature("reduce-scatter", wholes, options.reduceOp),
             outputs,
             options,
             fallback,
             collectives.reduce_scatter,
-            list(zip(outputs, wholes, reductions, strict=True)) if is_servable else [],
+            list(zip(outputs, wholes, reductions, strict=True)) if has_plan else [],
         )
 
     def all_to_all_single(
@@ -226,9 +224,8 @@ class TreadleGroup(ProcessGroup):
         """Exchange parts of a tensor: part v goes to rank v."""
         options = call_options(AllToAllOptions(), "", opts, timeout)
         splits = [list(output_split_sizes), list(input_split_sizes)]
-        is_equal = len({size for sizes in splits for size in sizes}) <= 1
+        has_sizes, is_equal = any(splits), len({size for sizes in splits for size in sizes}) <= 1
         fits = is_equal and are_equal_sizes(output, input) and output.numel() % self._size == 0
-        has_sizes = any(splits)
 
         def exchange(*call: Any) -> None:
             # sizes that are given may be equal at this rank alone, so that all ranks must agree first
@@ -237,9 +234,7 @@ class TreadleGroup(ProcessGroup):
             collectives.alltoall(*call)
 
         return self._run(
-            signature("alltoall", [], note="of given sizes")
-            if has_sizes
-            else signature("alltoall", [output]),
+            signature("alltoall", [] if has_sizes else [output], note="of given sizes" if has_sizes else ""),
             [output],
             options,
             lambda other: other.alltoall_base(output, input, *splits, options),
@@ -310,19 +305,20 @@ class TreadleGroup(ProcessGroup):
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: timedelta | None = None
     ) -> Work:
         """Gloo's gather."""
-        inputs, outputs = as_list(input_tensors), _lists(output_tensors)
         options = call_options(GatherOptions(), "rootRank", opts, timeout)
-        asked = signature("gather", inputs, root=options.rootRank)
-        return self._run(asked, inputs, options, lambda other: other.gather(outputs, inputs, options))
+        return self._left_to_gloo("gather", as_list(input_tensors), _lists(output_tensors), options)
 
     def scatter(
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: timedelta | None = None
     ) -> Work:
         """Gloo's scatter."""
-        outputs, inputs = as_list(output_tensors), _lists(input_tensors)
         options = call_options(ScatterOptions(), "rootRank", opts, timeout)
-        asked = signature("scatter", outputs, root=options.rootRank)
-        return self._run(asked, outputs, options, lambda other: other.scatter(outputs, inputs, options))
+        return self._left_to_gloo("scatter", as_list(output_tensors), _lists(input_tensors), options)
+
+    def _left_to_gloo(self, name: str, own: list[Tensor], lists: list[list[Tensor]], options: Any) -> Work:
+        given = (lists, own) if name == "gather" else (own, lists)
+        asked = signature(name, own, root=options.rootRank)
+        return self._run(asked, own, options, lambda other: getattr(other, name)(*given, options))
 
     # Left to torch, these reach gloo with the interpreter's lock held; if gloo's thread then drops a tensor
     # under the mutex that they wait for, both wait for ever. Calls from here release the lock.
@@ -386,9 +382,9 @@ class TreadleGroup(ProcessGroup):
             if function is None or not calls:
                 server = "no kernel" if is_on_gpu else "gloo alone"
                 return f"{server} serves such tensors, sizes or operations"
+            engine = self._gpu if is_on_gpu else self._engine
             try:
                 for call in calls:
-                    engine = self._gpu if is_on_gpu else self._engine
                     function(engine, *call, own_timeout(options))
             except NoPlanError as error:
                 return str(error)

@@ -16,11 +16,10 @@ from torch._C._distributed_c10d import Store
 from torch.distributed import DistBackendError
 
 from treadle.errors import TreadleError
+from treadle.runtime.rank_script import PreparedRank, Script
 from treadle.schedules.collective import CollectiveKind
-from treadle.torch.actions import Script
 from treadle.torch.plans import Membership, PlanSource
 from treadle.torch.reductions import TensorReduction
-from treadle.torch.script import RankPart
 from treadle.torch.settings import Settings
 from treadle.torch.transport import Transport, TransportError
 from treadle.units import format_size
@@ -35,6 +34,11 @@ _MAX_KEPT_BYTES = 2**28
 _ALIGNMENT = 64
 
 
+UNUSABLE = (
+    "the group cannot be used any more: end this process, or destroy the process group and make it again"
+)
+
+
 class NoPlanError(Exception):
     """No plan supports a collective; raised at all ranks."""
 
@@ -45,13 +49,11 @@ class TensorCall:
 
     Parameters
     ----------
-    kind : CollectiveKind
     count : int
         Elements of the larger per-rank buffer.
     source, target : Tensor of one dimension, contiguous
         INPUT and OUTPUT as `treadle.program.program.Program` has them. What does not exist at this rank
         may be anything.
-    in_place : bool
     root : int
         Rank in the group, -1 where there is none.
     reduction : TensorReduction, optional
@@ -95,8 +97,6 @@ class Engine:
     ----------
     store : Store
         Of the group alone.
-    group : Membership
-    settings : Settings
 
     Notes
     -----
@@ -149,7 +149,7 @@ class Engine:
             raise NoPlanError(str(error)) from None
         timeout = call.timeout or self._group.timeout
         deadline = monotonic() + timeout.total_seconds()
-        transport = self._connected(timeout)
+        transport = self._connect(timeout)
         script = self._script(part, call.count, call.target.element_size())
         own = self._room(script, call.target.dtype)
         n_ranks, reduction = len(self._group.places), call.reduction
@@ -159,7 +159,7 @@ class Engine:
         if reduction is not None and call.root in (-1, self._group.rank):
             reduction.finish(call.target, n_ranks)
 
-    def _connected(self, timeout: timedelta) -> Transport:
+    def _connect(self, timeout: timedelta) -> Transport:
         if self._transport is None:
             self._transport = Transport(self._store, self._group.rank, len(self._group.places), timeout)
         return self._transport
@@ -174,12 +174,12 @@ class Engine:
         """
         self.check()
         try:
-            return self._connected(self._group.timeout).gather(data)
+            return self._connect(self._group.timeout).gather(data)
         except TransportError as error:
             problem = str(error)
         return self._fail(what, problem)
 
-    def _script(self, part: RankPart, count: int, element_bytes: int) -> Script:
+    def _script(self, part: PreparedRank, count: int, element_bytes: int) -> Script:
         key = (id(part), count, element_bytes)  # the source keeps every part
         if key not in self._scripts:
             self._scripts[key] = part.script(
@@ -219,8 +219,7 @@ class Engine:
     def _fail(self, what: str, problem: str) -> NoReturn:
         self._failure = (
             f"treadle: {what} in group {self._group.name} failed at rank {self._group.rank} of "
-            f"{len(self._group.places)}: {problem}; the group cannot be used any more: end this process, or "
-            f"destroy the process group and make it again"
+            f"{len(self._group.places)}: {problem}; {UNUSABLE}"
         )
         LOGGER.error("%s", self._failure)
         self.close()

@@ -17,6 +17,7 @@ from treadle.errors import FormatError, InfeasibleError, ScheduleError, TreadleE
 from treadle.inputs.problem import Problem
 from treadle.program.any_schedule import lower
 from treadle.program.program import Program
+from treadle.runtime.rank_script import PreparedRank
 from treadle.schedulers.plan_directory import (
     PlanIndex,
     find_group_plans,
@@ -29,7 +30,6 @@ from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.plan_files.archive import dump_plan, parse_plan
 from treadle.topologies import subset
 from treadle.topologies.topology import Topology
-from treadle.torch.script import RankPart
 from treadle.torch.settings import Settings
 from treadle.units import format_size
 
@@ -45,14 +45,12 @@ class Membership:
 
     Parameters
     ----------
-    name : str
     rank : int
         Of this process in the group.
     places : tuple of int
         Of the group's ranks among the compute nodes of the fabric.
     fabric : Topology
         Of the whole job.
-    timeout : timedelta
     """
 
     name: str
@@ -102,8 +100,6 @@ class PlanSource:
     ----------
     store : Store
         Of the group alone.
-    group : Membership
-    settings : Settings
     """
 
     def __init__(self, store: Store, group: Membership, settings: Settings) -> None:
@@ -114,19 +110,17 @@ class PlanSource:
         self._index: PlanIndex | None = None
         self._tables: dict[tuple[CollectiveKind, int], PlanTable] = {}
         self._programs: dict[tuple[CollectiveKind, int, int, bool], SizedProgram] = {}
-        self._parts: dict[int, RankPart] = {}
+        self._parts: dict[int, PreparedRank] = {}
 
-    def part(self, kind: CollectiveKind, root: int, size_bytes: int, *, in_place: bool) -> RankPart:
+    def part(self, kind: CollectiveKind, root: int, size_bytes: int, *, in_place: bool) -> PreparedRank:
         """This rank's part of the program for a collective.
 
         Parameters
         ----------
-        kind : CollectiveKind
         root : int
             Rank in the group; -1 where there is none.
         size_bytes : int
             The collective's larger per-rank buffer.
-        in_place : bool
 
         Raises
         ------
@@ -137,7 +131,7 @@ class PlanSource:
         """
         program = self.program(kind, root, size_bytes, in_place=in_place).program
         if id(program) not in self._parts:  # which is kept
-            self._parts[id(program)] = RankPart(program, self._group.rank)
+            self._parts[id(program)] = PreparedRank(program, self._group.rank)
         return self._parts[id(program)]
 
     def program(self, kind: CollectiveKind, root: int, size_bytes: int, *, in_place: bool) -> SizedProgram:
@@ -145,24 +139,16 @@ class PlanSource:
         if (kind, root) not in self._tables:
             self._tables[kind, root] = self._table_of_rank_0(kind, root)
         table = self._tables[kind, root]
-        found = next(
-            (
-                (shared, entry)
-                for shared in table.plans
-                for entry in shared.plan.entries
-                if entry.supports(size_bytes)
-            ),
-            None,
-        )
-        if found is None:
-            raise ScheduleError(table.refusal)
-        shared, entry = found
-        key = (kind, root, id(entry), in_place)  # the table keeps the entry alive
-        if key not in self._programs:
-            self._programs[key] = self._prepared(shared, entry, size_bytes, in_place)
-        return self._programs[key]
+        for shared in table.plans:
+            for entry in shared.plan.entries:
+                if entry.supports(size_bytes):
+                    key = (kind, root, id(entry), in_place)  # the table keeps the entry alive
+                    if key not in self._programs:
+                        self._programs[key] = self._lower_entry(shared, entry, size_bytes, in_place)
+                    return self._programs[key]
+        raise ScheduleError(table.refusal)
 
-    def _prepared(
+    def _lower_entry(
         self, shared: SharedPlan, entry: PlanEntry, size_bytes: int, in_place: bool
     ) -> SizedProgram:
         plan = shared.plan
@@ -225,10 +211,8 @@ def problems_of(
 
     Parameters
     ----------
-    fabric : Topology
     places : sequence of int
         Of the group's ranks among the compute nodes, in the order of the ranks.
-    kind : CollectiveKind
     root : int, optional
         Rank in the group.
 
@@ -257,7 +241,6 @@ def provide(problems: Sequence[Problem], index: PlanIndex | None, settings: Sett
         Of `problems_of`.
     index : PlanIndex, optional
         Of the directory of plans.
-    settings : Settings
 
     Raises
     ------

@@ -42,9 +42,8 @@ def autoload() -> None:
 
 
 def _create(backend: Any, options: Any) -> TreadleGroup:
-    """A process group; see `treadle.torch.group.create_group`."""
-    from treadle.torch.group import (
-        create_group,  # here, because nothing else of ours need be loaded before
-    )
+    """Create a process group; see `treadle.torch.group.create_group`."""
+    # imported here, because the rest of the backend is not needed before
+    from treadle.torch.group import create_group
 
     return create_group(backend, options)

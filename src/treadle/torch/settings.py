@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from treadle.errors import FormatError, TopologyError
 from treadle.planning import algorithm_names
@@ -95,18 +96,21 @@ def settings_of(options: Options, environment: Mapping[str, str] = os.environ) -
     FormatError, TopologyError
         If a value is malformed.
     """
-    fabric = options.fabric if options.fabric is not None else environment.get("TREADLE_FABRIC") or None
-    plans = options.plans if options.plans is not None else environment.get("TREADLE_PLANS") or None
-    algorithm = options.algorithm or environment.get("TREADLE_ALGORITHM") or ""
-    slice_bytes = options.slice_bytes
+
+    def given(value: object, variable: str) -> Any:
+        return (environment.get(variable) or None) if value is None else value
+
+    fabric, plans = given(options.fabric, "TREADLE_FABRIC"), given(options.plans, "TREADLE_PLANS")
+    slice_bytes = given(options.slice_bytes, "TREADLE_SLICE")
     if slice_bytes is None:
-        text = environment.get("TREADLE_SLICE")
-        slice_bytes = parse_size(text) if text else SLICE_BYTES
+        slice_bytes = SLICE_BYTES
+    elif isinstance(slice_bytes, str):
+        slice_bytes = parse_size(slice_bytes)
     if slice_bytes < _LEAST_SLICE_BYTES:
         raise FormatError(f"slice of {slice_bytes} bytes: expected at least {_LEAST_SLICE_BYTES}")
     if not options.time_limit_s > 0:
         raise FormatError(f"time_limit_s {options.time_limit_s}: expected a positive number of seconds")
-    general, chosen = _algorithms(algorithm)
+    general, chosen = _algorithms(options.algorithm or environment.get("TREADLE_ALGORITHM") or "")
     return Settings(
         fabric=parse(fabric) if isinstance(fabric, str) else fabric,
         plans=None if plans is None else Path(plans),

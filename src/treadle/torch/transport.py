@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, Store, Work
 
-from treadle.torch.actions import ActionKind, Script, Span
+from treadle.runtime.rank_script import ActionKind, Script, Span
 
 _TAGS = 2**31
 """Gloo's tags are 32-bit integers with a sign."""
@@ -53,7 +53,6 @@ class Transport:
     ----------
     store : Store
         Where the ranks find each other.
-    rank, size : int
     timeout : timedelta
         For the connections; each run of a script has a deadline of its own.
     """
@@ -89,7 +88,6 @@ class Transport:
 
         Parameters
         ----------
-        script : Script
         areas : sequence of Tensor of one dimension
             INPUT, OUTPUT, SCRATCH, SPARE and PACKED.
         combine : callable, optional

@@ -93,7 +93,6 @@ class JobQueue:
 
         Parameters
         ----------
-        job : callable
         name : str
             For messages.
         is_awaited : bool

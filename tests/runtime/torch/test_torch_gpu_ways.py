@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -62,10 +61,10 @@ def calls_of(
     settings = settings_of(Options(fabric=fabric, gpu=GpuSettings(way=way)), {})
     calls: Any = GpuCalls(HashStore(), group, settings, None)
     lanes, stepped = Lanes(reason, is_between_hosts=between), list[Any]()
-    assert calls._transport is None
+    assert calls._run_steps is None
     calls._lanes = lanes
     if nccl:
-        calls._transport = SimpleNamespace(run=lambda steps, call: stepped.append((steps, call)))
+        calls._run_steps = lambda steps, call: stepped.append((steps, call))
     return calls, lanes, stepped
 
 

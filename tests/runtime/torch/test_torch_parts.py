@@ -23,8 +23,8 @@ from torch.distributed import DistBackendError, HashStore, ReduceOp
 
 from treadle.runtime.data import Reduction
 from treadle.runtime.device.block_program import DeviceProtocol
+from treadle.runtime.rank_script import Action, ActionKind, Script, Span
 from treadle.torch import Options, collectives, transport
-from treadle.torch.actions import Action, ActionKind, Script, Span
 from treadle.torch.collectives import as_list, call_options, one_by_one, own_timeout, reductions_of
 from treadle.torch.gpu.gpu_settings import GpuMemory, GpuMethod, GpuSettings, checked, gpu_settings
 from treadle.torch.group_engine import Engine, TensorCall

@@ -76,7 +76,7 @@ def test_ranks_take_what_rank_0_says(
         part = of.part(GATHER, -1, 0, in_place=True)
         assert part is of.part(GATHER, -1, 99, in_place=True)
         assert part.program.in_place
-        assert part.prepared.rank == (0 if of is first else 2)
+        assert part.rank == (0 if of is first else 2)
     # the other ranks wait half of the group's timeout at most
     assert source_of(0, store, time_limit_s=99)._settings.time_limit_s == 2.0
 

@@ -24,10 +24,9 @@ from treadle.schedules.plan_files.archive import save_plan
 
 pytest.importorskip("torch", reason="torch: not installed; pip install 'treadle[torch]'")
 
-from treadle.torch import script as script_module
-from treadle.torch.actions import ActionKind, Script, Span
+from treadle.runtime import rank_script as script_module
+from treadle.runtime.rank_script import ActionKind, PreparedRank, Script, Span
 from treadle.torch.plans import Membership, PlanSource
-from treadle.torch.script import RankPart
 from treadle.torch.settings import Options, settings_of
 
 
@@ -122,7 +121,7 @@ def wrong_elements(program: Program, count: int, *, slice_bytes: int, spare_byte
     for rank in range(program.n_ranks):
         memory = allocate(layout, rank, np.dtype(np.int32))
         fill_input(rank, memory, pattern)
-        made = RankPart(program, rank).script(
+        made = PreparedRank(program, rank).script(
             count, element_bytes=4, slice_bytes=slice_bytes, spare_bytes=spare_bytes
         )
         scratch = memory.arrays[Buffer.SCRATCH]
@@ -199,12 +198,12 @@ def test_what_needs_buffered_sends_is_sent_from_copies(
 ) -> None:
     monkeypatch.setattr(script_module, "EAGER_BYTES", 0)
     program = exchange(4, in_place=True)
-    made = RankPart(program, 0).script(8, element_bytes=4, slice_bytes=2**20, spare_bytes=0)
+    made = PreparedRank(program, 0).script(8, element_bytes=4, slice_bytes=2**20, spare_bytes=0)
     assert any(action.kind is ActionKind.SEND_COPY for action in made.actions)
     assert wrong_elements(program, 8, slice_bytes=2**20, spare_bytes=2**10, is_late=is_late) == 0
 
 
-def sent(part: RankPart, count: int, *, slice_bytes: int = 2**20) -> int:
+def sent(part: PreparedRank, count: int, *, slice_bytes: int = 2**20) -> int:
     """Messages that a rank sends."""
     made = part.script(count, element_bytes=4, slice_bytes=slice_bytes, spare_bytes=2**20)
     return sum(action.kind in (ActionKind.SEND, ActionKind.SEND_COPY) for action in made.actions)
@@ -227,7 +226,7 @@ def test_a_rank_sends_one_small_message_to_a_peer_in_a_level(
     fewer = 0
     for rank in range(program.n_ranks):
         own = is_send & (program.operation_rank == rank)
-        part = RankPart(program, rank)
+        part = PreparedRank(program, rank)
         pairs = set(zip(program.peer[own].tolist(), level[own].tolist(), strict=True))
         assert sent(part, 1024) == len(pairs)
         fewer += int(own.sum()) - len(pairs)
@@ -252,7 +251,7 @@ def test_packed_messages_fill_up(most: int, is_late: bool, monkeypatch: pytest.M
 
 def test_spare_memory_stays_within_its_limit() -> None:
     program = program_of(solve("complete:6", "reduce-scatter").plan, 0)
-    part = RankPart(program, 0)
+    part = PreparedRank(program, 0)
     wide = part.script(6000, element_bytes=4, slice_bytes=400, spare_bytes=2**20)
     narrow = part.script(6000, element_bytes=4, slice_bytes=400, spare_bytes=1000)
     assert wide.spare_elements == 5 * 1000
@@ -283,7 +282,7 @@ def test_nothing_is_written_over_before_it_has_been_sent(
     )
     network, ranks, scratches = Network(is_late=True), [], []
     for rank in range(3):
-        made = RankPart(program, rank).script(2, element_bytes=4, slice_bytes=2**20, spare_bytes=2**10)
+        made = PreparedRank(program, rank).script(2, element_bytes=4, slice_bytes=2**20, spare_bytes=2**10)
         assert all(action.kind is not ActionKind.SEND_COPY for action in made.actions)
         whole, spare = np.full(2, 10 + rank), np.zeros(made.spare_elements, dtype=np.int64)
         scratches.append(np.zeros(2, dtype=np.int64))

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from treadle.runtime.device.block_program import DeviceProtocol
 from treadle.torch import Options
 from treadle.torch.gpu import gpu_streams as streams
 from treadle.torch.gpu import opening
+from treadle.torch.gpu.gpu_calls import run_steps
 from treadle.torch.gpu.gpu_settings import GpuMemory, GpuMethod, GpuSettings
-from treadle.torch.gpu.grouped_steps import GroupedSteps
 
 RANK, SIZE, FOLDER = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
 FAKE = ctypes.CDLL(os.environ["TREADLE_GPU_LIBRARY"])
@@ -253,7 +254,7 @@ def main() -> None:
 
     opening.host_name = lambda: f"host {RANK // 2}"
     ours, gloo = start("steps", GpuSettings())
-    ours._gpu._transport = GroupedSteps(ours._gloo)
+    ours._gpu._run_steps = partial(run_steps, ours._gloo)
     found["steps"] = collectives(ours, gloo) | averages(ours)
     found["steps log"] = list(LINES)
     dist.destroy_process_group()

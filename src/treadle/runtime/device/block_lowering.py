@@ -44,8 +44,6 @@ def lower_to_blocks(
 
     Parameters
     ----------
-    program : Program
-    protocol : DeviceProtocol
     lanes : int
         Most thread blocks of a rank, 1 to `MOST_LANES`; a rank of fewer parts has fewer.
     averages : bool
@@ -66,7 +64,7 @@ def lower_to_blocks(
     """
     if not 1 <= lanes <= MOST_LANES:
         raise ScheduleError(f"--lanes: expected 1 to {MOST_LANES}, found {lanes}")
-    program, bounds, graph, groups = _graph(program, protocol, lanes, switches, switch_sums, reached)
+    program, bounds, graph, groups = _make_graph(program, protocol, lanes, switches, switch_sums, reached)
     writer = _Writer(graph, protocol)
     averages = averages and program.kind.reduces
     lists: list[RankBlock] = []
@@ -76,10 +74,10 @@ def lower_to_blocks(
         own_nodes[node.operation.rank].append(node)
     for rank, own in enumerate(own_nodes):
         parts = program_parts(program, rank, bounds) if averages else []
-        for chosen in _shared_out(own, parts, weights, lanes):
+        for chosen in _assign_parts(own, parts, weights, lanes):
             listed = [node for node in own if node.operation.part in chosen]
             listed.sort(key=lambda node: (node.stage, node.depth, node.number))
-            made = [one for one in map(writer.written, listed) if one is not None]
+            made = [one for one in map(writer.operation_of, listed) if one is not None]
             for part in sorted(chosen.intersection(parts)):  # divided behind all that the lane does with it
                 stage = max((one.stage for one in made if one.part == part), default=0)
                 made.append(BlockOperation(BlockAction.FINISH, part, stage, Buffer.OUTPUT, Buffer.OUTPUT))
@@ -97,11 +95,17 @@ def lower_to_blocks(
     return replace(found, lanes=entering(found))
 
 
+_ACTIONS = {
+    PartKind.COPY: BlockAction.COPY,
+    PartKind.SUM: BlockAction.SUM,
+    PartKind.RECEIVE_REDUCE: BlockAction.REDUCE,
+}
+
 _Graph = tuple[Program, list[int], BlockNodes, list[tuple[int, ...]]]
 """A program, bounds of parts, nodes, groups."""
 
 
-def _graph(
+def _make_graph(
     program: Program,
     protocol: DeviceProtocol,
     lanes: int,
@@ -111,13 +115,13 @@ def _graph(
 ) -> _Graph:
     """Return the program, perhaps in more chunks, its parts and nodes, and the groups of used switches."""
     if switches is not None and protocol is DeviceProtocol.SIMPLE and reached:
-        found = _settled(program, switches, sums, reached)
+        found = _choose_switch_operations(program, switches, sums, reached)
         if found is not None:
             found[0].check_blocks(lanes)
             found[0].check_spread(found[1])
             # every rank's share in parts for all its lanes
             spread = replicate(program, lanes)
-            found = _settled(spread, switches, sums, reached)
+            found = _choose_switch_operations(spread, switches, sums, reached)
             assert found is not None
             parts, bounds, graph = found
             return spread, bounds, graph, parts.groups
@@ -126,7 +130,7 @@ def _graph(
     return program, bounds, nodes, []
 
 
-def _settled(
+def _choose_switch_operations(
     program: Program, switches: Topology, sums: bool, reached: Collection[Buffer] = tuple(Buffer)
 ) -> tuple[SwitchParts, list[int], BlockNodes] | None:
     """Choose the switch operations, such that all stores can write directly to their targets."""
@@ -151,7 +155,7 @@ def left_to_switches(
     program: Program, switches: Topology, *, switch_sums: bool
 ) -> tuple[frozenset[tuple[int, int]], frozenset[tuple[int, int]]]:
     """Stores and sums by switches for protocol Simple: (initiating rank, chunk)."""
-    found = _settled(program, switches, switch_sums)
+    found = _choose_switch_operations(program, switches, switch_sums)
     if found is None:
         return frozenset(), frozenset()
     parts, bounds, _ = found
@@ -175,7 +179,7 @@ def program_parts(program: Program, rank: int, bounds: Sequence[int]) -> list[in
     ]
 
 
-def _shared_out(
+def _assign_parts(
     nodes: Sequence[BlockNode], parts: Sequence[int], weights: Sequence[int], lanes: int
 ) -> list[set[int]]:
     """Assign parts to a rank's blocks, the longest first to the least loaded; one block if none."""
@@ -195,20 +199,18 @@ def _shared_out(
 
 
 class _Writer:
-    """Return the operations of thread blocks from nodes."""
+    """Makes the operations of thread blocks from nodes, and numbers flags as they are needed first."""
 
     def __init__(self, graph: BlockNodes, protocol: DeviceProtocol) -> None:
         self._graph, self._is_simple = graph, protocol is DeviceProtocol.SIMPLE
         self.flags: dict[BlockFlag, int] = {}
-        """In the order in which they were first needed, with their numbers."""
 
     def _flag(self, rank: int, purpose: FlagPurpose, subject: int) -> int:
         return self.flags.setdefault(BlockFlag(rank, purpose, subject), len(self.flags))
 
-    def written(self, node: BlockNode) -> BlockOperation | None:
+    def operation_of(self, node: BlockNode) -> BlockOperation | None:
         """The operation of a node; None where nothing is left of it."""
         graph, operation, number = self._graph, node.operation, node.number
-        rank = operation.rank
         if operation.kind is PartKind.EXPOSE:
             if not node.waits:
                 return None
@@ -217,85 +219,73 @@ class _Writer:
         if operation.kind is PartKind.RECLAIM:
             if number not in graph.reclaims:
                 return None
-            waited = FlagWait(self._flag(rank, FlagPurpose.READ, number))
+            waited = FlagWait(self._flag(operation.rank, FlagPurpose.READ, number))
             return BlockOperation(BlockAction.RECLAIM, operation.part, node.stage, waits=(waited,))
+        store = graph.operations[node.store] if node.store >= 0 else None
         puts = tuple(graph.message_of[send] for send in node.sends)
         taken = graph.message_of[number] if operation.kind in RECEIVES else -1
-        action, source, target = self._moved(node, taken)
-        copied_to = None
-        if node.store >= 0:
-            copied_to = graph.operations[node.store].target
-            if target is not None and graph.is_same(target, copied_to) and action is not BlockAction.AWAIT:
-                target = None  # this rank is of the group as well
+        action, source, target = self._movement(node, taken)
+        is_stored_too = store is not None and target is not None and graph.is_same(target, store.target)
+        if is_stored_too and action is not BlockAction.AWAIT:
+            target = None  # this rank is of the group as well
         if action is BlockAction.COPY and target is None:
             action = BlockAction.PUT
-        if action is BlockAction.PUT and not puts and node.store < 0:
+        if action is BlockAction.PUT and not puts and store is None:
             return None
-        copies = tuple(graph.copies[node.store]) if node.store >= 0 else ()
-        waits, raises = self._flags_of(rank, taken, puts)
-        if operation.kind is PartKind.SUM:
-            for exposed in graph.exposed[number]:
-                other = graph.nodes[exposed]
-                # asked in any case: with it comes whether the rank calls the same
-                waits.append(FlagWait(self._flag(rank, FlagPurpose.ENTERED, other.operation.rank)))
-                if other.waits:
-                    waits.append(FlagWait(self._flag(rank, FlagPurpose.EXPOSED, exposed)))
-            for exposed in graph.exposed[number]:
-                if exposed + 1 in graph.reclaims:  # a RECLAIM stands behind its EXPOSE
-                    exposing = graph.nodes[exposed].operation.rank
-                    raises.append(self._flag(exposing, FlagPurpose.READ, exposed + 1))
-        for copy in copies:
-            receiver = graph.messages[copy].receiver
-            waits.append(FlagWait(self._flag(rank, FlagPurpose.ENTERED, receiver)))
-            raises.append(self._flag(receiver, FlagPurpose.ARRIVAL, copy))
+        waits, raises = self._signals(node, taken, puts)
         return BlockOperation(
-            action,
-            operation.part,
-            node.stage,
-            source,
-            target,
-            taken,
-            puts,
-            operation.group if operation.kind is PartKind.SUM else -1,
-            graph.operations[node.store].group if node.store >= 0 else -1,
-            copied_to,
-            copies,
-            tuple(dict.fromkeys(waits)),
-            tuple(raises),
+            *(action, operation.part, node.stage, source, target, taken, puts),
+            sums=operation.group if operation.kind is PartKind.SUM else -1,
+            multicast=-1 if store is None else store.group,
+            copied_to=None if store is None else store.target,
+            copies=() if store is None else tuple(graph.copies[node.store]),
+            waits=tuple(dict.fromkeys(waits)),
+            raises=tuple(raises),
         )
 
-    def _moved(self, node: BlockNode, taken: int) -> tuple[BlockAction, Buffer | None, Buffer | None]:
+    def _movement(self, node: BlockNode, taken: int) -> tuple[BlockAction, Buffer | None, Buffer | None]:
         """Action, source and target."""
         operation, kind = node.operation, node.operation.kind
         is_at_rest = kind is PartKind.COPY and self._graph.is_same(operation.source, operation.target)
         if kind in (PartKind.SEND, PartKind.STORE) or is_at_rest:
             return BlockAction.PUT, operation.source, None
-        if kind is PartKind.COPY:
-            return BlockAction.COPY, operation.source, operation.target
-        if kind is PartKind.SUM:
-            return BlockAction.SUM, operation.source, operation.target
-        if kind is PartKind.RECEIVE_REDUCE:
-            return BlockAction.REDUCE, operation.source, operation.target
+        if kind in _ACTIONS:
+            return _ACTIONS[kind], operation.source, operation.target
         if self._graph.messages[taken].is_staged:
             return BlockAction.TAKE, None, operation.target
         is_read = bool(node.sends) or node.store >= 0
         return BlockAction.AWAIT, operation.target if is_read else None, operation.target
 
-    def _flags_of(self, rank: int, taken: int, puts: Sequence[int]) -> tuple[list[FlagWait], list[int]]:
-        """Waits and raised flags of a message that is received, and of those sent."""
-        messages, flag = self._graph.messages, self._flag
+    def _signals(self, node: BlockNode, taken: int, puts: Sequence[int]) -> tuple[list[FlagWait], list[int]]:
+        """Flags that a node waits for and raises: for its messages, what it sums, and copies of a store."""
+        graph, rank, flag = self._graph, node.operation.rank, self._flag
         waits: list[FlagWait] = []
         raises: list[int] = []
         if taken >= 0 and self._is_simple:
             waits.append(FlagWait(flag(rank, FlagPurpose.ARRIVAL, taken)))
-            if messages[taken].is_staged:
-                raises.append(flag(messages[taken].sender, FlagPurpose.CREDIT, taken))
+            if graph.messages[taken].is_staged:
+                raises.append(flag(graph.messages[taken].sender, FlagPurpose.CREDIT, taken))
         for put in puts:
-            message = messages[put]
+            message = graph.messages[put]
             entered = flag(rank, FlagPurpose.ENTERED, message.receiver)
             waits.append(FlagWait(entered, launches=0 if self._is_simple else 1))
             if self._is_simple:
                 if message.is_staged:
                     waits.append(FlagWait(flag(rank, FlagPurpose.CREDIT, put), message.slots))
                 raises.append(flag(message.receiver, FlagPurpose.ARRIVAL, put))
+        exposed = graph.exposed[node.number] if node.operation.kind is PartKind.SUM else ()
+        for number in exposed:
+            # waited for in any case: with it comes whether the rank calls the same
+            waits.append(FlagWait(flag(rank, FlagPurpose.ENTERED, graph.nodes[number].operation.rank)))
+            if graph.nodes[number].waits:
+                waits.append(FlagWait(flag(rank, FlagPurpose.EXPOSED, number)))
+        raises += [
+            flag(graph.nodes[number].operation.rank, FlagPurpose.READ, number + 1)
+            for number in exposed
+            if number + 1 in graph.reclaims  # a RECLAIM stands behind its EXPOSE
+        ]
+        for copy in graph.copies[node.store] if node.store >= 0 else ():
+            receiver = graph.messages[copy].receiver
+            waits.append(FlagWait(flag(rank, FlagPurpose.ENTERED, receiver)))
+            raises.append(flag(receiver, FlagPurpose.ARRIVAL, copy))
         return waits, raises

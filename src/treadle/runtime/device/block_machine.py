@@ -16,11 +16,10 @@ from treadle.errors import ScheduleError
 from treadle.program.program import Buffer
 from treadle.runtime.data import Reduction
 from treadle.runtime.device.block_program import BlockAction, BlockProgram, DeviceProtocol, FlagPurpose
-from treadle.runtime.device.sized_blocks import SizedBlocks, flag_offsets
+from treadle.runtime.device.sized_blocks import MOST_SLICES, SizedBlocks, flag_offsets
 from treadle.runtime.memory import RankMemory
 
 REDUCTION_CODES = {Reduction.SUM: 0, Reduction.AVG: 0, Reduction.MIN: 1, Reduction.MAX: 2}
-_ALL_SLICES = 2**20 - 1
 
 
 class LaunchMemory(ctypes.Structure):
@@ -78,7 +77,6 @@ class BlockMachine(ABC):
 
     Parameters
     ----------
-    lanes : BlockProgram
     threads : int
         Of a block.
     limit_s : float
@@ -92,7 +90,7 @@ class BlockMachine(ABC):
         """Memories of each rank before the first launch."""
         for place, flag in zip(places, lanes.flags, strict=True):
             if flag.purpose is FlagPurpose.ENTERED:
-                self.flags[flag.rank][place] = _ALL_SLICES  # of launch 0, which was before all
+                self.flags[flag.rank][place] = MOST_SLICES  # of launch 0, which was before all
         self._next_launch = 1
 
     @abstractmethod
@@ -131,7 +129,6 @@ class BlockMachine(ABC):
             Of every rank and launch: copied to INPUT before it, and from OUTPUT after it.
         element : int
             Code of the kernel.
-        reduction : Reduction
 
         Returns
         -------
@@ -180,10 +177,8 @@ def given_up(lanes: BlockProgram, lane: int, number: int, limit_s: float) -> str
 
     Parameters
     ----------
-    lanes : BlockProgram
     lane, number : int
         Thread block, and its operation.
-    limit_s : float
     """
     operation = lanes.lanes[lane].operations[number]
     peers = {lanes.messages[put].receiver for put in operation.puts}

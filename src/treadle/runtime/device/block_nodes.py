@@ -14,10 +14,10 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from treadle.errors import ScheduleError
 from treadle.program.program import Buffer
 from treadle.runtime.device.block_parts import PartKind, PartOperation
 from treadle.runtime.device.block_program import BlockMessage, DeviceProtocol
+from treadle.runtime.order import topological_order
 
 MOST_PUTS = 4
 """Targets of one operation, which the kernel holds in registers."""
@@ -49,9 +49,6 @@ class BlockNodes:
 
     Parameters
     ----------
-    operations : sequence of PartOperation
-    protocol : DeviceProtocol
-    in_place : bool
     reached : collection of Buffer
         What peers reach.
 
@@ -98,18 +95,19 @@ class BlockNodes:
 
     def _fuse(self) -> None:
         for number, operation in enumerate(self.operations):
+            is_send, is_store = operation.kind is PartKind.SEND, operation.kind is PartKind.STORE
             maker = self.nodes.get(operation.waits[0]) if len(operation.waits) == 1 else None
-            can_fuse = maker is not None and maker.operation.kind in _MAKERS
-            if operation.kind is PartKind.SEND and can_fuse and maker and len(maker.sends) < MOST_PUTS:
+            if maker is not None and maker.operation.kind not in _MAKERS:
+                maker = None
+            if maker is not None and is_send and len(maker.sends) < MOST_PUTS:
                 maker.sends.append(number)
                 self.home[number] = maker.number
-            elif operation.kind is PartKind.STORE and can_fuse and maker and self._makes(maker, operation):
+            elif maker is not None and is_store and self._makes(maker, operation):
                 maker.store = number
                 self.home[number] = maker.number
             else:
-                sends = [number] if operation.kind is PartKind.SEND else []
-                store = number if operation.kind is PartKind.STORE else -1
-                self.nodes[number] = BlockNode(number, operation, sends, store)
+                node = BlockNode(number, operation, [number] if is_send else [], number if is_store else -1)
+                self.nodes[number] = node
         places: dict[int, int] = defaultdict(int)
         for node in self.nodes.values():
             part = node.operation.part
@@ -140,24 +138,12 @@ class BlockNodes:
     def _set_order(self) -> None:
         """Stage: most messages on a chain that ends at the node; depth: most nodes on it."""
         nodes = self.nodes
-        after: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        missing = dict.fromkeys(nodes, 0)
-        for node in nodes.values():
-            for other in self.before(node):
-                after[other].append((node.number, 0 if other in node.waits else 1))
-                missing[node.number] += 1
-        ready = [number for number, count in missing.items() if count == 0]
-        for number in ready:  # grows on the way
+        for number in topological_order({number: self.before(node) for number, node in nodes.items()}):
             node = nodes[number]
-            for follower, messages in after[number]:
-                later = nodes[follower]
-                later.stage = max(later.stage, node.stage + messages)
-                later.depth = max(later.depth, node.depth + 1)
-                missing[follower] -= 1
-                if missing[follower] == 0:
-                    ready.append(follower)
-        if len(ready) < len(nodes):
-            raise ScheduleError("program: deadlock: operations wait for each other in a cycle")
+            for other in self.before(node):
+                is_message = other not in node.waits
+                node.stage = max(node.stage, nodes[other].stage + is_message)
+                node.depth = max(node.depth, nodes[other].depth + 1)
 
     def _ancestors(self) -> dict[int, int]:
         """Return for every node the nodes of its part that happen before it: bit `place` of each.

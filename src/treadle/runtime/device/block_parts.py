@@ -26,9 +26,9 @@ class PartKind(IntEnum):
     SUM = 5
     """Stores the sum of `source` at all ranks of a group in `target` here."""
     EXPOSE = 6
-    """From here on the partner's SUM may read `source`."""
+    """Lets the partner's SUM read `source`."""
     RECLAIM = 7
-    """From here on it has done so."""
+    """Waits until it has read `source`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,6 @@ class PartOperation:
 
     Parameters
     ----------
-    kind : PartKind
-    rank, part : int
-    source, target : Buffer
     partner : int
         The other end of the message (of several that one STORE is, the STORE); of EXPOSE and RECLAIM the SUM;
         else -1.
@@ -63,7 +60,7 @@ class PartOperation:
 
 
 Rewriting = Callable[[list[PartOperation]], list[PartOperation]]
-"""From operations without waits, rank by rank, to others that do the same."""
+"""Replaces operations without waits, rank by rank, by others that do the same."""
 
 
 def cut_into_parts(
@@ -77,7 +74,6 @@ def cut_into_parts(
 
     Parameters
     ----------
-    program : Program
     rewritten : callable, optional
         Leaves some operations to switches.
 
@@ -126,14 +122,15 @@ _READS_NOTHING = frozenset({PartKind.RECEIVE})
 _WRITES_NOTHING = frozenset({PartKind.SEND, PartKind.EXPOSE, PartKind.RECLAIM})
 
 
+def memory_of(buffer: Buffer, *, in_place: bool) -> int:
+    """The memory that a buffer is: in place, OUTPUT is INPUT's."""
+    return int(Buffer.INPUT if in_place and buffer is Buffer.OUTPUT else buffer)
+
+
 def memories_of(operation: PartOperation, *, in_place: bool) -> tuple[int, int]:
     """Memories that an operation reads and writes at its own rank; -1 for none."""
-    source, target = (
-        Buffer.INPUT if in_place and one is Buffer.OUTPUT else one
-        for one in (operation.source, operation.target)
-    )
-    reads = -1 if operation.kind in _READS_NOTHING else int(source)
-    writes = -1 if operation.kind in _WRITES_NOTHING else int(target)
+    reads = -1 if operation.kind in _READS_NOTHING else memory_of(operation.source, in_place=in_place)
+    writes = -1 if operation.kind in _WRITES_NOTHING else memory_of(operation.target, in_place=in_place)
     return reads, writes
 
 

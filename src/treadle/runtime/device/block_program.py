@@ -43,7 +43,7 @@ class BlockAction(IntEnum):
     SUM = 6
     """Stores the sum of `source` at all ranks of group `sums` in `target`: a switch adds them up."""
     EXPOSE = 7
-    """Says that another rank may read this one's part, which it will sum."""
+    """Signals that another rank may read this one's part, which it will sum."""
     RECLAIM = 8
     """Waits until the other rank has read it."""
 
@@ -71,7 +71,6 @@ class BlockFlag:
     ----------
     rank : int
         In whose memory it lies; only this rank waits for it.
-    purpose : FlagPurpose
     subject : int
         A message, the rank that enters, or an exposure: they are numbered.
     """
@@ -87,7 +86,6 @@ class FlagWait:
 
     Parameters
     ----------
-    flag : int
     slices : int
         0 for what this slice needs; the number of slots for a credit, which the first slices do not need.
     launches : int
@@ -107,7 +105,6 @@ class BlockMessage:
     ----------
     sender, receiver : int
         Ranks.
-    part : int
     target : Buffer, optional
         Where it is put at the receiver; None: into staging.
     slots : int
@@ -132,8 +129,6 @@ class BlockOperation:
 
     Parameters
     ----------
-    action : BlockAction
-    part : int
     stage : int
         Slice s is done in wave `stage` + s of the block; within a wave in the order of the block's list.
     source, target : Buffer, optional
@@ -145,7 +140,6 @@ class BlockOperation:
     sums, multicast : int
         Groups: whose `source` is read and added up; at all of whose ranks, this one included, what was read
         or made is stored in `copied_to`, in one store that a switch copies. -1: none.
-    copied_to : Buffer, optional
     copies : tuple of int
         Messages that this store is: one for each other rank of the group.
     waits : tuple of FlagWait
@@ -175,7 +169,6 @@ class RankBlock:
 
     Parameters
     ----------
-    rank : int
     operations : tuple of BlockOperation
         In order.
     enters : tuple of int
@@ -199,15 +192,12 @@ class BlockProgram:
     ----------
     program : Program
         Whose collective it is: what the buffers hold and must hold.
-    protocol : DeviceProtocol
     averages : bool
         Whether sums are divided by the number of ranks at the end.
     bounds : tuple of int
         Part i is chunks bounds[i] to bounds[i + 1] - 1 of the program.
     lanes : tuple of RankBlock
         Those of a rank stand together, in the order of ranks.
-    messages : tuple of BlockMessage
-    flags : tuple of BlockFlag
     groups : tuple of tuple of int
         Ranks around a switch with GPU-initiated operations.
     """

@@ -7,10 +7,12 @@ flag each. No value of blocks was ever measured on a GPU: these are estimates to
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, product
 
+from treadle.arrays import sums_of
 from treadle.errors import ScheduleError
 from treadle.formats.selection.block_rate import BLOCK_BYTES_PER_S
 from treadle.program.program import Program
@@ -61,7 +63,6 @@ class BlockCosts:
     ----------
     model : str
         Its name.
-    protocols : mapping of DeviceProtocol to ProtocolCosts
     """
 
     model: str
@@ -99,12 +100,10 @@ class BlockChoice:
 
     Parameters
     ----------
-    protocol : DeviceProtocol
     lanes : int
         Most blocks of a rank.
     threads : int
         Of a block.
-    slice_bytes : int
     time_s : float
         Estimated.
     """
@@ -124,7 +123,6 @@ class BlockLimits:
     ----------
     protocols : sequence of DeviceProtocol
         To choose from.
-    lanes, threads, slice_bytes : int, optional
     most_lanes : int, optional
         Blocks that fit on a GPU.
     """
@@ -142,26 +140,20 @@ def leaving_rate(topology: Topology) -> int:
     Graphs of the catalogue have links of 1: those stand for what leaves an H100 by NVLink.
     """
     leaving = topology.is_compute[topology.tails]
-    links = zip(topology.tails[leaving].tolist(), topology.bandwidths[leaving].tolist(), strict=True)
-    rates: Counter[int] = Counter()
-    for tail, rate in links:
-        rates[tail] += rate
-    least = min(rates.values(), default=0)
+    rates = sums_of(topology.n_nodes, topology.tails[leaving], topology.bandwidths[leaving])
+    least = int(min(rates[rates > 0].tolist(), default=0))
     return least if least >= _LEAST_RATE else UNSAID_RATE
 
 
 def sizes_of(program: Program) -> BlockSizes:
     """Size-independent costs of a program; takes as long as its lowering."""
     lanes = lower_to_blocks(program, DeviceProtocol.LL, lanes=1)
-    share = [
-        (past - first) / max(1, program.n_addresses)
-        for first, past in zip(lanes.bounds, lanes.bounds[1:], strict=False)
-    ]
-    sent: Counter[int] = Counter()
-    received: Counter[int] = Counter()
+    share = [(past - first) / max(1, program.n_addresses) for first, past in pairwise(lanes.bounds)]
+    sent: dict[int, float] = defaultdict(float)
+    received: dict[int, float] = defaultdict(float)
     for message in lanes.messages:
-        sent[message.sender] += share[message.part]  # type: ignore[assignment]
-        received[message.receiver] += share[message.part]  # type: ignore[assignment]
+        sent[message.sender] += share[message.part]
+        received[message.receiver] += share[message.part]
     parts = [{one.part for one in lane.operations} for lane in lanes.lanes]
     return BlockSizes(
         depth=max((one.stage for lane in lanes.lanes for one in lane.operations), default=0),
@@ -184,13 +176,10 @@ def choose_blocks(
 
     Parameters
     ----------
-    figures : BlockSizes
     size_bytes : int
         The larger per-rank buffer.
-    costs : BlockCosts
     rate_bytes_per_s : float
         What links carry out of a rank.
-    limits : BlockLimits, optional
 
     Raises
     ------
@@ -221,29 +210,25 @@ def unchosen_blocks(limits: BlockLimits) -> BlockChoice:
 def _candidates(
     figures: BlockSizes, size_bytes: int, rate: float, model: BlockCosts, limits: BlockLimits
 ) -> Iterator[BlockChoice]:
+    most, message = limits.most_lanes or _LANES[-1], figures.largest * size_bytes
+    tried = [one for one in _LANES if one <= max(1, min(figures.parts, most))]
+    if limits.lanes is not None:
+        tried = [limits.lanes if limits.most_lanes is None else min(limits.lanes, most)]
     for protocol in limits.protocols:
         costs = model.protocols.get(protocol)
         is_ll = protocol is DeviceProtocol.LL
         # two bytes of lines for one, and launches take the halves of staging in turns
-        is_asked = len(limits.protocols) == 1
-        if costs is None or (
-            is_ll and not is_asked and 4 * figures.received * size_bytes > STAGING_BYTES[protocol] // 2
-        ):
+        staged = 4 * figures.received * size_bytes if is_ll else 0
+        is_given = len(limits.protocols) == 1
+        if costs is None or (not is_given and staged > STAGING_BYTES[protocol] // 2):
             continue
-        slices = (2**18,) if is_ll else _SLICES
-        most = limits.most_lanes or _LANES[-1]
-        tried = [one for one in _LANES if one <= max(1, min(figures.parts, most))]
-        if limits.lanes is not None:
-            tried = [limits.lanes if limits.most_lanes is None else min(limits.lanes, most)]
-        for lanes in tried:
-            for slice_bytes in [limits.slice_bytes] if limits.slice_bytes else slices:
-                time_s = _time(figures, size_bytes, rate, costs, lanes, None if is_ll else slice_bytes)
-                piece = figures.largest * size_bytes
-                # as many as have a vector each of what is moved at once, in whole warps
-                vectors = int(piece) // 8 if is_ll else int(min(piece, slice_bytes)) // 16
-                warps = max(_WARP, min(_MOST_THREADS, -(-vectors // _WARP) * _WARP))
-                threads = limits.threads or warps
-                yield BlockChoice(protocol, lanes, threads, slice_bytes, time_s)
+        slices = (SLICE_BYTES,) if is_ll else _SLICES
+        for lanes, slice_bytes in product(tried, [limits.slice_bytes] if limits.slice_bytes else slices):
+            time_s = _time(figures, size_bytes, rate, costs, lanes, None if is_ll else slice_bytes)
+            # as many as have a vector each of what is moved at once, in whole warps
+            vectors = int(message) // 8 if is_ll else int(min(message, slice_bytes)) // 16
+            warps = max(_WARP, min(_MOST_THREADS, -(-vectors // _WARP) * _WARP))
+            yield BlockChoice(protocol, lanes, limits.threads or warps, slice_bytes, time_s)
 
 
 def _time(

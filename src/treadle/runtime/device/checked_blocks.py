@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,36 +13,30 @@ from numpy.typing import NDArray
 from treadle.errors import ScheduleError
 from treadle.program.group_lists import ProgramGroups, as_groups
 from treadle.program.program import Buffer, Program
-from treadle.runtime.data import ElementType, Pattern, Reduction, numpy_dtype
+from treadle.runtime.data import ElementType, Reduction, numpy_dtype
 from treadle.runtime.device.block_lowering import lower_to_blocks
 from treadle.runtime.device.block_machine import BlockMachine
 from treadle.runtime.device.block_program import BlockProgram, DeviceProtocol
 from treadle.runtime.device.block_sizes import (
     BlockChoice,
     BlockLimits,
-    BlockSizes,
     choose_blocks,
     sizes_of,
     unchosen_blocks,
 )
 from treadle.runtime.device.happens_before import check_blocks
 from treadle.runtime.device.sized_blocks import at_size
-from treadle.runtime.measured_sizes import SweepRow, make_row, worst_of
+from treadle.runtime.measured_sizes import SweepRow, row_of
 from treadle.runtime.measured_sizes import group_pattern as pattern_of
-from treadle.runtime.memory import Layout, RankMemory, allocate, count_wrong, fill_input
+from treadle.runtime.memory import Layout, allocate, count_wrong, fill_input
 from treadle.runtime.run_options import RunOptions
 from treadle.topologies.topology import Topology
 
 LAUNCHES = 4
-"""In a row at each size, each with data of its own."""
+"""Number of launches in a row at each size, each with data of its own."""
 
-ELEMENT_CODES = {
-    ElementType.FLOAT32: 0,
-    ElementType.FLOAT16: 1,
-    ElementType.BFLOAT16: 2,
-    ElementType.INT32: 3,
-    ElementType.INT64: 4,
-}
+ELEMENT_CODES = {element: code for code, element in enumerate(ElementType)}
+"""Codes of the kernels, in the order of ``kernel/lanes.cpp``."""
 _FOUR_LAUNCHES_BYTES = 2**27
 
 
@@ -49,7 +44,7 @@ def measure_blocks(
     program: Program | ProgramGroups,
     sizes: Iterable[int],
     machine: Callable[[BlockProgram], BlockMachine],
-    asked: RunOptions,
+    options: RunOptions,
     *,
     limits: BlockLimits,
     on_row: Callable[[SweepRow], None] | None = None,
@@ -65,10 +60,10 @@ def measure_blocks(
         Bytes of the larger per-rank buffer, rounded down to whole elements.
     machine : callable
         From a thread-block program to its machine.
-    asked : RunOptions
+    options : RunOptions
         A time is the mean of `LAUNCHES` launches in a row, of two for large data.
     limits : BlockLimits
-        What is not chosen by size; of protocols those of `asked`.
+        What is not chosen by size; of protocols those of `options`.
     on_row : callable, optional
         Called with every row as it is ready.
     switches : Topology, optional
@@ -81,47 +76,26 @@ def measure_blocks(
     """
     programs = as_groups(program).programs
     figures = sizes_of(programs[0])
-    ready: dict[tuple[DeviceProtocol, int], list[_Judged]] = {}
-
-    def checked(choice: BlockChoice) -> list[_Judged]:
+    ready: dict[tuple[DeviceProtocol, int], list[_ProvedBlocks]] = {}
+    rows: list[SweepRow] = []
+    choices: list[tuple[DeviceProtocol, ...]] = [(one,) for one in options.device_protocols]
+    for size, protocols in product(sizes, choices or [tuple(DeviceProtocol)]):
+        within = replace(limits, protocols=protocols)
+        if options.lane_costs is None:
+            choice = unchosen_blocks(within)
+        else:
+            choice = choose_blocks(figures, size, options.lane_costs, limits=within)
         key = choice.protocol, choice.lanes
         if key not in ready:
-            ready[key] = [_Judged(one, asked, machine, *key, switches) for one in programs]
-        for one in ready[key]:
-            one.machine.threads = choice.threads
-        return ready[key]
-
-    asked_for: list[tuple[DeviceProtocol, ...]] = [(one,) for one in asked.device_protocols]
-    rows: list[SweepRow] = []
-    for size in sizes:
-        for protocols in asked_for or [tuple(DeviceProtocol)]:
-            choice = _chosen(figures, size, asked, replace(limits, protocols=protocols))
-            group = checked(choice)
-            count = size // asked.element.n_bytes
-            done = [
-                one.checked_launches(count, asked, choice.slice_bytes, number)
-                for number, one in enumerate(group)
-            ]
-            wrong = [found for found, _ in done]
-            row = make_row(
-                programs[0],
-                count,
-                [sum(seconds for _, seconds in done)],
-                sum(wrong),
-                element=asked.element,
-                reduction=asked.reduction,
-                worst_group=worst_of(wrong),
-            )
-            rows.append(replace(row, protocol=group[0].machine.lanes.protocol.value))
-            if on_row is not None:
-                on_row(rows[-1])
+            ready[key] = [_ProvedBlocks(one, options, machine, *key, switches) for one in programs]
+        count = size // options.element.n_bytes
+        done = [one.checked_launches(count, options, choice, group) for group, one in enumerate(ready[key])]
+        wrong = [found for found, _ in done]
+        row = row_of(options, programs[0], count, [sum(seconds for _, seconds in done)], wrong)
+        rows.append(replace(row, protocol=choice.protocol.value))
+        if on_row is not None:
+            on_row(rows[-1])
     return rows
-
-
-def _chosen(figures: BlockSizes, size: int, asked: RunOptions, limits: BlockLimits) -> BlockChoice:
-    if asked.lane_costs is None:
-        return unchosen_blocks(limits)
-    return choose_blocks(figures, size, asked.lane_costs, limits=limits)
 
 
 def can_switch_sum(element: ElementType, reduction: Reduction) -> bool:
@@ -129,55 +103,54 @@ def can_switch_sum(element: ElementType, reduction: Reduction) -> bool:
     return element is not ElementType.FLOAT32 or reduction in (Reduction.SUM, Reduction.AVG)
 
 
-class _Judged:
+class _ProvedBlocks:
     """A thread-block program of one protocol, with its machine; proved right for each number of slices."""
 
     def __init__(
         self,
         program: Program,
-        asked: RunOptions,
+        options: RunOptions,
         machine: Callable[[BlockProgram], BlockMachine],
         protocol: DeviceProtocol,
         most_lanes: int,
         switches: Topology | None,
     ) -> None:
-        if switches is not None and asked.lanes is None:
+        if switches is not None and options.lanes is None:
             most_lanes = max(2, most_lanes)  # one that asks a switch for sums is refused
         lanes = lower_to_blocks(
             program,
             protocol,
             lanes=most_lanes,
-            averages=asked.reduction is Reduction.AVG,
+            averages=options.reduction is Reduction.AVG,
             switches=switches,
-            switch_sums=can_switch_sum(asked.element, asked.reduction),
+            switch_sums=can_switch_sum(options.element, options.reduction),
         )
         self.machine = machine(lanes)
         self._most_slots = max((message.slots for message in lanes.messages), default=0)
         self._proved: set[int] = set()
 
     def checked_launches(
-        self, count: int, asked: RunOptions, slice_bytes: int, group: int
+        self, count: int, options: RunOptions, choice: BlockChoice, group: int
     ) -> tuple[int, float]:
         """Wrong elements of all ranks and launches, and seconds of a launch."""
-        lanes = self.machine.lanes
-        tables = at_size(lanes, count, element_bytes=asked.element.n_bytes, slice_bytes=slice_bytes)
+        lanes, dtype = self.machine.lanes, numpy_dtype(options.element)
+        tables = at_size(lanes, count, element_bytes=dtype.itemsize, slice_bytes=choice.slice_bytes)
         self._prove(min(tables.slices, self._most_slots + 2))
         layout = Layout(lanes.program, count)
-        memories = [
-            allocate(layout, rank, numpy_dtype(asked.element)) for rank in range(lanes.program.n_ranks)
-        ]
+        memories = [allocate(layout, rank, dtype) for rank in range(lanes.program.n_ranks)]
         data = sum(one.nbytes for memory in memories for one in memory.arrays.values())
         launches = LAUNCHES if data <= _FOUR_LAUNCHES_BYTES else 2
-        patterns = [pattern_of(lanes.program, count, asked, group, launch) for launch in range(launches)]
-        inputs = [[_input(rank, memory, one) for one in patterns] for rank, memory in enumerate(memories)]
+        patterns = [pattern_of(lanes.program, count, options, group, launch) for launch in range(launches)]
+        inputs: list[list[NDArray[Any]]] = [[] for _ in memories]
+        for rank, memory in enumerate(memories):
+            for pattern in patterns:
+                fill_input(rank, memory, pattern)
+                inputs[rank].append(memory.arrays[Buffer.INPUT].copy())
         outputs = [[np.empty_like(memory.arrays[Buffer.OUTPUT]) for _ in patterns] for memory in memories]
+        self.machine.threads = choice.threads
+        element = ELEMENT_CODES[options.element]
         seconds = self.machine.run(
-            tables,
-            memories,
-            inputs,
-            outputs,
-            element=ELEMENT_CODES[asked.element],
-            reduction=asked.reduction,
+            tables, memories, inputs, outputs, element=element, reduction=options.reduction
         )
         wrong = 0
         for rank, memory in enumerate(memories):
@@ -187,15 +160,8 @@ class _Judged:
         return wrong, seconds / launches
 
     def _prove(self, slices: int) -> None:
-        if slices in self._proved:
-            return
         lanes = self.machine.lanes
-        found = check_blocks(lanes, slices=slices)
-        if found:
-            raise ScheduleError(f"thread-block program of protocol {lanes.protocol} is wrong: {found[0]}")
-        self._proved.add(slices)
-
-
-def _input(rank: int, memory: RankMemory, pattern: Pattern) -> NDArray[Any]:
-    fill_input(rank, memory, pattern)
-    return memory.arrays[Buffer.INPUT].copy()
+        if slices not in self._proved:
+            for fault in check_blocks(lanes, slices=slices)[:1]:
+                raise ScheduleError(f"thread-block program of protocol {lanes.protocol} is wrong: {fault}")
+            self._proved.add(slices)

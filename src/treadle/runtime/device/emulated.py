@@ -34,10 +34,8 @@ class BlockThreads(BlockMachine):
 
     Parameters
     ----------
-    lanes : BlockProgram
     threads : int
         Of a block.
-    limit_s : float
     flags : sequence of str
         More for the C++ compiler.
 
@@ -89,14 +87,15 @@ def measure_emulated(
     *,
     on_row: Callable[[SweepRow], None] | None = None,
     switches: Topology | None = None,
-    **options: Unpack[RunKeywords],
+    **keywords: Unpack[RunKeywords],
 ) -> list[SweepRow]:
     """Lower a program to thread blocks, prove it right, run it as threads and check every element.
 
     See `measure_blocks`; the initiating rank performs the switch operations, in all ranks' memory.
-    ``options`` are the fields of `RunOptions`. MissingDependencyError without a C++ compiler.
+    ``keywords`` are the fields of `RunOptions`. MissingDependencyError without a C++ compiler.
     """
-    asked = RunOptions(**options)
-    limits = BlockLimits(lanes=asked.lanes or 2, threads=asked.threads or 1, slice_bytes=asked.slice_bytes)
-    machine = partial(BlockThreads, threads=asked.threads or 1)
-    return measure_blocks(program, sizes, machine, asked, limits=limits, on_row=on_row, switches=switches)
+    options = RunOptions(**keywords)
+    lanes, threads = options.lanes or 2, options.threads or 1
+    limits = BlockLimits(lanes=lanes, threads=threads, slice_bytes=options.slice_bytes)
+    machine = partial(BlockThreads, threads=threads)
+    return measure_blocks(program, sizes, machine, options, limits=limits, on_row=on_row, switches=switches)

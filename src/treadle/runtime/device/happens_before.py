@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
 import numpy as np
@@ -61,10 +63,8 @@ def check_blocks(lanes: BlockProgram, *, slices: int, launches: int = LAUNCHES) 
 
     Parameters
     ----------
-    lanes : BlockProgram
     slices : int
         Of every part, at least 1. More than the most slots of a message and 2 repeat what fewer do.
-    launches : int
 
     Returns
     -------
@@ -75,28 +75,28 @@ def check_blocks(lanes: BlockProgram, *, slices: int, launches: int = LAUNCHES) 
     -----
     O(events * blocks).
     """
-    wrong, events = _malformed(lanes), list[Event]()
+    wrong, events = _structure_faults(lanes), list[Event]()
     if not wrong:
         events = _events(lanes, slices, launches)
         wrong = _join_flags(lanes, events)
     if wrong:
         return tuple(wrong[:_MOST_VIOLATIONS])
-    order = _serial(events)
+    order = _topological_order(events)
     if len(order) < len(events):
         stuck = min(set(range(len(events))) - set(order))
-        return (f"lanes wait for one another in a circle: {_words(events[stuck])} may never start",)
+        return (f"lanes wait for one another in a circle: {_describe(events[stuck])} may never start",)
     races = _races(lanes, events, order)
-    return tuple(races[:_MOST_VIOLATIONS]) or tuple(_values(lanes, events, order)[:_MOST_VIOLATIONS])
+    return tuple(races[:_MOST_VIOLATIONS]) or tuple(_value_faults(lanes, events, order)[:_MOST_VIOLATIONS])
 
 
-def _words(event: Event) -> str:
+def _describe(event: Event) -> str:
     if event.operation is None:
         return f"rank {event.rank}, start of launch {event.launch}"
     name, part = event.operation.action.name, event.operation.part
     return f"rank {event.rank}, launch {event.launch}, {name} of part {part}, slice {event.piece}"
 
 
-def _malformed(lanes: BlockProgram) -> list[str]:
+def _structure_faults(lanes: BlockProgram) -> list[str]:
     """Messages are put and taken once, by the ranks that they name; ranks wait for flags of their own."""
     put, taken = [0] * len(lanes.messages), [0] * len(lanes.messages)
     wrong: list[str] = []
@@ -117,9 +117,12 @@ def _malformed(lanes: BlockProgram) -> list[str]:
                     wrong.append(f"rank {lane.rank} takes message {operation.message} from where it is not")
             if any(lanes.flags[wait.flag].rank != lane.rank for wait in operation.waits):
                 wrong.append(f"rank {lane.rank} waits for a flag in another rank's memory")
-    wrong += [f"message {number} is put {n} times" for number, n in enumerate(put) if n != 1]
-    wrong += [f"message {number} is taken {n} times" for number, n in enumerate(taken) if n != 1]
-    return wrong
+    return wrong + [
+        f"message {number} is {word} {times} times"
+        for word, counts in (("put", put), ("taken", taken))
+        for number, times in enumerate(counts)
+        if times != 1
+    ]
 
 
 def _events(lanes: BlockProgram, slices: int, launches: int) -> list[Event]:
@@ -182,7 +185,7 @@ def _join_flags(lanes: BlockProgram, events: Sequence[Event]) -> list[str]:
             value = launch * 2**20 + (_ALL_SLICES if wait.flag in entering else piece)
             found = places.get(wait.flag, {}).get(value)
             if found is None:
-                wrong.append(f"{_words(event)} waits for flag {wait.flag}, which nobody raises so far")
+                wrong.append(f"{_describe(event)} waits for flag {wait.flag}, which nobody raises so far")
             else:
                 event.before.append(found)
         if lanes.protocol is DeviceProtocol.LL and event.operation.message >= 0:
@@ -190,19 +193,15 @@ def _join_flags(lanes: BlockProgram, events: Sequence[Event]) -> list[str]:
     return wrong
 
 
-def _serial(events: Sequence[Event]) -> list[int]:
-    """Number events in topological order, without those behind a cycle."""
-    missing = [len(event.before) + len(event.after_data) for event in events]
-    after: list[list[int]] = [[] for _ in events]
-    for number, event in enumerate(events):
-        for before in (*event.before, *event.after_data):
-            after[before].append(number)
-    order = [number for number, count in enumerate(missing) if count == 0]
-    for number in order:  # grows on the way
-        for follower in after[number]:
-            missing[follower] -= 1
-            if missing[follower] == 0:
-                order.append(follower)
+def _topological_order(events: Sequence[Event]) -> list[int]:
+    """Number events in topological order, without those on a cycle or behind one."""
+    before = {number: (*event.before, *event.after_data) for number, event in enumerate(events)}
+    sorter, order = TopologicalSorter(before), list[int]()
+    with suppress(CycleError):  # what no cycle holds up is still given
+        sorter.prepare()
+    while ready := sorter.get_ready():
+        order += ready
+        sorter.done(*ready)
     return order
 
 
@@ -240,13 +239,13 @@ def _races(lanes: BlockProgram, events: Sequence[Event], order: Sequence[int]) -
         for place in reads:
             last = writer.get(place)
             if last is not None and not is_ordered(last, number) and last not in event.after_data:
-                wrong.append(f"{_words(event)} may read before {_words(events[last])} has written")
+                wrong.append(f"{_describe(event)} may read before {_describe(events[last])} has written")
             readers[place].append(number)
         for place in writes:
             last = writer.get(place)
             others = [one for one in readers.pop(place, []) if one != number]
             wrong += [
-                f"{_words(event)} may write before {_words(events[one])} is done"
+                f"{_describe(event)} may write before {_describe(events[one])} is done"
                 for one in (*others, *([] if last is None else [last]))
                 if not is_ordered(one, number)
             ]
@@ -256,7 +255,7 @@ def _races(lanes: BlockProgram, events: Sequence[Event], order: Sequence[int]) -
     return wrong
 
 
-def _values(lanes: BlockProgram, events: Sequence[Event], order: Sequence[int]) -> list[str]:
+def _value_faults(lanes: BlockProgram, events: Sequence[Event], order: Sequence[int]) -> list[str]:
     """Follow what every place holds through one order."""
     slices = 1 + max(event.piece for event in events)
     held: dict[Place, _Held] = {}
@@ -292,7 +291,7 @@ def _follow(lanes: BlockProgram, event: Event, held: dict[Place, _Held]) -> list
     found = [held.get(place) for place in reads]
     expected = (event.launch, operation.part, event.piece)
     if any(one is None or (one.launch, one.part, one.piece) != expected for one in found):
-        return [f"{_words(event)} reads what is not there, or of another launch or slice"]
+        return [f"{_describe(event)} reads what is not there, or of another launch or slice"]
     values = [one for one in found if one is not None]
     if operation.action in (BlockAction.REDUCE, BlockAction.SUM):
         counts = tuple(map(sum, zip(*(one.counts for one in values), strict=True)))
@@ -310,18 +309,15 @@ def _follow(lanes: BlockProgram, event: Event, held: dict[Place, _Held]) -> list
 
 def _output_violations(lanes: BlockProgram, event: Event, held: dict[Place, _Held], slices: int) -> list[str]:
     """Places of OUTPUT that do not hold at the end of a launch what the collective's definition says."""
-    program, wrong = lanes.program, []
-    for part in range(len(lanes.bounds) - 1):
-        if not part_exists(lanes, event.rank, Buffer.OUTPUT, part):
-            continue
-        counts = _expected(lanes, part)
-        for piece in range(slices):
-            asked = _Held(event.launch - 1, part, piece, counts, int(lanes.averages))
-            if held.get(range_of(lanes, event.rank, Buffer.OUTPUT, part, piece)) != asked:
-                wrong.append(
-                    f"rank {event.rank} ends launch {event.launch - 1} of {program.kind} without part {part}"
-                )
-    return wrong
+    launch, divided = event.launch - 1, int(lanes.averages)
+    return [
+        f"rank {event.rank} ends launch {launch} of {lanes.program.kind} without part {part}"
+        for part in range(len(lanes.bounds) - 1)
+        if part_exists(lanes, event.rank, Buffer.OUTPUT, part)
+        for piece in range(slices)
+        if held.get(range_of(lanes, event.rank, Buffer.OUTPUT, part, piece))
+        != _Held(launch, part, piece, _expected(lanes, part), divided)
+    ]
 
 
 def _expected(lanes: BlockProgram, part: int) -> tuple[int, ...]:

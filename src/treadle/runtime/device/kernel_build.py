@@ -62,7 +62,7 @@ def build_threads(*, directory: Path | None = None, flags: Sequence[str] = ()) -
             f"runtime device-emulated needs a C++17 compiler, {compiler} is not on the PATH; install g++, "
             f"or set CXX"
         )
-    return _built(found, [*_FLAGS, *flags], GPU_SOURCES[:1], directory)
+    return _build(found, [*_FLAGS, *flags], GPU_SOURCES[:1], directory)
 
 
 def build_for_gpu(*, directory: Path | None = None, architectures: Sequence[str] = ("native",)) -> Path:
@@ -91,7 +91,7 @@ def build_for_gpu(*, directory: Path | None = None, architectures: Sequence[str]
             f"runtime device-gpu needs nvcc, which is not on the PATH, or {GPU_LIBRARY}, a library that "
             "was built elsewhere"
         )
-    return _built(found, [*_GPU_FLAGS, *_targets(architectures)], GPU_SOURCES, directory)
+    return _build(found, [*_GPU_FLAGS, *_targets(architectures)], GPU_SOURCES, directory)
 
 
 def nccl_include() -> Path | None:
@@ -129,7 +129,7 @@ def build_for_nccl(*, directory: Path | None = None, architectures: Sequence[str
         )
     library = include.parent / "lib"
     linked = ["-isystem", str(include), f"-L{library}", "-l:libnccl.so.2", "-Xlinker", f"-rpath={library}"]
-    return _built(found, [*_GPU_FLAGS, *_targets(architectures), *linked], NCCL_SOURCES, directory)
+    return _build(found, [*_GPU_FLAGS, *_targets(architectures), *linked], NCCL_SOURCES, directory)
 
 
 def _targets(architectures: Sequence[str]) -> list[str]:
@@ -139,7 +139,7 @@ def _targets(architectures: Sequence[str]) -> list[str]:
     return [f"-gencode=arch={one.replace('sm', 'compute')},code={one}" for one in architectures]
 
 
-def _built(found: str, words: Sequence[str], sources: Sequence[str], directory: Path | None) -> Path:
+def _build(found: str, words: Sequence[str], sources: Sequence[str], directory: Path | None) -> Path:
     """A library of some sources, compiled unless it is there."""
     files = [kernel_directory() / name for name in SOURCES]
     command = [*words, "-o", OUTPUT, *(str(kernel_directory() / one) for one in sources)]

@@ -36,7 +36,6 @@ class BlockGpu(BlockMachine):
 
     Parameters
     ----------
-    lanes : BlockProgram
     threads : int
         Of a block, at most 512.
     limit_s : float
@@ -63,7 +62,7 @@ class BlockGpu(BlockMachine):
             n, STAGING_BYTES[lanes.protocol], counts, flags, self._words, _ROOM
         )
         if not self._ranks:
-            raise MissingDependencyError(f"runtime device-gpu: {self._said()}; it needs a GPU and its driver")
+            raise _missing_gpu(self._message())
 
     def __del__(self) -> None:
         if getattr(self, "_ranks", None):
@@ -80,12 +79,12 @@ class BlockGpu(BlockMachine):
         )
         if milliseconds < 0:
             raise ScheduleError(
-                f"{len(self.lanes.lanes)} blocks of {self.threads} threads on the GPU: {self._said()}; all "
-                "must be resident together: use fewer --lanes or threads"
+                f"{len(self.lanes.lanes)} blocks of {self.threads} threads on the GPU: {self._message()}; "
+                "all must be resident together: use fewer --lanes or threads"
             )
         return float(milliseconds) / 1e3
 
-    def _said(self) -> str:
+    def _message(self) -> str:
         return self._words.value.decode(errors="replace")
 
 
@@ -115,8 +114,12 @@ def gpu_name() -> str:
     failed = _loaded().treadle_gpu_name(words, _ROOM)
     said = words.value.decode(errors="replace")
     if failed:
-        raise MissingDependencyError(f"runtime device-gpu: {said}; it needs a GPU and its driver")
+        raise _missing_gpu(said)
     return said
+
+
+def _missing_gpu(message: str) -> MissingDependencyError:
+    return MissingDependencyError(f"runtime device-gpu: {message}; it needs a GPU and its driver")
 
 
 def describe_gpu(size: int) -> str:
@@ -147,13 +150,13 @@ def measure_on_gpu(
     *,
     on_row: Callable[[SweepRow], None] | None = None,
     switches: Topology | None = None,
-    **options: Unpack[RunKeywords],
+    **keywords: Unpack[RunKeywords],
 ) -> list[SweepRow]:
     """Lower a program to thread blocks, prove it right, run all ranks on one GPU and check every element.
 
-    See `measure_blocks`; ``options`` are the fields of `RunOptions`. MissingDependencyError as `BlockGpu`.
+    See `measure_blocks`; ``keywords`` are the fields of `RunOptions`. MissingDependencyError as `BlockGpu`.
     """
-    asked = RunOptions(**options)
-    machine = partial(BlockGpu, threads=asked.threads or _THREADS)
-    limits = BlockLimits(lanes=asked.lanes, threads=asked.threads, slice_bytes=asked.slice_bytes)
-    return measure_blocks(program, sizes, machine, asked, limits=limits, on_row=on_row, switches=switches)
+    options = RunOptions(**keywords)
+    machine = partial(BlockGpu, threads=options.threads or _THREADS)
+    limits = BlockLimits(lanes=options.lanes, threads=options.threads, slice_bytes=options.slice_bytes)
+    return measure_blocks(program, sizes, machine, options, limits=limits, on_row=on_row, switches=switches)

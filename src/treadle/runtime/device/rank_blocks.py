@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -98,7 +99,6 @@ class AdmittedBlocks:
 
     Parameters
     ----------
-    lanes : BlockProgram
     number : int
         Among those of the group.
     places : tuple of int
@@ -155,7 +155,6 @@ class RankBlocks:
         )
         self._admitted: list[AdmittedBlocks] = []
         self._prepared: list[PreparedBlocks] = []
-        self._signatures: dict[tuple[object, ...], int] = {}
         self._tables: dict[tuple[PeerBlock, tuple[tuple[int, ...], ...]], int] = {}
         self._past = 2 * n + 1
         """First flag that no program has; before it stands who has entered, with what signature, and who has
@@ -210,13 +209,10 @@ class RankBlocks:
 
         Parameters
         ----------
-        admitted : AdmittedBlocks
         count : int
             Elements of the larger per-rank buffer.
         element : int
             Code of the kernel.
-        element_bytes : int
-        slice_bytes : int
 
         Raises
         ------
@@ -262,9 +258,6 @@ class RankBlocks:
 
         Parameters
         ----------
-        prepared : PreparedBlocks
-        buffers : RankBuffers
-        reduction : Reduction
         threads : int
             Of a block.
         stream : int
@@ -275,46 +268,29 @@ class RankBlocks:
         ScheduleError
             If peers do not reach a buffer that they use, or its blocks do not all fit on the GPU.
         """
-        lanes = prepared.admitted.lanes
+        lanes, used = prepared.admitted.lanes, prepared.admitted.used
         places = LaunchOffsets((ctypes.c_void_p * 2)(*buffers.addresses))
-        for number, block in enumerate(buffers.blocks):
-            if block is None:
-                if Buffer(number) in prepared.admitted.used:
-                    raise ScheduleError(
-                        f"the program uses {Buffer(number).name} of peers that it cannot reach"
-                    )
-                continue
-            at = buffers.addresses[number] - block.addresses[self.memory.rank]
-            if not 0 <= at <= block.size:
-                raise ScheduleError(f"{Buffer(number).name} is not in the block that peers reach")
-            places.windows[number][:] = [self._table_of(block, lanes.groups), at]
+        windows = [(-1, 0), (-1, 0)]
+        for number, (block, address) in enumerate(zip(buffers.blocks, buffers.addresses, strict=True)):
+            name = Buffer(number).name
+            if block is not None:
+                at = address - block.addresses[self.memory.rank]
+                if not 0 <= at <= block.size:
+                    raise ScheduleError(f"{name} is not in the block that peers reach")
+                places.windows[number][:] = [self._table_of(block, lanes.groups), at]
+                windows[number] = block.number, at
+            elif number in used:
+                raise ScheduleError(f"the program uses {name} of peers that it cannot reach")
         places.given, places.given_bytes = buffers.given
         places.wanted, places.wanted_bytes = buffers.wanted
-        places.signature = self._signature(prepared, buffers, reduction)
+        at_peers = tuple(window for number, window in enumerate(windows) if number in used)
+        places.signature = _signature(prepared.signed, reduction, at_peers)
         codes = (prepared.element, REDUCTION_CODES[reduction], threads, stream or None)
         given = ctypes.byref(places)
         if self.memory.network is None:
             self._library.call("treadle_rank_launch", self._rank, prepared.address, given, *codes)
-            return
-        windows = [
-            (-1, 0) if block is None else (block.number, address - block.addresses[self.memory.rank])
-            for block, address in zip(buffers.blocks, buffers.addresses, strict=True)
-        ]
-        self.memory.network.launch(self._rank, prepared.address, given, windows, *codes)
-
-    def _signature(self, prepared: PreparedBlocks, buffers: RankBuffers, reduction: Reduction) -> int:
-        """Return the 64-bit key that all ranks' launches must share, checked before anything is sent."""
-        places = tuple(
-            (block.number, address - block.addresses[self.memory.rank])
-            for number, (block, address) in enumerate(zip(buffers.blocks, buffers.addresses, strict=True))
-            if block is not None and Buffer(number) in prepared.admitted.used
-        )
-        key = (prepared.signed, reduction, places)
-        if key not in self._signatures:
-            self._signatures[key] = 1 + int.from_bytes(
-                blake2b(repr(key).encode(), digest_size=7).digest(), "little"
-            )
-        return self._signatures[key]
+        else:
+            self.memory.network.launch(self._rank, prepared.address, given, windows, *codes)
 
     def _table_of(self, block: PeerBlock, groups: tuple[tuple[int, ...], ...]) -> int:
         """Address on the GPU of a block's addresses at all ranks, then of those that reach groups."""
@@ -333,21 +309,19 @@ class RankBlocks:
             return ""
         program, rank, lane, number, flag = where
         lanes = self._admitted[program].lanes
-        first = next(place for place, one in enumerate(lanes.lanes) if one.rank == rank)
         n_ranks = lanes.program.n_ranks
+        called = f"{lanes.program.kind}, protocol {lanes.protocol}: rank {rank}"
         if flag <= _UNLIKE - n_ranks:
-            return (
-                f"{lanes.program.kind}, protocol {lanes.protocol}: rank {rank} stopped because rank "
-                f"{_UNLIKE - n_ranks - flag} had given up; see the message of that rank"
-            )
+            peer = _UNLIKE - n_ranks - flag
+            return f"{called} stopped because rank {peer} had given up; see the message of that rank"
         if flag <= _UNLIKE:
             return (
-                f"{lanes.program.kind}, protocol {lanes.protocol}: rank {rank} and rank {_UNLIKE - flag} "
-                "call unlike: another collective, size, type or operation, or tensors at other places "
-                "of what peers reach"
+                f"{called} and rank {_UNLIKE - flag} call unlike: another collective, size, type or "
+                "operation, or tensors at other places of what peers reach"
             )
-        begun = sum(len(one.operations) for one in lanes.lanes[: first + lane])
-        return given_up(lanes, first + lane, number - begun, self._limit_s)
+        lane += next(place for place, one in enumerate(lanes.lanes) if one.rank == rank)
+        begun = sum(len(one.operations) for one in lanes.lanes[:lane])
+        return given_up(lanes, lane, number - begun, self._limit_s)
 
     def prove(self, prepared: PreparedBlocks) -> tuple[str, ...]:
         """Return the faults of a program at a size, in every order that its waits allow."""
@@ -369,3 +343,9 @@ class RankBlocks:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+@lru_cache(maxsize=4096)
+def _signature(*key: object) -> int:
+    """Return the 64-bit key that all ranks' launches must share, checked before anything is sent."""
+    return 1 + int.from_bytes(blake2b(repr(key).encode(), digest_size=7).digest(), "little")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -12,7 +12,8 @@ import numpy as np
 from treadle.arrays import FrozenArrays, Int64Array
 from treadle.errors import ScheduleError
 from treadle.program.program import Buffer, Program
-from treadle.runtime.device.block_program import BlockMessage, BlockOperation, BlockProgram, DeviceProtocol
+from treadle.runtime.device.block_program import BlockOperation, BlockProgram, DeviceProtocol
+from treadle.runtime.memory import position_in
 from treadle.schedules.collective import CollectiveKind
 from treadle.units import format_size
 
@@ -37,7 +38,6 @@ class SizedBlocks(FrozenArrays):
 
     Parameters
     ----------
-    operations, puts, waits, raises, lanes, groups : arrays of int64, shape (rows, columns of the struct)
     members : array of int64
         Ranks of the groups, one after the other.
     scratch_bytes : array of int64, shape (N,)
@@ -74,7 +74,6 @@ def at_size(
 
     Parameters
     ----------
-    lanes : BlockProgram
     count : int
         Elements of the collective's larger per-rank buffer, >= 0.
     element_bytes : int
@@ -92,9 +91,9 @@ def at_size(
     ends = part_ends(lanes, count, element_bytes=element_bytes)
     lengths = [past - first for first, past in pairwise(ends)]
     units = [-(-length * element_bytes // UNIT_BYTES) for length in lengths]
-    slices, room = _slices(lanes, units, slice_bytes)
-    places = flag_offsets(lanes)[0] if places is None else places
-    return _Tables(lanes, ends, element_bytes, slices, _staged(lanes, room, slices), places).finished()
+    slices, staged = _choose_slices(lanes, units, slice_bytes)
+    flags = flag_offsets(lanes)[0] if places is None else places
+    return _tables(lanes, ends, element_bytes, slices, staged, flags)
 
 
 def part_ends(lanes: BlockProgram, count: int, *, element_bytes: int) -> list[int]:
@@ -125,18 +124,22 @@ def part_ends(lanes: BlockProgram, count: int, *, element_bytes: int) -> list[in
     return found
 
 
-def _slices(lanes: BlockProgram, units: Sequence[int], slice_bytes: int) -> tuple[int, list[int]]:
-    """Number of slices, and the bytes of a slice of each part as it is staged."""
+_Slots = tuple[int, int, int]
+"""First slot, number and stride of the slots of a message; 0, 1, 0 if it is not staged."""
+
+
+def _choose_slices(lanes: BlockProgram, units: Sequence[int], slice_bytes: int) -> tuple[int, list[_Slots]]:
+    """Number of slices, and where messages are staged."""
     limit = STAGING_BYTES[lanes.protocol]
     if lanes.protocol is DeviceProtocol.LL:
-        lines = [2 * UNIT_BYTES * count for count in units]
-        needed = 2 * max(_needed(lanes, lines, 1))
+        staged, used = _stage_messages(lanes, [2 * UNIT_BYTES * count for count in units], 1)
+        needed = 2 * used
         if needed > limit:
             raise ScheduleError(
                 f"protocol LL needs {format_size(needed)} of staging at a rank, {format_size(limit)} are "
                 f"there; use protocol Simple, or a smaller size"
             )
-        return 1, lines
+        return 1, staged
     longest = max(units, default=0) * UNIT_BYTES
     slices = max(1, -(-longest // max(slice_bytes, UNIT_BYTES)))
     if slices > MOST_SLICES:
@@ -145,10 +148,9 @@ def _slices(lanes: BlockProgram, units: Sequence[int], slice_bytes: int) -> tupl
             f"at most {MOST_SLICES}; use larger slices"
         )
     while True:
-        room = [-(-count // slices) * UNIT_BYTES for count in units]
-        needed = max(_needed(lanes, room, slices))
+        staged, needed = _stage_messages(lanes, [-(-count // slices) * UNIT_BYTES for count in units], slices)
         if needed <= limit:
-            return slices, room
+            return slices, staged
         if slices > MOST_SLICES // 2:
             raise ScheduleError(
                 f"protocol Simple needs {format_size(needed)} of staging at a rank in slices of 16 bytes, "
@@ -157,34 +159,24 @@ def _slices(lanes: BlockProgram, units: Sequence[int], slice_bytes: int) -> tupl
         slices *= 2
 
 
-def _needed(lanes: BlockProgram, room: Sequence[int], slices: int) -> list[int]:
-    """Bytes of staging of every rank; of LL, of one launch."""
-    found = [0] * lanes.program.n_ranks
-    for message in lanes.messages:
-        if message.is_staged:
-            found[message.receiver] += room[message.part] * _slots_used(lanes, message, slices)
-    return found
+def _stage_messages(lanes: BlockProgram, room: Sequence[int], slices: int) -> tuple[list[_Slots], int]:
+    """Slots of every message, and the most bytes of a rank's staging that a launch uses.
 
-
-def _slots_used(lanes: BlockProgram, message: BlockMessage, slices: int) -> int:
-    return 1 if lanes.protocol is DeviceProtocol.LL else min(message.slots, slices)
-
-
-def _staged(lanes: BlockProgram, room: Sequence[int], slices: int) -> list[tuple[int, int, int]]:
-    """First slot, number and stride of slots of every message; 0, 1, 0 if not staged."""
-    at = [0] * lanes.program.n_ranks
+    `room` is the bytes of a slice of each part as it is staged.
+    """
+    used = [0] * lanes.program.n_ranks
     found = []
+    is_ll = lanes.protocol is DeviceProtocol.LL
     for message in lanes.messages:
         if not message.is_staged:
             found.append((0, 1, 0))
             continue
-        slots, size = _slots_used(lanes, message, slices), room[message.part]
-        is_ll = lanes.protocol is DeviceProtocol.LL
-        start = at[message.receiver]
-        at[message.receiver] += slots * size
+        slots, size = 1 if is_ll else min(message.slots, slices), room[message.part]
+        start = used[message.receiver]
+        used[message.receiver] += slots * size
         # LL takes the halves of its staging in turns, whatever the sizes of launches are
         found.append((start, 2, STAGING_BYTES[DeviceProtocol.LL] // 2) if is_ll else (start, slots, size))
-    return found
+    return found, max(used)
 
 
 def flag_offsets(lanes: BlockProgram) -> tuple[list[int], list[int]]:
@@ -197,122 +189,92 @@ def flag_offsets(lanes: BlockProgram) -> tuple[list[int], list[int]]:
     return places, sizes
 
 
-def offset_in(
-    program: Program, rank: int, buffer: Buffer, element: Callable[[int], int]
-) -> Callable[[int], int]:
-    """The place of a chunk's first element in a rank's buffer, for chunks that it has."""
-    ranges = program.ranges(rank, buffer)
-    firsts = [first for first, _ in ranges]
-    lengths = [element(past) - element(first) for first, past in ranges]
-    begins = list(accumulate(lengths, initial=0))
-
-    def row_of(chunk: int) -> int:
-        number = bisect_right(firsts, chunk) - 1
-        return element(chunk) - element(firsts[number]) + begins[number]
-
-    return row_of
+_Rows = list[tuple[int, ...]]
 
 
-class _Tables:
-    """Rows as they are written."""
+def _tables(
+    lanes: BlockProgram,
+    ends: Sequence[int],
+    element_bytes: int,
+    slices: int,
+    staged: Sequence[_Slots],
+    flags: Sequence[int],
+) -> SizedBlocks:
+    element = dict(zip(lanes.bounds, ends, strict=True))
+    at = _places(lanes.program, element, ends, element_bytes)
+    per_unit = UNIT_BYTES // element_bytes
+    operations, rows, puts, waits, raises = _Rows(), _Rows(), _Rows(), _Rows(), _Rows()
 
-    def __init__(
-        self,
-        lanes: BlockProgram,
-        ends: Sequence[int],
-        element_bytes: int,
-        slices: int,
-        staged: Sequence[tuple[int, int, int]],
-        places: Sequence[int],
-    ) -> None:
-        self._lanes, self._ends, self._bytes = lanes, ends, element_bytes
-        self._slices, self._staged, self._flags = slices, staged, places
-        self._element = element = dict(zip(lanes.bounds, ends, strict=True))
-        program = lanes.program
-        self._places = {
-            (rank, buffer): offset_in(program, rank, buffer, lambda chunk: element[chunk])
-            for rank in range(program.n_ranks)
-            for buffer in Buffer
-        }
-        self._puts: list[tuple[int, ...]] = []
-        self._waits: list[tuple[int, ...]] = []
-        self._raises: list[tuple[int, ...]] = []
+    def append(rows: _Rows, new: Iterable[tuple[int, ...]]) -> tuple[int, int]:
+        """Place and number of the new rows."""
+        first = len(rows)
+        rows += new
+        return first, len(rows) - first
 
-    def finished(self) -> SizedBlocks:
-        """All tables."""
-        operations: list[tuple[int, ...]] = []
-        rows: list[tuple[int, ...]] = []
-        program, groups = self._lanes.program, self._lanes.groups
-        for lane in self._lanes.lanes:
-            enter = len(self._raises)
-            self._raises += [self._raise(flag) for flag in lane.enters]
-            rows.append((lane.rank, len(operations), len(lane.operations), enter, len(lane.enters)))
-            operations += [self._row(lane.rank, operation) for operation in lane.operations]
-        return SizedBlocks(
-            _table(operations, 21),
-            _table(self._puts, 5),
-            _table(self._waits, 3),
-            _table(self._raises, 2),
-            _table(rows, 5),
-            _table(list(zip(accumulate(map(len, groups), initial=0), map(len, groups), strict=False)), 2),
-            np.array([rank for group in groups for rank in group], dtype=np.int64),
-            np.array(
-                [
-                    program.uses_scratch(rank)
-                    * self._bytes
-                    * sum(
-                        self._element[past] - self._element[first]
-                        for first, past in program.ranges(rank, Buffer.SCRATCH)
-                    )
-                    for rank in range(program.n_ranks)
-                ],
-                dtype=np.int64,
-            ),
-            self._slices,
-        )
+    def put_row(number: int) -> tuple[int, ...]:
+        message = lanes.messages[number]
+        if message.target is None:
+            return message.receiver, _STAGING, *staged[number]
+        return message.receiver, *at(message.receiver, message.target, message.part), 1, 0
 
-    def _row(self, rank: int, operation: BlockOperation) -> tuple[int, ...]:
-        part = operation.part
-        length = self._ends[part + 1] - self._ends[part]
-        per_unit = UNIT_BYTES // self._bytes
+    def raise_rows(raised: Sequence[int]) -> Iterable[tuple[int, int]]:
+        return ((lanes.flags[flag].rank, flags[flag]) for flag in raised)
+
+    def row(rank: int, one: BlockOperation) -> tuple[int, ...]:
+        length = ends[one.part + 1] - ends[one.part]
         units = -(-length // per_unit)
-        message = self._staged[operation.message] if operation.message >= 0 else (0, 1, 0)
-        first_put, first_wait, first_raise = len(self._puts), len(self._waits), len(self._raises)
-        self._puts += [self._put(number) for number in operation.puts]
-        self._waits += [(self._flags[one.flag], one.slices, one.launches) for one in operation.waits]
-        self._raises += [self._raise(flag) for flag in operation.raises]
         return (
-            int(operation.action),
-            operation.stage,
-            length,
-            -(-units // self._slices) * per_unit,
-            *self._at(rank, operation.source, part),
-            *self._at(rank, operation.target, part),
-            *message,
-            first_put,
-            len(operation.puts),
-            first_wait,
-            len(operation.waits),
-            first_raise,
-            len(operation.raises),
-            operation.sums,
-            operation.multicast,
-            *self._at(rank, operation.copied_to, part),
+            *(int(one.action), one.stage, length, -(-units // slices) * per_unit),
+            *at(rank, one.source, one.part),
+            *at(rank, one.target, one.part),
+            *(staged[one.message] if one.message >= 0 else (0, 1, 0)),
+            *append(puts, map(put_row, one.puts)),
+            *append(waits, ((flags[wait.flag], wait.slices, wait.launches) for wait in one.waits)),
+            *append(raises, raise_rows(one.raises)),
+            *(one.sums, one.multicast),
+            *at(rank, one.copied_to, one.part),
         )
 
-    def _at(self, rank: int, buffer: Buffer | None, part: int) -> tuple[int, int]:
+    for lane in lanes.lanes:
+        entered = append(raises, raise_rows(lane.enters))
+        done = append(operations, (row(lane.rank, operation) for operation in lane.operations))
+        rows.append((lane.rank, *done, *entered))
+    sizes = list(map(len, lanes.groups))
+    scratch = [
+        lanes.program.uses_scratch(rank)
+        * sum(past - first for first, past in _ranges(lanes.program, element, rank, Buffer.SCRATCH))
+        for rank in range(lanes.program.n_ranks)
+    ]
+    return SizedBlocks(
+        *(_table(operations, 21), _table(puts, 5), _table(waits, 3), _table(raises, 2), _table(rows, 5)),
+        groups=_table(list(zip(accumulate(sizes, initial=0), sizes, strict=False)), 2),
+        members=np.array([rank for group in lanes.groups for rank in group], dtype=np.int64),
+        scratch_bytes=np.array(scratch, dtype=np.int64) * element_bytes,
+        slices=slices,
+    )
+
+
+def _places(
+    program: Program, element: Mapping[int, int], ends: Sequence[int], element_bytes: int
+) -> Callable[[int, Buffer | None, int], tuple[int, int]]:
+    """Return the buffer's number and the offset in bytes, -1 and 0 without a buffer, of a rank's part."""
+    positions = {
+        (rank, buffer): position_in(_ranges(program, element, rank, buffer))
+        for rank in range(program.n_ranks)
+        for buffer in Buffer
+    }
+
+    def locate(rank: int, buffer: Buffer | None, part: int) -> tuple[int, int]:
         if buffer is None:
             return -1, 0
-        return int(buffer), self._places[rank, buffer](self._lanes.bounds[part]) * self._bytes
+        return int(buffer), positions[rank, buffer](ends[part]) * element_bytes
 
-    def _put(self, number: int) -> tuple[int, ...]:
-        message = self._lanes.messages[number]
-        if message.target is None:
-            return message.receiver, _STAGING, *self._staged[number]
-        return message.receiver, *self._at(message.receiver, message.target, message.part), 1, 0
+    return locate
 
-    def _raise(self, flag: int) -> tuple[int, ...]:
-        return self._lanes.flags[flag].rank, self._flags[flag]
+
+def _ranges(program: Program, element: Mapping[int, int], rank: int, buffer: Buffer) -> list[tuple[int, int]]:
+    """Elements of a rank's buffer; `element` has the first of each part."""
+    return [(element[first], element[past]) for first, past in program.ranges(rank, buffer)]
 
 
 def _table(rows: Sequence[tuple[int, ...]], columns: int) -> Int64Array:

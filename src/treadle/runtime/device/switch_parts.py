@@ -13,9 +13,11 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
 
+import numpy as np
+
 from treadle.errors import ScheduleError
 from treadle.program.program import Buffer, Program
-from treadle.runtime.device.block_parts import PartKind, PartOperation, memories_of
+from treadle.runtime.device.block_parts import PartKind, PartOperation, memories_of, memory_of
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.in_network import inputs_of, members_at
 from treadle.topologies.topology import Topology
@@ -28,7 +30,7 @@ _SLOW = Fraction(5, 4)
 IN_FLIGHT_BYTES = 512 * 4 * 16
 """Bytes in flight of a block: each of 512 threads has four loads of 16 bytes."""
 ROUND_TRIP_S = Fraction(1, 10**6)
-"""From a load that sums to its answer: an assumption, never measured here."""
+"""Time from a load that sums to its result: an assumption, never measured here."""
 
 Key = tuple[int, int, int, bool]
 """An initiating rank, a part, a group, and whether it stores."""
@@ -42,7 +44,6 @@ class SwitchParts:
     ----------
     topology : Topology
         The fabric of the program's paths.
-    program : Program
     sums : bool
         Whether switches can add up these elements.
     reached : collection of Buffer
@@ -115,15 +116,16 @@ class SwitchParts:
             return False
         store = PartOperation(PartKind.STORE, key[0], key[1], source, target, -1, group=key[2])
         reads, writes = memories_of(store, in_place=self.program.in_place)
-        between = lists.between(sends)
-        if any(lists.touches(one, {reads, writes}, only_writes=True) for one in between):
+        others = [one for one in lists.of[key[0], key[1]] if one not in sends]
+        writers = [one for one in others if lists.touches(one, {reads, writes}, only_writes=True)]
+        made = [lists.operations[one] for one in writers]
+        copies = [(one.kind, lists.memory(one.source), lists.memory(one.target)) for one in made]
+        # without a copy it would write at its own rank what nobody else does
+        is_copied = reads == writes or copies == [(PartKind.COPY, reads, writes)]
+        if not is_copied or any(sends[0] < one < sends[-1] for one in writers):
             return False
-        if reads != writes and not lists.has_copy(key[0], key[1], reads, writes):
-            return False  # it would write at its own rank what nobody else does
-        lists.replace_by(sends[-1], [store])
-        for send in sends[:-1]:
-            lists.replace_by(send, [])
         for send in sends:
+            lists.now[send] = [store] if send == sends[-1] else []
             lists.partner[lists.operations[send].partner] = sends[-1]
         return True
 
@@ -134,7 +136,7 @@ class SwitchParts:
         own = [lists.operations[send] for send in sends]
         first, last = min(one.partner for one in own), max(one.partner for one in own)
         source = own[0].source
-        chain = [one for one in lists.of(key[0], key[1]) if first <= one <= last]
+        chain = [one for one in lists.of[key[0], key[1]] if first <= one <= last]
         receives = [one for one in chain if lists.operations[one].kind is PartKind.RECEIVE_REDUCE]
         others = [one for one in receives if lists.operations[one].partner not in set(sends)]
         links = [lists.operations[one] for one in receives]
@@ -154,15 +156,15 @@ class SwitchParts:
             made = replace(made, target=links[-1].target)
         for receive in receives:
             if receive not in others:
-                lists.replace_by(receive, [made] if receive == place else [])
+                lists.now[receive] = [made] if receive == place else []
         before = made.target
         for receive in others:
             after = links[-1].target if receive == others[-1] else before
-            lists.replace_by(receive, [replace(lists.operations[receive], source=before, target=after)])
+            lists.now[receive] = [replace(lists.operations[receive], source=before, target=after)]
             before = after
         for send in sends:
             one = replace(lists.operations[send], path=-1, target=source)
-            lists.replace_by(send, [replace(one, kind=kind) for kind in (PartKind.EXPOSE, PartKind.RECLAIM)])
+            lists.now[send] = [replace(one, kind=kind) for kind in (PartKind.EXPOSE, PartKind.RECLAIM)]
             lists.partner[send] = place
         return True
 
@@ -190,23 +192,16 @@ class SwitchParts:
             busiest = max(by_rank, key=lambda rank: by_rank[rank])
             share, fair = Fraction(by_rank[busiest], total), Fraction(1, members)
             if (1 + share) > _SLOW * (1 + fair):
-                link = min(self._rates_of(busiest), default=0)
+                topology = self.topology
+                own = topology.tails == self.program.nodes[busiest]
+                links = own & np.isin(topology.heads, list(self._group))
+                link = min(topology.bandwidths[links].tolist(), default=0)
                 raise ScheduleError(
                     f"slow: rank {busiest} initiates {100 * float(share):.0f}% of the switch reductions: its "
                     f"link of {format_bandwidth(link)} carries {float(1 + share):.3g} times the data, and "
                     f"{format_bandwidth(link / (1 + share))} pass; equal shares of {members} ranks let "
                     f"{format_bandwidth(link / (1 + fair))} pass: use a plan with a root at every rank"
                 )
-
-    def _rates_of(self, rank: int) -> list[int]:
-        node, topology = int(self.program.nodes[rank]), self.topology
-        return [
-            bandwidth
-            for tail, head, bandwidth in zip(
-                topology.tails.tolist(), topology.heads.tolist(), topology.bandwidths.tolist(), strict=True
-            )
-            if tail == node and head in self._group
-        ]
 
     def check_blocks(self, lanes: int) -> None:
         """Reject one block per rank with switch reductions: it has too few loads in flight.
@@ -229,57 +224,35 @@ class SwitchParts:
 
 
 class _Lists:
-    """Operations as they are replaced."""
+    """Operations, and what some of them are replaced by."""
 
     def __init__(self, operations: Sequence[PartOperation], in_place: bool) -> None:
         self.operations, self._in_place = operations, in_place
+        self.now: dict[int, list[PartOperation]] = {}
         self.partner: dict[int, int] = {}
         """New partners of operations, by their old numbers."""
-        self._now: dict[int, list[PartOperation]] = {}
-        self._of: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for number, one in enumerate(operations):
-            self._of[one.rank, one.part].append(number)
-
-    def of(self, rank: int, part: int) -> list[int]:
+        self.of: dict[tuple[int, int], list[int]] = defaultdict(list)
         """Operations of a rank on a part, in order."""
-        return self._of[rank, part]
+        for number, one in enumerate(operations):
+            self.of[one.rank, one.part].append(number)
 
     def memory(self, buffer: Buffer) -> int:
-        """The memory that a buffer is."""
-        return int(Buffer.INPUT if self._in_place and buffer is Buffer.OUTPUT else buffer)
-
-    def replace_by(self, number: int, made: list[PartOperation]) -> None:
-        """Replacement of an operation."""
-        self._now[number] = made
-
-    def between(self, numbers: Sequence[int]) -> list[int]:
-        """Operations of the same rank and part among others, which are not of them."""
-        one, own = self.operations[numbers[0]], set(numbers)
-        return [n for n in self.of(one.rank, one.part) if numbers[0] < n < numbers[-1] and n not in own]
+        return memory_of(buffer, in_place=self._in_place)
 
     def touches(self, number: int, memories: set[int], *, only_writes: bool = False) -> bool:
         """Whether an operation reads or writes some memories."""
         return any(
             memories & set(memories_of(one, in_place=self._in_place)[only_writes:])
-            for one in self._now.get(number, [self.operations[number]])
+            for one in self.now.get(number, [self.operations[number]])
         )
-
-    def has_copy(self, rank: int, part: int, source: int, target: int) -> bool:
-        """Whether the rank copies the part from one memory to another, and writes neither else."""
-        found = [n for n in self.of(rank, part) if self.touches(n, {source, target}, only_writes=True)]
-        own = [self.operations[n] for n in found]
-        return [(one.kind, self.memory(one.source), self.memory(one.target)) for one in own] == [
-            (PartKind.COPY, source, target)
-        ]
 
     def finished(self) -> list[PartOperation]:
         """All operations with their new numbers."""
         listed: list[tuple[int, PartOperation]] = []
         number_of: dict[int, int] = {}
         for old, one in enumerate(self.operations):
-            made = self._now.get(old, [one])
             number_of[old] = len(listed)
-            listed += [(old, each) for each in made]
+            listed += [(old, each) for each in self.now.get(old, [one])]
         return [
             one
             if one.partner < 0
@@ -306,7 +279,6 @@ def switch_groups(topology: Topology, nodes: Sequence[int]) -> tuple[tuple[int, 
 
     Parameters
     ----------
-    topology : Topology
     nodes : sequence of int
         Of the ranks.
     """

@@ -17,7 +17,7 @@ from torch._C._distributed_c10d import PrefixStore, Store
 from torch.distributed import DistBackendError
 
 from treadle.errors import ScheduleError, TreadleError
-from treadle.runtime.data import Reduction
+from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.device.block_program import DeviceProtocol
 from treadle.runtime.device.block_sizes import (
     BlockChoice,
@@ -27,6 +27,7 @@ from treadle.runtime.device.block_sizes import (
     leaving_rate,
     sizes_of,
 )
+from treadle.runtime.device.checked_blocks import ELEMENT_CODES, can_switch_sum
 from treadle.runtime.device.rank_blocks import AdmittedBlocks, PreparedBlocks, RankBlocks
 from treadle.runtime.device.switch_parts import switch_groups
 from treadle.simulation.block_costs import block_costs
@@ -34,16 +35,14 @@ from treadle.torch.gpu import gpu_streams as streams
 from treadle.torch.gpu.gpu_settings import GpuMethod, GpuSettings
 from treadle.torch.gpu.opening import NETWORK_THREADS, NoBlockProgramError, StoreExchange, open_blocks
 from treadle.torch.gpu.peer_buffers import LEAST_LANES, BlockKernel, PeerBuffers
-from treadle.torch.group_engine import NoPlanError, TensorCall
+from treadle.torch.group_engine import UNUSABLE, NoPlanError, TensorCall
 from treadle.torch.plans import Membership, PlanSource, SizedProgram
 from treadle.torch.settings import Settings
 from treadle.units import format_size
 
 LOGGER = logging.getLogger("treadle.torch")
 
-_ELEMENTS = (torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64)
-"""Types of the kernels that combine, by their codes."""
-_BYTES = len(_ELEMENTS)
+_BYTES = len(ELEMENT_CODES)
 """Code of the kernel that copies bytes."""
 _MOST_PREPARED = 256
 
@@ -55,9 +54,6 @@ class GpuEngine:
     ----------
     store : Store
         Of the group alone.
-    group : Membership
-    settings : Settings
-    gpu : GpuSettings
     """
 
     def __init__(self, store: Store, group: Membership, settings: Settings, gpu: GpuSettings) -> None:
@@ -77,10 +73,7 @@ class GpuEngine:
         """Raise DistBackendError if a launch is known to have given up waiting."""
         words = "" if self._lanes is None else self._lanes.failure()
         if words:
-            raise DistBackendError(
-                f"treadle: group {self._group.name}: {words}; the group cannot be used any more: end this "
-                f"process, or destroy the process group and make it again"
-            )
+            raise DistBackendError(f"treadle: group {self._group.name}: {words}; {UNUSABLE}")
 
     def run(self, call: TensorCall) -> None:
         """Put a collective on the caller's stream.
@@ -115,7 +108,7 @@ class GpuEngine:
         except TreadleError as error:
             raise NoPlanError(str(error)) from None
         try:
-            ready = self._ready(lanes, admitted, choice, kernel)
+            ready = self._prepare(lanes, admitted, choice, kernel)
             if call.in_place:  # what no lanes serve is left as it was
                 call = call.scaled(len(self._group.places))
             lanes.launch(
@@ -141,7 +134,7 @@ class GpuEngine:
             raise NoPlanError(self._refusal)
         if self._lanes is None:
             group = self._group
-            self._refuse_capture()
+            self._reject_capture()
             exchange = StoreExchange(self._store, group.rank, len(group.places), group.timeout)
             limit_s = group.timeout / timedelta(seconds=1)
             try:
@@ -158,11 +151,11 @@ class GpuEngine:
                 self._lanes.memory,
                 switch_groups(group.fabric, nodes),
                 self._gpu.window_bytes,
-                before=self._refuse_capture,
+                before=self._reject_capture,
             )
         return self._lanes
 
-    def _refuse_capture(self) -> None:
+    def _reject_capture(self) -> None:
         if streams.is_capturing():
             raise DistBackendError(
                 f"treadle: group {self._group.name} makes its memory at the first call that needs it, which "
@@ -171,11 +164,6 @@ class GpuEngine:
 
     def empty(self, size: int, device: int) -> torch.Tensor:
         """Bytes that peers reach, as a tensor; all ranks request the same, in the same order.
-
-        Parameters
-        ----------
-        size : int
-        device : int
 
         Raises
         ------
@@ -216,7 +204,7 @@ class GpuEngine:
             choice = replace(choice, threads=min(NETWORK_THREADS, choice.threads))
         return choice
 
-    def _ready(
+    def _prepare(
         self, lanes: RankBlocks, admitted: AdmittedBlocks, choice: BlockChoice, kernel: BlockKernel
     ) -> PreparedBlocks:
         key = (admitted.number, kernel.count, kernel.element, choice.slice_bytes)
@@ -256,14 +244,12 @@ def _kernel_of(call: TensorCall) -> BlockKernel:
     NoPlanError
         If they have no kernel.
     """
-    dtype = call.target.dtype
+    dtype, element_bytes = call.target.dtype, int(call.target.element_size())
     if call.reduction is None:
-        n = int(call.target.element_size())
-        return BlockKernel(_BYTES, 1, call.count * n, Reduction.MAX, can_switch_sum=False)
-    reduction = call.reduction.kernel
-    if dtype not in _ELEMENTS or reduction is None:
+        return BlockKernel(_BYTES, 1, call.count * element_bytes, Reduction.MAX, can_switch_sum=False)
+    reduction, name = call.reduction.kernel, str(dtype).removeprefix("torch.")
+    if reduction is None or name not in {one.value for one in ELEMENT_CODES}:
         raise NoPlanError(f"no kernel combines {dtype} this way")
-    can_sum = dtype is not torch.float32 or reduction in (Reduction.SUM, Reduction.AVG)
-    return BlockKernel(
-        _ELEMENTS.index(dtype), int(call.target.element_size()), call.count, reduction, can_sum
-    )
+    element = ElementType(name)
+    can_sum = can_switch_sum(element, reduction)
+    return BlockKernel(ELEMENT_CODES[element], element_bytes, call.count, reduction, can_sum)

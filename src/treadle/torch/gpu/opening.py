@@ -24,14 +24,7 @@ ROOM_THREADS = 512
 
 
 class StoreExchange:
-    """Ranks of a group exchange bytes through its store; see `Exchange`.
-
-    Parameters
-    ----------
-    store : Store
-    rank, n_ranks : int
-    timeout : timedelta
-    """
+    """Ranks of a group exchange bytes through its store; see `Exchange`."""
 
     def __init__(self, store: Store, rank: int, n_ranks: int, timeout: timedelta) -> None:
         self._store, self._rank, self._n_ranks, self._timeout = store, rank, n_ranks, timeout
@@ -60,7 +53,6 @@ class NoBlockProgramError(Exception):
 
     Parameters
     ----------
-    words : str
     is_between_hosts : bool
         Whether it is that ranks are on several hosts.
     """
@@ -83,8 +75,6 @@ def open_blocks(
 
     Parameters
     ----------
-    exchange : callable
-    rank, device : int
     settings : GpuSettings
         Must be the same at all ranks.
     limit_s : float

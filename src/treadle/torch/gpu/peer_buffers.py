@@ -9,8 +9,8 @@ place of the same block, or with none in a block; launches check that.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from treadle.errors import ScheduleError
 from treadle.program.program import Buffer, Program
@@ -21,6 +21,7 @@ from treadle.runtime.device.block_sizes import BlockChoice
 from treadle.runtime.device.memory.peer_memory import PeerBlock, PeerMemory
 from treadle.runtime.device.rank_blocks import RankBuffers
 from treadle.runtime.device.switch_parts import switch_groups
+from treadle.runtime.memory import Layout
 from treadle.schedules.collective import CollectiveKind
 from treadle.torch.group_engine import TensorCall
 from treadle.torch.plans import SizedProgram
@@ -62,8 +63,6 @@ class CallMethod:
 
     Parameters
     ----------
-    lanes : BlockProgram
-    buffers : RankBuffers
     words : str
         For the log: what the program does besides staging.
     refusal : str
@@ -76,19 +75,12 @@ class CallMethod:
     refusal: str = ""
 
 
-@dataclass(frozen=True)
-class _Lowered:
-    """Program, or why none uses in-network operations."""
+class _Lowered(NamedTuple):
+    """Program, or the reason why none uses in-network operations."""
 
     lanes: BlockProgram | None
     refusal: str = ""
-
-    @property
-    def asks(self) -> bool:
-        """Whether switches are used."""
-        return self.lanes is not None and any(
-            one.sums >= 0 or one.multicast >= 0 for lane in self.lanes.lanes for one in lane.operations
-        )
+    uses_switches: bool = False
 
 
 class PeerBuffers:
@@ -96,7 +88,6 @@ class PeerBuffers:
 
     Parameters
     ----------
-    memory : PeerMemory
     groups : tuple of tuple of int
         Ranks around the switches of the group's fabric, for which blocks have addresses where they can.
     window_bytes : int
@@ -126,12 +117,9 @@ class PeerBuffers:
         MissingDependencyError
             At all ranks, if one has no more.
         """
-        self._blocks.append(self._made(size))
-        return self._blocks[-1].addresses[self._memory.rank]
-
-    def _made(self, size: int) -> PeerBlock:
         self._before()
-        return self._memory.allocate(size, self._groups)
+        self._blocks.append(self._memory.allocate(size, self._groups))
+        return self._blocks[-1].addresses[self._memory.rank]
 
     def method(
         self,
@@ -145,9 +133,6 @@ class PeerBuffers:
 
         Parameters
         ----------
-        call : TensorCall
-        kernel : BlockKernel
-        choice : BlockChoice
         found : SizedProgram
             Of the call.
         found_apart : callable
@@ -163,19 +148,20 @@ class PeerBuffers:
         own = (call.source.data_ptr(), call.target.data_ptr())
         is_simple = choice.protocol is DeviceProtocol.SIMPLE
         blocks = self._blocks_of(call) if is_simple else (None, None)
-        placed: _Lowered | None = None
-        if any(blocks):
-            reached = tuple(buffer for buffer in _WHOLE[call.kind] if blocks[buffer] is not None)
+        reached = tuple(buffer for buffer in _WHOLE[call.kind] if blocks[buffer] is not None)
+        placed, apart = _Lowered(None), _Lowered(None)
+        if reached:
             placed = self._lower(found, kernel, choice, reached, asks=self._reach_all(blocks))
-            if placed.asks and placed.lanes is not None:
+            if placed.lanes is not None and placed.uses_switches:
                 return CallMethod(placed.lanes, RankBuffers(own, blocks), " that ask switches")
             if placed.lanes is None:
                 placed = self._lower(found, kernel, choice, reached, asks=False)
-        apart = self._through(call, kernel, choice, found_apart) if is_simple else _Lowered(None)
+        if is_simple:
+            apart = self._through(call, kernel, choice, found_apart)
         if apart.lanes is not None:
             buffers = self._copied(apart.lanes.program, call, kernel)
             return CallMethod(apart.lanes, buffers, " that ask switches for copies")
-        if placed is not None and placed.lanes is not None:
+        if placed.lanes is not None:
             puts = any(not one.is_staged for one in placed.lanes.messages)
             words = " that put into tensors" if puts else ""
             return CallMethod(placed.lanes, RankBuffers(own, blocks), words, apart.refusal)
@@ -221,11 +207,14 @@ class PeerBuffers:
             switches = found.topology if asks else None
             try:
                 lanes = lower_to_blocks(found.program, choice.protocol, switches=switches, **options)
-                self._lowered[key] = _Lowered(lanes)
             except ScheduleError as error:
                 if not asks:
                     raise
                 self._lowered[key] = _Lowered(None, str(error))
+            else:
+                operations = (one for lane in lanes.lanes for one in lane.operations)
+                uses_switches = any(one.sums >= 0 or one.multicast >= 0 for one in operations)
+                self._lowered[key] = _Lowered(lanes, uses_switches=uses_switches)
         return self._lowered[key]
 
     def _through(
@@ -240,13 +229,14 @@ class PeerBuffers:
         if found is None or not switch_groups(found.topology, found.program.nodes.tolist()):
             return _Lowered(None)
         asking = self._lower(found, kernel, choice, (Buffer.INPUT, Buffer.OUTPUT), asks=True)
-        if not asking.asks:
-            return replace(asking, lanes=None)
+        if not asking.uses_switches:
+            return _Lowered(None, asking.refusal)
         if call.size_bytes > self._half:
             size, most = format_size(call.size_bytes), format_size(self._half)
             return _Lowered(None, f"{size} do not fit into a window of {most}")
         if self._window is None and not self._memory.no_multicast:
-            self._window = self._made(2 * self._half)
+            self._before()
+            self._window = self._memory.allocate(2 * self._half, self._groups)
         if self._window is None or not self._reach_all((self._window, None)):
             return _Lowered(None, self._memory.no_multicast)
         return asking
@@ -256,12 +246,9 @@ class PeerBuffers:
         window = self._window
         assert window is not None
         at = window.addresses[self._memory.rank]
+        layout = Layout(program, kernel.count)
         given, wanted = (
-            sum(
-                program.element(past, kernel.count) - program.element(first, kernel.count)
-                for first, past in program.ranges(self._memory.rank, buffer)
-            )
-            * kernel.element_bytes
+            layout.length(self._memory.rank, buffer) * kernel.element_bytes
             for buffer in (Buffer.INPUT, Buffer.OUTPUT)
         )
         source, target = (call.source.data_ptr(), given), (call.target.data_ptr(), wanted)

@@ -24,9 +24,6 @@ class SymmetricMemory(PeerMemory):
 
     Parameters
     ----------
-    rank : int
-    exchange : callable
-    device : int
     store : Store
         Of the group.
 
@@ -41,9 +38,9 @@ class SymmetricMemory(PeerMemory):
         # groups of a job are made in the same order at all their ranks; the store tells them apart
         self._name, self._device = f"treadle-lanes-{next(_NUMBERS)}", device
         self._kept: list[Any] = []
-        self._open(lambda: self._named(store))
+        self._open(lambda: self._set_name(store))
 
-    def _named(self, store: Store) -> None:
+    def _set_name(self, store: Store) -> None:
         n_ranks = len(self.exchange(b""))
 
         def begin() -> None:
@@ -54,16 +51,15 @@ class SymmetricMemory(PeerMemory):
 
     def _allocate(self, size: int, groups: Sequence[tuple[int, ...]]) -> PeerBlock:
         """See `PeerMemory`; a group of all ranks has an address where PyTorch has one."""
-        handle = self._together(lambda: self._met(size))
+        handle = self._together(lambda: self._rendezvous(size))
         whole, address = tuple(range(self.n_ranks)), int(handle.multicast_ptr)
-        # at some ranks alone it would have them do what others do not
-        has_all = all(one == b"1" for one in self.exchange(b"1" if address else b"0"))
+        has_all = self._have_all(address)
         if not has_all:
             self.no_multicast = "PyTorch has no multicast address here: that takes NVSwitch with SHARP"
         multicast = {whole: address} if has_all and whole in groups else {}
         return PeerBlock(size, tuple(map(int, handle.buffer_ptrs)), multicast)
 
-    def _met(self, size: int) -> Any:
+    def _rendezvous(self, size: int) -> Any:
         tensor: Any = symmetric.empty(size, dtype=torch.uint8, device=torch.device("cuda", self._device))
         handle: Any = symmetric.rendezvous(tensor, self._name)
         tensor.zero_()

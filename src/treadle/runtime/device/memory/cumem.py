@@ -27,8 +27,6 @@ class CuMemMemory(PeerMemory):
 
     Parameters
     ----------
-    rank : int
-    exchange : callable
     device : int
         Of this rank. Multicast needs another one for each rank.
 
@@ -57,81 +55,79 @@ class CuMemMemory(PeerMemory):
         """See `PeerMemory`; why a group has no address says `no_multicast`."""
         asked = [] if self.no_multicast else [group for group in groups if len(group) >= _LEAST_RANKS]
         most = max(map(len, asked), default=0)
-        room, own = self._together(lambda: self._made(size, most))
-        found = self._descriptors(lambda: {peer: self._exported(own) for peer in self._peers()})
-        addresses = self._together(lambda: self._all_mapped(own, room, found))
+        room, own = self._together(lambda: self._create(size, most))
+        peers = [peer for peer in range(self.n_ranks) if peer != self.rank]
+        found = self._descriptors(lambda: {peer: self._export(own) for peer in peers})
+        addresses = self._together(lambda: self._map_all(own, room, found))
         multicast = {}
         for group in asked:
-            if self.no_multicast:
+            address = self._join_multicast(group, own, room)
+            if self.no_multicast:  # the same at all ranks
                 break
-            address = self._joined(group, own, room)
-            if not self.no_multicast:
-                multicast[group] = address
+            multicast[group] = address
         return PeerBlock(size, addresses, multicast)
 
-    def _peers(self) -> list[int]:
-        return [peer for peer in range(self.n_ranks) if peer != self.rank]
-
-    def _made(self, size: int, devices: int) -> tuple[int, int]:
+    def _create(self, size: int, devices: int) -> tuple[int, int]:
         room = self._library.count("treadle_cumem_size", size, devices)
-        return room, self._kept(self._library.address("treadle_cumem_create", room))
+        return room, self._keep(self._library.address("treadle_cumem_create", room))
 
-    def _kept(self, handle: int) -> int:
+    def _keep(self, handle: int) -> int:
         self._mapped.append(handle)
         return handle
 
-    def _exported(self, handle: int) -> int:
+    def _export(self, handle: int) -> int:
         return self._library.count("treadle_cumem_export", handle)
 
-    def _all_mapped(self, own: int, room: int, found: Mapping[int, int]) -> tuple[int, ...]:
+    def _map_all(self, own: int, room: int, found: Mapping[int, int]) -> tuple[int, ...]:
         addresses = [0] * self.n_ranks
         try:
             addresses[self.rank] = self._library.address("treadle_cumem_map", own)
             self._library.call("treadle_peer_zero", addresses[self.rank], room)
             for peer, descriptor in found.items():
-                handle = self._kept(self._library.address("treadle_cumem_import", descriptor, room))
+                handle = self._keep(self._library.address("treadle_cumem_import", descriptor, room))
                 addresses[peer] = self._library.address("treadle_cumem_map", handle)
         finally:
             for descriptor in found.values():
                 os.close(descriptor)
         return tuple(addresses)
 
-    def _joined(self, group: tuple[int, ...], own: int, room: int) -> int:
+    def _join_multicast(self, group: tuple[int, ...], own: int, room: int) -> int:
         """Address that reaches a group's memory; 0 where this rank is not of it, or `no_multicast` says why.
 
         All GPUs of a group must have been added before memory is bound, and all memory be bound before any
         is used.
         """
-        made, is_in = [0], self.rank in group
+        handle, is_in = 0, self.rank in group
 
         def leader() -> dict[int, int]:
+            nonlocal handle
             if self.rank != group[0]:
                 return {}
-            made[0] = self._kept(self._library.address("treadle_cumem_multicast", room, len(group)))
-            return {peer: self._exported(made[0]) for peer in group[1:]}
+            handle = self._keep(self._library.address("treadle_cumem_multicast", room, len(group)))
+            return {peer: self._export(handle) for peer in group[1:]}
 
         def add() -> None:
+            nonlocal handle
             for descriptor in found.values():
                 try:
-                    made[0] = self._kept(self._library.address("treadle_cumem_import", descriptor, room))
+                    handle = self._keep(self._library.address("treadle_cumem_import", descriptor, room))
                 finally:
                     os.close(descriptor)
             if is_in:
-                self._library.call("treadle_cumem_add", made[0])
+                self._library.call("treadle_cumem_add", handle)
 
         def bind() -> None:
             if is_in:
-                self._library.call("treadle_cumem_bind", made[0], own)
+                self._library.call("treadle_cumem_bind", handle, own)
 
         try:
             found = self._descriptors(leader)
             self._together(add)
             self._together(bind)
-            at = self._together(lambda: self._library.address("treadle_cumem_map", made[0]) if is_in else 0)
+            return self._together(lambda: self._library.address("treadle_cumem_map", handle) if is_in else 0)
         except MissingDependencyError as error:
             self.no_multicast = str(error)  # the same at all ranks
             return 0
-        return at
 
     def _descriptors(self, given: Callable[[], Mapping[int, int]]) -> dict[int, int]:
         """Descriptors that peers give this rank, by peer; `given` are its own for others, which are closed.
@@ -189,13 +185,10 @@ def _passed(
             del waiting[peer]
         select.select([receiver], [], [], 0.001 if waiting else 0.05)
         try:
-            data, passed_here, _, _ = receiver.recvmsg(256, socket.CMSG_SPACE(4))
+            data, descriptors, _, _ = socket.recv_fds(receiver, 256, 1)
         except BlockingIOError:
             continue
-        for level, kind, bytes_ in passed_here:
-            if level != socket.SOL_SOCKET or kind != socket.SCM_RIGHTS:
-                continue
-            (descriptor,) = array("i", bytes_[:4])
+        for descriptor in descriptors:
             words = data.decode(errors="replace").rsplit(" ", 1)
             if words[0] == names[rank] and words[-1].isdecimal() and int(words[-1]) in senders - found.keys():
                 found[int(words[-1])] = descriptor

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from treadle.errors import ScheduleError
 from treadle.runtime.device.kernel_build import build_for_gpu
@@ -64,7 +66,6 @@ class GpuLibrary:
 
     Parameters
     ----------
-    path : Path
     with_network : bool
         Those of kernel/nccl_host.cpp in place of the latter.
     """
@@ -76,27 +77,25 @@ class GpuLibrary:
             function = getattr(self.c, name)
             function.restype, function.argtypes = result, arguments
 
-    def address(self, name: str, *arguments: object) -> int:
-        """Call a function that returns an address; ScheduleError with its message if it fails."""
+    def _call(self, name: str, arguments: tuple[object, ...], is_failure: Callable[[Any], bool]) -> Any:
+        """Call a function; ScheduleError with its message if it fails."""
         words = ctypes.create_string_buffer(_ROOM)
         found = getattr(self.c, name)(*arguments, words, _ROOM)
-        if not found:
-            raise ScheduleError(words.value.decode(errors="replace"))
-        return int(found)
-
-    def call(self, name: str, *arguments: object) -> None:
-        """Call a function; ScheduleError in its words where it fails."""
-        words = ctypes.create_string_buffer(_ROOM)
-        if getattr(self.c, name)(*arguments, words, _ROOM):
-            raise ScheduleError(words.value.decode(errors="replace"))
-
-    def count(self, name: str, *arguments: object) -> int:
-        """Call a function that returns a count; ScheduleError with its message if it fails."""
-        words = ctypes.create_string_buffer(_ROOM)
-        found = int(getattr(self.c, name)(*arguments, words, _ROOM))
-        if found < 0:
+        if is_failure(found):
             raise ScheduleError(words.value.decode(errors="replace"))
         return found
+
+    def address(self, name: str, *arguments: object) -> int:
+        """Call a function that returns an address, which is 0 if it fails."""
+        return int(self._call(name, arguments, lambda found: not found))
+
+    def call(self, name: str, *arguments: object) -> None:
+        """Call a function that returns 0 unless it fails."""
+        self._call(name, arguments, bool)
+
+    def count(self, name: str, *arguments: object) -> int:
+        """Call a function that returns a count, which is negative if it fails."""
+        return int(self._call(name, arguments, lambda found: int(found) < 0))
 
 
 @cache

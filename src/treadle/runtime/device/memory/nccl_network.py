@@ -7,6 +7,7 @@ A library of its own, compiled against NCCL's headers, has the communicator, the
 from __future__ import annotations
 
 import ctypes
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,12 +36,6 @@ class WindowNumbers(ctypes.Structure):
 class NcclNetworkMemory(PeerMemory):
     """A window of NCCL's at each rank for each block; what loads and stores do not reach, GIN does.
 
-    Parameters
-    ----------
-    rank : int
-    exchange : callable
-    device : int
-
     Raises
     ------
     MissingDependencyError
@@ -51,16 +46,18 @@ class NcclNetworkMemory(PeerMemory):
         super().__init__(rank, exchange, "windows of NCCL and GIN")
         self._comm = 0
         self._library: GpuLibrary
-        self._open(lambda: self._joined(device))
+        self._open(lambda: self._open_communicator(device))
         try:
             self.allocate(OUTBOX_BYTES)  # the second window
-            self._together(self._connect)
+            self._together(
+                lambda: self._library.call("treadle_nccl_connect", self._comm, self.n_ranks, FLAGS_AT)
+            )
         except BaseException:
             self.close()
             raise
         self.network = self
 
-    def _joined(self, device: int) -> None:
+    def _open_communicator(self, device: int) -> None:
         def begin() -> Any:
             self._library = nccl_library()
             self._library.call("treadle_peer_device", device)
@@ -75,9 +72,6 @@ class NcclNetworkMemory(PeerMemory):
 
     def _join(self, ids: list[bytes]) -> None:
         self._comm = self._library.address("treadle_nccl_open", ids[0], self.rank, len(ids))
-
-    def _connect(self) -> None:
-        self._library.call("treadle_nccl_connect", self._comm, self.n_ranks, FLAGS_AT)
 
     def _allocate(self, size: int, groups: Sequence[tuple[int, ...]]) -> PeerBlock:
         """See `PeerMemory`; addresses of ranks of other hosts are 0.
@@ -97,7 +91,7 @@ class NcclNetworkMemory(PeerMemory):
             tuple(map(int, one.decode().split(",")))
             for one in self.exchange(",".join(map(str, box)).encode())
         }
-        has_all = all(one == b"1" for one in self.exchange(b"1" if all_of_box.value else b"0"))
+        has_all = self._have_all(all_of_box.value)
         if groups and not has_all:
             self.no_multicast = "NCCL has no multimem address of its windows here"
         asked = [group for group in groups if has_all and group in boxes]
@@ -112,15 +106,13 @@ class NcclNetworkMemory(PeerMemory):
         """Raise ScheduleError for programs that the network does not support."""
         if lanes.protocol is not DeviceProtocol.SIMPLE:
             raise ScheduleError(f"protocol {lanes.protocol} between hosts: lines go by loads and stores only")
-        raised: set[int] = set()
-        for lane in lanes.lanes:
-            for operation in lane.operations:
-                again = [flag for flag in operation.raises if flag in raised]
-                if again or any(lanes.flags[one].purpose is FlagPurpose.ENTERED for one in operation.raises):
-                    raise ScheduleError(
-                        "two operations raise one flag: a signal would be added to the other's"
-                    )
-                raised.update(operation.raises)
+        raised = Counter(
+            flag for lane in lanes.lanes for operation in lane.operations for flag in operation.raises
+        )
+        if any(
+            times > 1 or lanes.flags[flag].purpose is FlagPurpose.ENTERED for flag, times in raised.items()
+        ):
+            raise ScheduleError("two operations raise one flag: a signal would be added to the other's")
 
     def check_size(self, tables: SizedBlocks, element_bytes: int) -> None:
         """Raise ScheduleError for slices that do not fit into the outbox."""

@@ -26,12 +26,6 @@ class _UniqueId(ctypes.Structure):
 class NcclWindowMemory(PeerMemory):
     """A window of NCCL's at each rank for each block; all of one host or NVLink domain.
 
-    Parameters
-    ----------
-    rank : int
-    exchange : callable
-    device : int
-
     Raises
     ------
     MissingDependencyError
@@ -44,9 +38,9 @@ class NcclWindowMemory(PeerMemory):
         self._comm = ctypes.c_void_p()
         self._windows: list[ctypes.c_void_p] = []
         self._own: list[ctypes.c_void_p] = []
-        self._open(lambda: self._joined(device))
+        self._open(lambda: self._join(device))
 
-    def _joined(self, device: int) -> None:
+    def _join(self, device: int) -> None:
         """The communicator."""
         own_id = _UniqueId()
 
@@ -64,19 +58,18 @@ class NcclWindowMemory(PeerMemory):
 
     def _allocate(self, size: int, groups: Sequence[tuple[int, ...]]) -> PeerBlock:
         """See `PeerMemory`; a group of all ranks has an address where NCCL has one."""
-        window = self._together(lambda: self._registered(size))
-        far, found = self._together(lambda: self._reached(window))
+        window = self._together(lambda: self._register(size))
+        far, found = self._together(lambda: self._peer_addresses(window))
         self._agree(f"loads and stores do not reach rank {', '.join(far[:9])}" if far else "")
         whole = tuple(range(self.n_ranks))
         wanted = whole in groups
         address = self._pointer("ncclGetLsaMultimemDevicePointer", window) if wanted else 0
-        # an address at some ranks alone would have them wait for what others do not do
-        has_all = wanted and all(one == b"1" for one in self.exchange(b"1" if address else b"0"))
+        has_all = wanted and self._have_all(address)
         if wanted and not has_all:
             self.no_multicast = "NCCL has no multimem address of its windows here"
         return PeerBlock(size, tuple(found), {whole: address} if has_all else {})
 
-    def _registered(self, size: int) -> ctypes.c_void_p:
+    def _register(self, size: int) -> ctypes.c_void_p:
         own, window = ctypes.c_void_p(), ctypes.c_void_p()
         bytes_ = ctypes.c_size_t(size)
         self._call("ncclMemAlloc", ctypes.byref(own), bytes_)
@@ -86,7 +79,7 @@ class NcclWindowMemory(PeerMemory):
         self._windows.append(window)
         return window
 
-    def _reached(self, window: ctypes.c_void_p) -> tuple[list[str], list[int]]:
+    def _peer_addresses(self, window: ctypes.c_void_p) -> tuple[list[str], list[int]]:
         found = [self._pointer("ncclGetPeerDevicePointer", window, peer) for peer in range(self.n_ranks)]
         return [str(peer) for peer, one in enumerate(found) if not one], found
 

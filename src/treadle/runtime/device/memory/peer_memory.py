@@ -18,7 +18,7 @@ import numpy as np
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.runtime.device.block_program import BlockProgram, DeviceProtocol
 from treadle.runtime.device.memory.gpu_library import GpuLibrary, gpu_library
-from treadle.runtime.device.sized_blocks import STAGING_BYTES, SizedBlocks
+from treadle.runtime.device.sized_blocks import MOST_SLICES, STAGING_BYTES, SizedBlocks
 
 Exchange = Callable[[bytes], list[bytes]]
 """Gives each rank what all ranks have given, in the order of ranks; all call it as often."""
@@ -29,7 +29,6 @@ STAGING_AT = {DeviceProtocol.SIMPLE: 0, DeviceProtocol.LL: STAGING_BYTES[DeviceP
 MOST_FLAGS = 2**19
 """Flags of a rank, for all programs of its group."""
 BLOCK_BYTES = FLAGS_AT + 8 * MOST_FLAGS
-_ENTERED_BEFORE = 2**20 - 1
 
 Found = TypeVar("Found")
 
@@ -79,7 +78,6 @@ class PeerNetwork(Protocol):
         ----------
         rank, tables : int
             Addresses.
-        places : pointer to LaunchOffsets
         windows : sequence of (int, int)
             Of INPUT and OUTPUT: number of the block, or -1, and the place in it.
         *codes : int
@@ -95,7 +93,6 @@ class PeerMemory(ABC):
 
     Parameters
     ----------
-    rank : int
     exchange : callable
         See `Exchange`; used at set-up only.
     words : str
@@ -178,6 +175,10 @@ class PeerMemory(ABC):
         if found:
             raise MissingDependencyError(found)
 
+    def _have_all(self, found: object) -> bool:
+        """Whether all ranks have it: an address at some ranks alone would have them do what others do not."""
+        return all(one == b"1" for one in self.exchange(b"1" if found else b"0"))
+
     def _together(self, work: Callable[[], Found]) -> Found:
         """Return work's result once all ranks have done it; MissingDependencyError at all if one cannot."""
         problem, found = "", None
@@ -201,7 +202,7 @@ class PeerMemory(ABC):
             raise
 
     def _write_entered(self) -> None:
-        entered = np.full(self.n_ranks, _ENTERED_BEFORE, dtype=np.uint64)
+        entered = np.full(self.n_ranks, MOST_SLICES, dtype=np.uint64)
         at = self.blocks[self.rank] + FLAGS_AT
         gpu_library().call("treadle_peer_write", at, entered.ctypes.data, entered.nbytes)
 
@@ -211,8 +212,6 @@ class IpcMemory(PeerMemory):
 
     Parameters
     ----------
-    rank : int
-    exchange : callable
     device : int
         Of this process.
 
@@ -232,24 +231,24 @@ class IpcMemory(PeerMemory):
 
     def _allocate(self, size: int, groups: Sequence[tuple[int, ...]]) -> PeerBlock:  # noqa: ARG002
         """See `PeerMemory`; no group has an address."""
-        own, handle = self._together(lambda: self._made(size))
+        own, handle = self._together(lambda: self._create(size))
         handles = self.exchange(handle)
         return PeerBlock(
             size,
             self._together(
                 lambda: tuple(
-                    own if peer == self.rank else self._reached(one) for peer, one in enumerate(handles)
+                    own if peer == self.rank else self._map(one) for peer, one in enumerate(handles)
                 )
             ),
         )
 
-    def _made(self, size: int) -> tuple[int, bytes]:
+    def _create(self, size: int) -> tuple[int, bytes]:
         self._own.append(self._library.address("treadle_peer_allocate", size))
         room = ctypes.create_string_buffer(int(self._library.c.treadle_peer_handle_bytes()))
         self._library.call("treadle_peer_export", self._own[-1], room)
         return self._own[-1], room.raw
 
-    def _reached(self, handle: bytes) -> int:
+    def _map(self, handle: bytes) -> int:
         self._opened.append(self._library.address("treadle_peer_open", handle))
         return self._opened[-1]
 
@@ -263,13 +262,7 @@ class IpcMemory(PeerMemory):
 
 
 class OneProcessMemory(PeerMemory):
-    """Memory of ranks that are threads of one process, on one GPU.
-
-    Parameters
-    ----------
-    rank : int
-    exchange : callable
-    """
+    """Memory of ranks that are threads of one process, on one GPU."""
 
     def __init__(self, rank: int, exchange: Exchange) -> None:
         super().__init__(rank, exchange, "one process")
