@@ -206,15 +206,18 @@ def checked_bound(
         certificate is invalid.
     """
     weights = _weights(graph, certificate, overlap)
-    prices = float(sum(certificate.prices))
-    if prices and not memory_bytes < np.inf:
-        raise ScheduleError("bound: bytes have prices, but nothing limits them")
+    n_moments, limit = len(certificate.prices), _paid(float(sum(certificate.prices)), memory_bytes)
     found = least_sum(graph, weights, certificate.messages, box)
     if np.isinf(found):
         return found
-    # seconds for all bytes of the limit at the sum of the prices of all moments
-    limit = prices * memory_bytes if prices else 0.0
-    return found - limit - 8 * len(certificate.prices) * _ROUNDING * (limit + abs(found))
+    return found - limit - 8 * n_moments * _ROUNDING * (limit + abs(found))
+
+
+def _paid(prices: float, memory_bytes: float) -> float:
+    """Return the seconds for all bytes of the limit at the sum of the prices of all moments."""
+    if prices and not memory_bytes < np.inf:
+        raise ScheduleError("bound: bytes have prices, but nothing limits them")
+    return prices * memory_bytes if prices else 0.0
 
 
 def _weights(graph: FactorGraph, certificate: BoundCertificate, overlap: str) -> FloatArray:
