@@ -22,9 +22,9 @@ VALUES_FLAGS ?=
 CHECK_TESTS ?= tests/verification tests/cli/test_transcripts.py tests/property
 
 # Of `make lowest`: something of every dependency.
-LOWEST_TESTS ?= $(addprefix tests/, cli/test_cli_commands.py cli/test_cli_processes.py formats/chakra/test_chakra.py \
+LOWEST_TESTS ?= $(addprefix tests/, cli/test_cli_commands.py formats/chakra/test_chakra.py \
   formats/msccl/test_msccl_xml.py planning/test_workers.py runtime/test_runtime_data.py \
-  runtime/torch/test_torch_backend.py schedules/plan_files/test_plan_files.py \
+  runtime/torch/test_torch_entry_point.py schedules/plan_files/test_plan_files.py \
   simulation/test_simulation_reports.py synthesis/alltoall/baselines/test_alltoall_baselines_ilp.py synthesis/alltoall/rate/test_alltoall_exact.py \
   synthesis/steps/exact/test_exact_process.py synthesis/test_parallel.py topologies/readers/test_broken_texts.py topologies/test_isomorphism.py)
 

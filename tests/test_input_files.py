@@ -14,7 +14,7 @@ import treadle
 from treadle import input_files
 from treadle.cli.main import main
 from treadle.errors import FormatError
-from treadle.input_files import is_file, open_input, read_bytes, read_head
+from treadle.input_files import is_file, read_bytes, read_head
 from treadle.schedules.plan_files.archive import dump_plan
 from treadle.topologies.files import dump_topology
 
@@ -35,14 +35,6 @@ def piped(data: bytes) -> Iterator[str]:
     finally:
         thread.join()
         os.close(reading)
-
-
-def test_names_that_no_file_can_have_are_no_files(tmp_path: Path) -> None:
-    for name in ("a\0b", "x" * 5000, tmp_path, tmp_path / "none", "/dev/zero"):
-        assert not is_file(name)
-        assert read_head(name, 4) == b""
-        with pytest.raises(FormatError, match="cannot be read: "):
-            open_input(name)
 
 
 def test_pipes_are_read_once_and_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,14 +98,3 @@ def test_commands_read_pipes(
     with piped(content(treadle.solve("ring:4", "allgather").plan)) as path:
         status = main(line.format(path).split())
     assert status == 0, capsys.readouterr().err
-
-
-def test_the_fabric_of_a_plan_is_shown_and_exported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    plan = treadle.solve("ring:4", "allgather").plan
-    treadle.save_plan(tmp_path / "a.plan", plan)
-    assert main(["topology", "export", str(tmp_path / "a.plan")]) == 0
-    assert capsys.readouterr().out == dump_topology(plan.topology)
-    assert main(["topology", "show", str(tmp_path / "a.plan")]) == 0
-    assert capsys.readouterr().out.startswith("topology     ring(4): 4 compute nodes")

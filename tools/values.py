@@ -1,4 +1,4 @@
-"""Compare the results of 160 commands with those recorded: `python -m tools.values {record,compare}`.
+"""Compare the results of 260 commands with those recorded: `python -m tools.values {record,compare}`.
 
 The commands are in tools/values.txt, the record in tests/golden/values.json: per command its exit status,
 exact values of its JSON, heights and steps, predicted times, the files that it writes, and CPU in units of a

@@ -84,7 +84,7 @@ def judge(files, terms):
     return Verdict(Check.EXECUTED, tuple(faults), (("line", lines),), n, "allgather")
 
 
-def load(request, _written, _judgement):
+def load(request, _written, _verdict):
     """What a runtime needs: here there is none."""
     return Loading("nothing yet", (), f"read {request.path}", "everything")
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 
-from child_processes import finished, search_path
+from child_processes import finished
 from treadle.cli.completion import candidates, split_line
 from treadle.cli.main import main
 
@@ -62,53 +60,6 @@ def offered(line: str) -> list[str]:
 )
 def test_candidates(line: str, some: list[str]) -> None:
     assert sorted(offered(line)) == sorted(some)
-
-
-def test_files_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "plans").mkdir()
-    for name in ("plain.plan", ".hidden", "plans/one.plan"):
-        (tmp_path / name).write_text("")
-    assert sorted(offered("treadle lower pla")) == ["plain.plan", "plans/"]
-    assert offered("treadle verify plans/") == ["plans/one.plan"]
-    assert offered("treadle solve ring:4 allgather -o .h") == [".hidden"]
-    assert offered(f"treadle run {tmp_path}/plai") == [f"{tmp_path}/plain.plan"]
-    assert offered("treadle run nowhere/") == []
-    assert "plain.plan" in offered("treadle simulate ")
-
-
-SCRIPT = """
-eval "$(treadle --show-completion bash)"
-complete -p treadle
-try() {
-    COMP_LINE="$1"; COMP_POINT=${#1}; COMPREPLY=()
-    _treadle_completion treadle
-    echo "$1 => ${COMPREPLY[*]}"
-}
-try "treadle so"
-try "treadle topology show hyperc"
-try "treadle solve hypercube:3 allgather --form="
-"""
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-def test_a_real_bash_completes(tmp_path: Path) -> None:
-    program = tmp_path / "treadle"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m treadle "$@"\n')
-    program.chmod(0o755)
-    environment = {
-        **os.environ,
-        "PYTHONPATH": search_path(),
-        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
-    }
-    done = finished(["bash", "--norc", "-c", SCRIPT], environment=environment, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
-        "complete -o nosort -F _treadle_completion treadle",
-        "treadle so => solve",
-        "treadle topology show hyperc => hypercube:",
-        "treadle solve hypercube:3 allgather --form= => auto explicit factored",
-    ]
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")

@@ -51,24 +51,3 @@ def test_both_names_do_the_same(
         found.append(values)
     assert found[0] == found[1]
     assert found[0]["schema"].startswith(former.split()[0])
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("repair ring --every-failure --link a--b", "--link: not supported with --every-failure"),
-        ("repair ring --failures nodes --link n0--n1", "--failures: valid only with --every-failure"),
-        ("solve ring:4 allgather --routes", "--routes: allgather has no routes; expected alltoall"),
-        ("solve ring:4 alltoall --routes --trees 2", "--trees: not supported with --routes"),
-        ("report ring -o x.svg --model y", "--model: not supported for drawings"),
-        ("report ring -o x.html --show load", "--show: valid only for drawings"),
-        ("report ring other more -o x.svg", "left over: more"),
-        ("harden ring --size 1K", "--size: not supported with --every-failure"),
-    ],
-)
-def test_what_does_not_go_together(
-    line: str, said: str, plans: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(plans)
-    assert main(line.split()) == 2
-    assert said in capsys.readouterr().err

@@ -260,10 +260,6 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_there_are_a_hundred() -> None:
-    assert len({case.split(" | ")[1] for case in CASES}) >= 100
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_one_line_that_helps(
     case: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -330,21 +326,3 @@ def test_the_whole_line(case: str, capsys: pytest.CaptureFixture[str]) -> None:
     command, line = case.split(" | ")
     assert main(shlex.split(command)) == 2
     assert capsys.readouterr() == ("", f"treadle: {line}\n")
-
-
-@pytest.mark.parametrize(("length", "ending"), [(59, "'"), (60, "'"), (61, "...'")])
-def test_what_was_typed_is_shown_up_to_sixty_letters(
-    length: int, ending: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    word, shown = "x" * length, "x" * min(length, 60)
-    for words, line in (
-        ([word], f"no command '{shown}{ending}; 'treadle --help' lists them"),
-        (["run", "p", "--seed", word], f"--seed '{shown}{ending}: expected an integer"),
-        (["config", word], f"config takes no arguments; left over: {shown}"),
-        (
-            ["config", f"--{word}"],
-            f"config has no option {f'--{shown}'[:60]}; 'treadle config --help' lists them",
-        ),
-    ):
-        assert main(words) == 2
-        assert capsys.readouterr().err == f"treadle: {line}\n"

@@ -13,7 +13,6 @@ from treadle.cli import output
 from treadle.cli.main import main
 from treadle.cli.output import ProgressLine
 from treadle.errors import ScheduleError
-from treadle.planning import solve
 
 CLEAR = "\r\x1b[2K"
 
@@ -58,71 +57,6 @@ def test_counts_seconds_while_nobody_reports(monkeypatch: pytest.MonkeyPatch) ->
         wait_until(lambda: f"{CLEAR}verify 12 s" in terminal.getvalue())
         progress("writing", 0, 0)
     assert f"{CLEAR}writing{CLEAR}" in terminal.getvalue(), "its seconds are counted from its start"
-
-
-def test_nothing_is_shown_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = on_terminal(monkeypatch)
-    with ProgressLine(quiet=True) as progress:
-        progress("packing", 1, 2)
-        assert not redrawing()
-    assert not terminal.getvalue()
-    file = io.StringIO()
-    monkeypatch.setattr("sys.stderr", file)
-    with ProgressLine(quiet=False) as progress:
-        progress("packing", 1, 2)
-        assert not redrawing()
-    assert not file.getvalue()
-
-
-def test_errors_and_lost_terminals_end_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = on_terminal(monkeypatch)
-
-    def lost(text: str) -> int:
-        raise OSError(5, "Input/output error")
-
-    def interrupted() -> None:
-        with ProgressLine(quiet=False) as progress:
-            progress("packing", 1, 2)
-            monkeypatch.setattr(terminal, "write", lost)
-            progress("packing", 2, 2)
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert not redrawing()
-    assert "packing 50%" in terminal.getvalue()
-
-
-def test_commands_name_their_stages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    terminal = on_terminal(monkeypatch)
-    plan, text = str(tmp_path / "plan"), str(tmp_path / "text.xml")
-    for argv, stages in (
-        (["solve", "ring:4", "allgather", "-o", plan], ("fabric", "tight cuts", "verify", "writing")),
-        (["bound", "ring:4", "allgather"], ("fabric", "optimum")),
-        (["verify", plan], ("reading", "verifying")),
-        (["lower", plan, "--to", "msccl-xml", "-o", text], ("reading", "lowering")),
-        (["verify", text], ("verifying",)),
-        (["run", plan, "--size", "1K"], ("running",)),
-        (["simulate", plan, "--size", "1M"], ("reading", "messages")),
-        (["repair", plan, "--link", "n0--n1", "-o", plan], ("reading", "failures", "writing")),
-    ):
-        terminal.truncate(0)
-        assert main(argv) == 0, (argv, terminal.getvalue())
-        shown = [line.partition(" ")[0] for line in terminal.getvalue().strip("\0").split(CLEAR)]
-        assert {word.partition(" ")[0] for word in stages} <= set(shown), (argv, shown)
-        assert shown[-1] == ""
-
-
-def test_long_searches_are_announced_before_they_are_counted() -> None:
-    told: list[tuple[str, int, int]] = []
-    solve("hypercube:4", "allreduce", progress=lambda *words: told.append(words))
-    stages = [stage for stage, done, total in told if not done and not total]
-    for stage in ("fabric", "tight cuts", "paths", "verify"):
-        assert stage in stages
-    assert (
-        stages.index("fabric") < stages.index("tight cuts") < stages.index("paths") < stages.index("verify")
-    )
-    assert ("cuts of ranks", 0, 16) in told
 
 
 COMMANDS = """

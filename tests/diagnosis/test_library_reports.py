@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from samples.logs.nccl_logs import info, ranks, table
+from samples.logs.nccl_logs import info
 from treadle.api.diagnose import diagnose
 from treadle.cli.main import main
 from treadle.diagnosis.expected import choice, conditions
@@ -39,30 +39,12 @@ NEW = [
     f"  Algorithm   |{'NVLS':>32}{'':>19}|",
     *lines_of("Protocol", THREE, AllReduce=["0.0/   0.0", "0.0/   0.0", "25.0/ 300.0"]),
 ]
-OLD = lines_of(
-    "Latency/AlgBw",
-    ["Tree/    LL", "Tree/ LL128", "Tree/Simple", "Ring/    LL"],
-    AllReduce=["11.0/  20.5", "20.1/  60.0", "30.2/  70.0", "12.0/  40.0"],
-)
 
 
 def read(folder: Path, lines: list[str]) -> Log:
     path = folder / "nccl.log"
     path.write_text("\n".join(lines) + "\n")
     return read_log(path)
-
-
-def test_tuner_tables(tmp_path: Path) -> None:
-    found = read(tmp_path, [info(line) for line in NEW]).tuner
-    assert len(found) == 9
-    assert found[ALLREDUCE, "tree", "LL128"] == (31.5, 110.2)
-    assert found[ALLREDUCE, "tree", "Simple"] == (64.4, 0)
-    assert found[ALLREDUCE, "nvls", "Simple"] == (25.0, 300.0)
-    found = read(tmp_path, [info(line) for line in OLD]).tuner
-    assert (found[ALLREDUCE, "tree", "Simple"], found[ALLREDUCE, "ring", "LL"]) == (
-        (30.2, 70.0),
-        (12.0, 40.0),
-    )
 
 
 def test_picks_replace_the_model(tmp_path: Path) -> None:
@@ -134,11 +116,6 @@ def test_inspectors_records_are_a_table(tmp_path: Path) -> None:
     assert row.size == 2**23
     found = diagnose(tmp_path / "nccl.log", topology=dgx_h100(1))
     assert [str(one.verdict.outcome) for one in found.checked_tables] == ["slow", "normal"]
-
-
-def test_a_table_of_nccl_tests_is_none_of_nccls(tmp_path: Path) -> None:
-    log = read(tmp_path, [*ranks(1, 8), *table(ALLREDUCE, 8, [(2**30, 200)])])
-    assert (log.tuner, log.picks, log.ras) == ({}, (), ())
 
 
 def test_a_log_overrides_the_library_s_model(

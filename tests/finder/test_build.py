@@ -10,7 +10,6 @@ from treadle.finder.build import build
 from treadle.finder.construction import (
     Base,
     DegreeExpansion,
-    Parallel,
     Placed,
     ScheduleMethod,
     WithReverse,
@@ -59,21 +58,3 @@ def test_placed_ranks_have_their_own_shards(direction: Direction, nodes: tuple[i
     kind = CollectiveKind.ALLGATHER if direction is Direction.BROADCAST else CollectiveKind.REDUCE_SCATTER
     report = verify(topology, on_all_ranks(topology, kind), StepSchedule(kind, **{direction.value: steps}))
     assert report.violations == ()
-
-
-def test_parallel_links_carry_equal_parts_of_every_send() -> None:
-    ring = DegreeExpansion(Base("uni_ring(1, 3)", "UniRing(1,3)", ScheduleMethod.BFB, "ring"), 2)
-    _, plain = build(ring, Direction.BROADCAST)
-    topology, steps = build(Parallel(ring, 3), Direction.BROADCAST)
-    assert topology.name == "with_parallel_links(degree_expansion(uni_ring(1, 3), 2), 3)"
-    assert steps.n_chunks == 3 * plain.n_chunks
-    assert steps.step_offset.tolist() == (3 * plain.step_offset).tolist()
-    assert steps.shard.tolist() == [shard for shard in plain.shard.tolist() for _ in range(3)]
-    assert steps.link.tolist() == [3 * link + lane for link in plain.link.tolist() for lane in range(3)]
-    parts = zip(plain.low.tolist(), plain.high.tolist(), strict=True)
-    expected = [
-        (3 * low + lane * (high - low), 3 * low + (lane + 1) * (high - low))
-        for low, high in parts
-        for lane in range(3)
-    ]
-    assert list(zip(steps.low.tolist(), steps.high.tolist(), strict=True)) == expected

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import numpy as np
 import pytest
-from tools.finder.catalogue_figures import MAX_TABLED, measured_graphs
+from tools.finder.catalogue_figures import measured_graphs
 
 from treadle.finder.catalogue_bases import (
     CatalogueGraph,
@@ -37,32 +36,6 @@ def test_closed_forms_are_those_of_the_graphs(graph: CatalogueGraph) -> None:
     assert found.gather.t_b == Fraction(graph.nodes - 1, graph.nodes)
 
 
-def test_all_twisted_tori_of_the_dissertation_are_there() -> None:
-    """N <= 10^4 (section 3.6): 97 of them, those with k = 2 too."""
-    twisted = [one for one in CLOSED if one.family == "twisted torus"]
-    assert len(twisted) == 97
-    assert {one.nodes for one in twisted if one.nodes <= 32} == {8, 16, 18, 32}
-
-
-def test_sizes_of_the_larger_ones() -> None:
-    for graph in CLOSED:
-        if 70 < graph.nodes <= 3000:
-            topology = parse(graph.expression)
-            assert (topology.n_nodes, topology.n_links) == (graph.nodes, graph.nodes * graph.degree)
-
-
-def test_tabled_figures_are_those_of_the_graphs() -> None:
-    """All graphs are there; a sample and all small ones are computed anew."""
-    assert all(one.nodes <= MAX_TABLED for one in MEASURED)
-    chosen = {int(i) for i in np.random.default_rng(2).choice(len(MEASURED), 12, replace=False)}
-    for place, graph in enumerate(MEASURED):
-        found = _candidate(graph)
-        if graph.nodes <= 60 or (place in chosen and graph.nodes < 700):
-            topology = parse(graph.expression)
-            assert (found.steps, found.gather.t_b, found.reduce.t_b) == measure_graph(topology)
-            assert (topology.n_nodes, topology.n_links) == (graph.nodes, graph.nodes * graph.degree)
-
-
 FORTY = (
     *("slimfly(3)", "slimfly(4)", "slimfly(5)", "slimfly(7)", "slimfly(8)", "slimfly(11)", "slimfly(13)"),
     *("projective_plane(2)", "projective_plane(3)", "projective_plane(4)", "projective_plane(7)"),
@@ -90,17 +63,3 @@ def test_no_catalogue_graph_beats_the_frontier_of_its_size(name: str) -> None:
         assert any(one.steps <= figures.steps and one.t_b_both <= figures.t_b_both for one in frontier), (
             f"{name}, two-way {two_way}"
         )
-
-
-def test_forty_are_forty() -> None:
-    assert len(set(FORTY)) == 40
-
-
-@pytest.mark.parametrize(
-    ("n", "rows"), [(97, {4: "1.07", 5: "1.031", 6: "0.990"}), (1009, {6: "1.042", 13: "0.9991"})]
-)
-def test_neighbours_fill_sizes_that_have_no_good_graph(n: int, rows: dict[int, str]) -> None:
-    """Degree 4."""
-    frontier = Finder(shipped_tables().bases).frontier(n, 4)
-    for steps, t_b in rows.items():
-        assert any(one.steps <= steps and one.t_b_both / 2 <= Fraction(t_b) for one in frontier), steps

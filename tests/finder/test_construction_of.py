@@ -9,41 +9,15 @@ import pytest
 from treadle.errors import TopologyError
 from treadle.finder.construction import (
     Base,
-    Construction,
-    DegreeExpansion,
     LineGraph,
-    Parallel,
-    Placed,
-    Power,
     Product,
-    ScheduleMethod,
-    WithReverse,
     construction_of,
-    expression,
-    is_breadth_first,
-    notation,
-    unplaced,
 )
 from treadle.finder.designing.design_flow import AlltoallRates
 from treadle.finder.designing.design_result import DesignResult
 from treadle.finder.workload import Network, allreduce_of
 from treadle.planning import design, design_plan, verify
 from treadle.schedules.collective import CollectiveKind
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "line_graph(cartesian_power(diamond(), 2), 2)",
-        "degree_expansion(bi_ring(2, 5), 2)",
-        "cartesian_product(uni_ring(1, 4), line_graph(complete(3)))",
-        "with_parallel_links(cartesian_power(torus(3, 3), 2), 3)",
-        'abelian_cayley("4x2", 1, 2)',
-        "cartesian_product(diamond(), complete(3))",
-    ],
-)
-def test_constructions_name_what_they_came_from(text: str) -> None:
-    assert expression(construction_of(text)) == text
 
 
 def test_what_has_no_schedule_of_its_own_is_a_base() -> None:
@@ -91,90 +65,3 @@ def test_a_named_fabric_gets_a_plan() -> None:
 def test_other_sizes_are_refused(text: str, nodes: int, degree: int) -> None:
     with pytest.raises(TopologyError, match="expected a regular fabric"):
         _named(text, nodes, degree)
-
-
-def _bfb(text: str, family: str) -> Base:
-    return Base(text, text.replace(" ", ""), ScheduleMethod.BFB, family)
-
-
-K3 = _bfb("complete(3)", "complete")
-KAUTZ = _bfb("generalized_kautz(2, 5)", "generalized kautz")
-DIAMOND = Base("diamond()", "Diamond", ScheduleMethod.EXACT, "exact synthesis")
-MODIFIED = Base("modified_de_bruijn(2, 4)", "DBJMod(2,4)", ScheduleMethod.EXACT, "exact synthesis")
-
-
-@pytest.mark.parametrize(
-    ("text", "read", "words", "breadth_first"),
-    [
-        ("complete(3)", K3, "complete(3)", True),
-        ("modified_de_bruijn(2, 4)", MODIFIED, "DBJMod(2,4)", False),
-        ("line_graph(diamond())", LineGraph(DIAMOND, 1), "L(Diamond)", False),
-        ("line_graph(complete(3))", LineGraph(K3), "L(complete(3))", True),
-        ("line_graph(complete(3), 3)", LineGraph(K3, 3), "L^3(complete(3))", True),
-        ("degree_expansion(complete(3), 4)", DegreeExpansion(K3, 4), "complete(3)*4", False),
-        ("cartesian_power(complete(3), 2)", Power(K3, 2), "complete(3)^2", False),
-        (
-            "cartesian_power(degree_expansion(complete(3), 4), 2)",
-            Power(DegreeExpansion(K3, 4), 2),
-            "(complete(3)*4)^2",
-            False,
-        ),
-        ("with_parallel_links(complete(3), 5)", Parallel(K3, 5), "with_parallel_links(complete(3),5)", True),
-        (
-            "with_parallel_links(diamond(), 5)",
-            Parallel(DIAMOND, 5),
-            "with_parallel_links(diamond(),5)",
-            False,
-        ),
-        (
-            'with_nodes_ordered(diamond(), "0,2,1")',
-            Placed(DIAMOND, (0, 2, 1)),
-            'with_nodes_ordered(diamond(),"0,2,1")',
-            False,
-        ),
-        (
-            "cartesian_product(complete(3), line_graph(generalized_kautz(2, 5)))",
-            Product((K3, LineGraph(KAUTZ))),
-            "complete(3) x L(generalized_kautz(2,5))",
-            True,
-        ),
-    ],
-)  # fmt: skip
-def test_expressions_are_read_and_written_as_papers_do(
-    text: str, read: Construction, words: str, breadth_first: bool
-) -> None:
-    assert construction_of(text) == read
-    assert (expression(read), notation(read)) == (text, words)
-    assert is_breadth_first(read) is breadth_first
-
-
-@pytest.mark.parametrize(
-    ("text", "family"),
-    [
-        ("complete(", "complete"),
-        ("complete", "complete"),
-        ("complete(3, bandwidth='5B/s')", "complete"),
-        ("line_graph(complete(3), times=2)", "line graph"),
-        ("line_graph(complete(3), 2, 3)", "line graph"),
-        ("line_graph()", "line graph"),
-        ("line_graph(complete(3), complete(3))", "line graph"),
-        ("degree_expansion(complete(3))", "degree expansion"),
-        ("cartesian_product(complete(3))", "cartesian product"),
-        ("with_inserted_nodes(uni_ring(1, 4), 2)", "with inserted nodes"),
-        ("with_reverse_links(uni_ring(1, 4))", "with reverse links"),
-    ],
-)
-def test_everything_else_is_one_base(text: str, family: str) -> None:
-    plain = text.replace("'", '"')
-    assert construction_of(text) == _bfb(plain, family)
-
-
-def test_the_reverse_and_placements_in_words() -> None:
-    both = WithReverse(K3)
-    assert expression(both) == notation(both) == "with_reverse_links(complete(3))"
-    assert not is_breadth_first(both)
-    assert notation(DegreeExpansion(both, 2)) == "with_reverse_links(complete(3))*2"
-    assert notation(DegreeExpansion(LineGraph(K3), 2)) == "L(complete(3))*2"
-    assert unplaced(Placed(K3, (0, 2, 1))) is K3
-    assert unplaced(both) is both
-    assert is_breadth_first(Placed(K3, (0, 2, 1)))

@@ -88,35 +88,6 @@ def test_regular_placements_begin_with_the_own_numbers() -> None:
     assert tuple(4 * (rank % 3) + rank // 3 for rank in range(12)) in orders
 
 
-def test_regular_placements_are_all_axes_and_multiples() -> None:
-    """Of 8: axes 8, 2x4, 4x2, 2x2x2 in every order, and multiples of 3; each once."""
-    axes = {
-        (0, 1, 2, 3, 4, 5, 6, 7),
-        *((0, 4, 1, 5, 2, 6, 3, 7), (0, 2, 4, 6, 1, 3, 5, 7)),  # 2x4 and 4x2 turned round
-        *((0, 1, 4, 5, 2, 3, 6, 7), (0, 2, 1, 3, 4, 6, 5, 7), (0, 4, 2, 6, 1, 5, 3, 7)),  # 2x2x2
-    }
-    orders = [tuple(order.tolist()) for order in regular_orders(8)]
-    assert orders[:6][0] == tuple(range(8))
-    assert set(orders[:-1]) == axes
-    assert orders[-1] == tuple(rank * 3 % 8 for rank in range(8))
-    assert [tuple(order.tolist()) for order in regular_orders(5)] == [
-        (0, 1, 2, 3, 4),
-        (0, 2, 4, 1, 3),
-    ]
-    assert [tuple(order.tolist()) for order in regular_orders(2)] == [(0, 1)]
-
-
-def test_placements_have_four_axes_and_sixty_four_multiples_at_most() -> None:
-    """32 is 2^5: no order parts all five bits; 257 is prime: 2 to 128 are units, half of them are taken."""
-    five_bits = [int(f"{k:05b}"[::-1], 2) for k in range(32)]
-    orders = [order.tolist() for order in regular_orders(32)]
-    assert five_bits not in orders
-    assert [int(f"{k:04b}"[::-1], 2) for k in range(16)] in [order.tolist() for order in regular_orders(16)]
-    found = [order.tolist() for order in regular_orders(257)]
-    assert len(found) == 65
-    assert found[-1] == [65 * rank % 257 for rank in range(257)]
-
-
 def test_nothing_is_looked_for_where_regular_placements_take_the_work() -> None:
     """A quarter of the work is for them: 12 ranks in groups of 3 look at 12 * 2 * 2 links each time."""
     topology = parse("torus(4, 3)")

@@ -10,10 +10,8 @@ import pytest
 
 from treadle.errors import ScheduleError, TopologyError, TreadleError
 from treadle.formats import format as formats
-from treadle.plug_ins import find_plug_ins, load_plug_in
 from treadle.topologies import parse
 from treadle.topologies.catalogue import platform_table as platforms
-from treadle.unsupported import Unsupported
 
 PATHS = {
     formats.GROUP: (formats.find_format, "format", ScheduleError),
@@ -57,10 +55,3 @@ def test_two_plug_ins_of_one_name_are_both_named(group: str, installed: Callable
     find, what, error = PATHS[group]
     with pytest.raises(error, match=rf"{what} twice: several plug-ins have that name \(one:X, two:X\)"):
         find("twice")
-
-
-def test_names_that_are_taken_are_nobody_elses(installed: Callable[..., None]) -> None:
-    installed(("ours", "one"), ("theirs", "two"))
-    found = find_plug_ins("any.group", taken={"ours"})
-    assert list(found) == ["theirs"]
-    assert isinstance(load_plug_in(*found["theirs"]), Unsupported)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib.metadata import EntryPoint
-from typing import Any
 
 import pytest
 
-from treadle import planning, register_format
+from treadle import register_format
 from treadle.errors import ScheduleError
 from treadle.formats import format as table
-from treadle.formats.format import Format, all_formats, find_format, format_name, format_names
+from treadle.formats.format import Format, all_formats, find_format, format_names
 from treadle.formats.loading import Loading
 from treadle.formats.request import Written
 from treadle.formats.verdict import Check, Verdict
@@ -39,43 +38,11 @@ def _own_table(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     table._plug_ins.cache_clear()
 
 
-def test_a_registered_format_is_one_of_all() -> None:
-    plan = planning.solve("ring(3)", "allgather").plan
-    with pytest.raises(ScheduleError, match="unknown format 'nothing'; expected one of chakra, cpu-xml, "):
-        planning.lower(plan, to="nothing")
-    assert register_format(NOTHING) is register_format(NOTHING) is find_format("nothing")
-    assert format_names()[-1] == "nothing"
-    made = planning.lower(plan, to="nothing", name="mine")
-    assert (made.text, made.checked) == ("nothing of mine", "parsed back; nothing executed")
-    assert format_name(made.text) is NOTHING
-    with pytest.raises(
-        ScheduleError, match="--name is for chakra, cpu-xml, msccl-xml, mscclpp-json and nothing;"
-    ):
-        planning.lower(plan, to="nccl-graph", name="mine")
-    with pytest.raises(
-        ScheduleError, match=r"--channels is for .*; nothing has nothing that it could change"
-    ):
-        planning.lower(plan, to="nothing", channels=2)
-
-
 def test_a_name_twice_is_refused() -> None:
     register_format(NOTHING)
     for other in (replace(NOTHING, title="Other"), replace(NOTHING, name="cpu-xml")):
         with pytest.raises(ScheduleError, match=f"format {other.name}: there is one of that name already"):
             register_format(other)
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"name": "No Name"}, "expected lower-case words with hyphens"),
-        ({"extension": "none"}, "expected such as '.xml'"),
-        ({"options": frozenset({"speed"})}, "option 'speed' is not a field of FileOptions"),
-    ],
-)
-def test_what_a_record_cannot_say(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(ScheduleError, match=words):
-        replace(NOTHING, **changes)
 
 
 @pytest.fixture

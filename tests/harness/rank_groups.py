@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from threading import Barrier
 from time import sleep
 
-from tools.rank_check import FolderExchange
-
-from harness.fake_gpu import live
-from treadle.runtime.device.memory.gpu_library import gpu_library
-from treadle.runtime.device.memory.peer_memory import Exchange, IpcMemory, OneProcessMemory, PeerMemory
+from treadle.runtime.device.memory.peer_memory import Exchange, OneProcessMemory, PeerMemory
 from treadle.runtime.device.rank_blocks import RankBlocks
 
 MemoryOf = Callable[[int, Exchange], PeerMemory]
@@ -61,38 +55,3 @@ def in_threads(
 
     with ThreadPoolExecutor(n) as pool:
         return list(pool.map(rank, range(n)))
-
-
-def _process(
-    number: int,
-    n: int,
-    folder: Path,
-    work: Callable[[RankBlocks], object],
-    told: object,
-    memory: MemoryOf,
-) -> None:
-    with RankBlocks(memory(number, FolderExchange(folder, number, n)), limit_s=30.0) as lanes:
-        found = work(lanes)
-        lanes.memory.barrier()
-    told.put((number, found, live(Path(gpu_library().c._name))))  # type: ignore[attr-defined]
-
-
-def in_processes(
-    n: int, folder: Path, work: Callable[[RankBlocks], object], *, memory: MemoryOf = IpcMemory
-) -> list[object]:
-    """The same in processes that open each other's memory; none leaves any behind."""
-    context = multiprocessing.get_context("fork")
-    told = context.Queue()
-    running = [
-        context.Process(target=_process, args=(rank, n, folder, work, told, memory)) for rank in range(n)
-    ]
-    for one in running:
-        one.start()
-    try:
-        rows = [told.get(timeout=120) for _ in running]
-    finally:
-        for one in running:
-            one.join(5)
-            one.kill()
-    assert [left for _, _, left in rows] == [0] * n
-    return [found for _, found, _ in sorted(rows)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -67,54 +66,6 @@ def test_a_call_at_and_beyond_the_limits(other: dict[str, Any], is_served: bool)
     assert ROW.supports(called(**other)) is is_served
 
 
-def test_calls_in_place_and_their_roots() -> None:
-    row = replace(ROW, in_place=True, root=0)
-    same: dict[str, Any] = {"input_buffer": 9000, "hints": {"root": [0]}}
-    assert row.supports(called(**same))
-    assert not row.supports(called(**same | {"hints": {"root": [1]}}))
-    assert not row.supports(called(**same | {"hints": {}}))
-    assert not row.supports(called(**same | {"hints": {"root": [0, 0]}}))
-    assert not row.supports(called(hints={"root": [0]}))
-
-
-def test_where_a_rank_s_part_lies_in_place() -> None:
-    """A gather of 32 bytes a rank: 96 in all; its input is part 2 of the output. A scatter is its mirror."""
-    chunks = frozenset({(1, 3)})
-    gather = replace(ROW, collective="allgather", in_place=True, chunks=chunks)
-    asked = called(collective="allgather", message_size=32, input_buffer=9000 + 2 * 32)
-    assert gather.supports(asked)
-    assert not replace(gather, in_place=False).supports(asked)
-    asked.input_buffer = 9000 + 32
-    assert not gather.supports(asked)
-    assert replace(gather, in_place=False).supports(asked)
-    assert not replace(gather, last_bytes=95, in_place=False).supports(asked)
-    scatter = replace(ROW, collective="reducescatter", in_place=True, chunks=frozenset({(3, 1)}))
-    asked = called(collective="reducescatter", output_buffer=1000 + 2 * 32)
-    assert scatter.supports(asked)
-    assert not replace(scatter, in_place=False).supports(asked)
-    asked.output_buffer = 1000 + 96
-    assert not scatter.supports(asked)
-
-
-@pytest.mark.parametrize(
-    ("collective", "chunks", "fitting", "others"),
-    [
-        ("allgather", (1, 3), [48, 96], [16, 50, 72]),
-        ("allgather", (2, 6), [96, 192], [48, 144]),
-        ("reducescatter", (3, 1), [48, 96], [49, 72]),
-        ("allreduce", (1, 1), [16, 48, 64], [8, 24]),
-        ("allreduce", (2, 4), [], [64, 128]),  # chunks of input and output would differ
-        ("allgather", (1, 2), [], [96]),
-        ("broadcast", (5, 5), [80, 160], [16, 96]),
-    ],
-)
-def test_chunks_are_whole_sixteens_and_of_one_size(
-    collective: str, chunks: tuple[int, int], fitting: list[int], others: list[int]
-) -> None:
-    row = replace(ROW, collective=collective, chunks=frozenset({chunks}))
-    assert [size for size in (*fitting, *others) if row.fits(size)] == fitting
-
-
 def written(folder: Path, *changes: Change) -> Path:
     """A plan of three ranks in a file."""
     plan = plan_of_three()
@@ -123,31 +74,6 @@ def written(folder: Path, *changes: Change) -> Path:
     path = folder / "plan.json"
     path.write_text(json.dumps(plan), encoding="utf-8")
     return path
-
-
-def test_a_plan_is_told_in_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = written(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    assert read_row(Path("plan.json"), None) == PlanRow(
-        path=str(path.resolve()),
-        name="odd",
-        collective="allgather",
-        n_ranks=3,
-        in_place=True,
-        root=-1,
-        first_bytes=3,
-        last_bytes=9,
-        chunks=frozenset({(3, 5), (1, 5), (2, 4)}),
-        # by memory channels, and by the group (2, 0) of the switch; not by the proxy's
-        neighbours=frozenset({(0, 2), (0, 1), (2, 0)}),
-    )
-    nested = at("gpus 0 threadblocks 0 ops 2 ops +", plan_of_three()["gpus"][0]["threadblocks"][0]["ops"][1])
-    wide = at("gpus 0 channels 3 rank_groups 0", {"ranks": [2, 1, 0], "size": 3})
-    moved = without("gpus 0 threadblocks 0 ops 1")
-    for changes in ((nested, moved), ()):
-        assert (2, 0) in read_row(written(tmp_path, *changes), None).neighbours
-    found = read_row(written(tmp_path, wide, nested, moved), None).neighbours
-    assert found == {(0, 1), (0, 2), (2, 1), (2, 0)}
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from treadle.errors import FormatError
 from treadle.inputs import demand_files
-from treadle.inputs.demand_files import MAX_FILE_BYTES, MAX_RANKS, read_demands
+from treadle.inputs.demand_files import read_demands
 
 EXPECTED = "expected an integer from 0 to 2**20 (only ratios matter: scale all by one factor)"
 
@@ -72,28 +71,6 @@ def test_what_is_no_matrix(text: str, said: str, tmp_path: Path, monkeypatch: py
     with pytest.raises(FormatError) as caught:
         read(tmp_path, text)
     assert str(caught.value) == f"{tmp_path / 'demands'}: {said}"
-
-
-def test_as_many_ranks_as_there_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (MAX_FILE_BYTES, MAX_RANKS) == (32 * 2**20, 8192)
-    monkeypatch.setattr(demand_files, "MAX_RANKS", 3)
-    rows = [[0, 1, 2], [2, 0, 1], [1, 2, 0]]
-    assert read(tmp_path, "\n".join(",".join(map(str, row)) for row in rows)) == rows
-    assert read(tmp_path, json.dumps(rows)) == rows
-
-
-def test_files_of_the_most_bytes_and_one_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demand_files, "MAX_FILE_BYTES", 8)
-    assert read(tmp_path, "0,1\n1,0\n") == [[0, 1], [1, 0]]
-    with pytest.raises(FormatError) as caught:
-        read(tmp_path, "0,1\n1,0\n\n")
-    assert "is larger than 8 bytes, the most that is read" in str(caught.value)
-    (tmp_path / "demands").write_bytes(b"\xff\xfe")
-    with pytest.raises(FormatError) as caught:
-        read_demands(str(tmp_path / "demands"))
-    assert str(caught.value) == (
-        f"{tmp_path / 'demands'}:1:1: byte 0xff is not valid UTF-8; expected a CSV or JSON matrix of integers"
-    )
 
 
 def test_matrices_that_say_nothing_name_their_file(tmp_path: Path) -> None:

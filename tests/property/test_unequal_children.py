@@ -15,9 +15,6 @@ from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.unsupported import Unsupported
 from treadle.verification.schedules import verify
 
-STYLES = ("irregular", "mixed", "lone")
-"""GPUs on planes at random; boxes of two sizes, planes in turn; equal boxes, some of which lost a GPU."""
-
 
 def boxes_of(rng: random.Random, style: str) -> list[list[list[int]]]:
     """For each box the groups of GPUs that its switch joins, and the plane of each GPU."""

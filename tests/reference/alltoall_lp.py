@@ -91,31 +91,6 @@ def flow_rate(topology: Topology, collective: Collective, by_source: np.ndarray)
     return float(worst / max(amount / int(topology.bandwidths[link]) for link, amount in load.items()))
 
 
-def exact_flow_rate(
-    topology: Topology, collective: Collective, flows: dict[int, dict[int, Fraction]]
-) -> Fraction:
-    """What flows (node of a source -> link -> amount) certify, exactly.
-
-    Amounts are per unit of rate. AssertionError unless each source leaves just its demand at every node.
-    """
-    wanted = pairs_of(collective)
-    load: dict[int, Fraction] = defaultdict(Fraction)
-    assert set(flows) == set(wanted)
-    for source, flow in flows.items():
-        kept: dict[int, Fraction] = defaultdict(Fraction)
-        for link, amount in flow.items():
-            assert amount >= 0
-            tail, head = int(topology.tails[link]), int(topology.heads[link])
-            assert tail != head
-            kept[tail] -= amount
-            kept[head] += amount
-            load[link] += amount
-        due = wanted[source] | {source: -sum(wanted[source].values())}
-        for node in range(topology.n_nodes):
-            assert kept[node] == due.get(node, 0), (source, node)
-    return 1 / max(amount / int(topology.bandwidths[link]) for link, amount in load.items())
-
-
 def length_bound(topology: Topology, collective: Collective, lengths: list[int]) -> Fraction:
     """Upper bound on F from link lengths: sum of bandwidth times length over demand times distance."""
     graph = nx.DiGraph()

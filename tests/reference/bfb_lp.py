@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from fractions import Fraction
 
 import numpy as np
-from scipy.optimize import linprog
 
 from treadle.schedules.steps.steps import Steps
 from treadle.topologies.topology import Topology
@@ -40,41 +38,6 @@ def jobs(topology: Topology, u: int, t: int) -> dict[int, list[int]]:
         for v in range(topology.n_nodes)
         if table[v].get(u) == t
     }
-
-
-def lp_time(
-    topology: Topology, usable: dict[int, list[int]], *, shard_bytes: float = 1.0, latency: bool = False
-) -> float:
-    """Optimum of (3.1), or with latencies of (A.12) without removed links, in seconds."""
-    links = sorted({e for options in usable.values() for e in options})
-    pairs = [(v, e) for v, options in usable.items() for e in options]
-    cost = np.zeros(len(pairs) + 1)
-    cost[-1] = 1
-    upper = np.zeros((len(links), len(pairs) + 1))
-    equal = np.zeros((len(usable), len(pairs) + 1))
-    rows = {v: i for i, v in enumerate(usable)}
-    for column, (v, e) in enumerate(pairs):
-        upper[links.index(e), column] = shard_bytes / topology.bandwidths[e]
-        equal[rows[v], column] = 1
-    upper[:, -1] = -1
-    limit = [-topology.latencies_ns[e] * 1e-9 if latency else 0.0 for e in links]
-    result = linprog(cost, upper, limit, equal, np.ones(len(usable)), method="highs")
-    return float(result.fun) if result.status == 0 else float("inf")
-
-
-def lp_loads(topology: Topology) -> list[Fraction]:
-    """Largest optimum of (3.1) per step, links of bandwidth 1, as fractions with small denominators."""
-    loads = []
-    step = 1
-    while True:
-        problems = [jobs(topology, u, step) for u in range(topology.n_nodes)]
-        times = [lp_time(topology, usable) for usable in problems if usable]
-        if not times:
-            return loads
-        exact = [Fraction(time).limit_denominator(len(topology.tails)) for time in times]
-        assert all(abs(float(x) - time) < 1e-7 for x, time in zip(exact, times, strict=True))
-        loads.append(max(exact))
-        step += 1
 
 
 def breaches_of_theorem_14(topology: Topology, steps: Steps) -> list[str]:

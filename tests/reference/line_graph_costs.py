@@ -12,7 +12,6 @@ from treadle.finder.predict import Performance
 from treadle.schedules.steps.step_cost import step_loads
 from treadle.schedules.steps.steps import Steps
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.steps.bfb import BfbValue
 from treadle.topologies.catalogue.direct import in_links
 from treadle.topologies.distances import distance_matrix
 from treadle.topologies.topology import Topology
@@ -62,45 +61,6 @@ def measured(topology: Topology, steps: Steps) -> Performance:
     )
 
 
-def line_graph_t_b(topology: Topology, steps: Steps) -> Fraction:
-    """Exact T_B, in M/B, of Definition 1's schedule of the line graph.
-
-    Parameters
-    ----------
-    topology : Topology
-        d-regular, with equal links.
-    steps : Steps
-        Allgather; shard v at home at rank v.
-
-    Notes
-    -----
-    Arc (e, f) carries in step t + 1 what link e carried in step t, d times, but for one shard: that of f
-    itself, which stands for the shard of f's head. So in units of shards
-
-        load(e, f) = d * load_t(e) - (what e carried of the shard of f's head in step t),
-
-    and Theorem 7 is met if and only if in every step some fullest link ends at a node with an out-neighbour
-    whose shard that link does not carry then.
-    """
-    _check_allgather(topology, steps)
-    outs = in_links(topology.transpose())
-    size, degree = outs.shape
-    followers = topology.heads[outs[topology.heads]].astype(np.int64)  # [link, k]: head of the k-th next link
-    wanted = np.arange(topology.n_links, dtype=np.int64)[:, None] * size + followers
-    total = steps.n_chunks
-    for step, load in enumerate(step_loads(topology, steps)):
-        span = steps.span(step)
-        pairs, place = np.unique(
-            steps.link[span].astype(np.int64) * size + steps.shard[span], return_inverse=True
-        )
-        if pairs.size:
-            amounts = np.bincount(place, weights=steps.high[span] - steps.low[span]).astype(np.int64)
-            found = np.minimum(np.searchsorted(pairs, wanted), len(pairs) - 1)
-            saved = np.where(pairs[found] == wanted, amounts[found], 0).min(axis=1)
-            total += int((degree * load - saved).max())
-    return Fraction(total, steps.n_chunks * size)
-
-
 def has_exact_line_graphs(topology: Topology, steps: Steps) -> bool:
     """Whether Corollary 7.1 is an equality for L^n of this schedule, for every n.
 
@@ -143,44 +103,6 @@ def has_exact_line_graphs(topology: Topology, steps: Steps) -> bool:
             _can_avoid(followers, int(topology.heads[link]), shards[start:end])
             for link, start, end in zip(fullest, starts, ends, strict=True)
         ):
-            return False
-    return True
-
-
-def keeps_best_line_graph(topology: Topology, value: BfbValue) -> bool:
-    """Whether no breadth-first schedule of the line graph beats Theorem 10's T_B + 1/N.
-
-    Parameters
-    ----------
-    topology : Topology
-        d-regular, with equal links.
-    value : BfbValue
-        Of `topology`.
-
-    Returns
-    -------
-    bool
-        True: the best breadth-first schedule of L(G) has T_B(G) + 1/N, and Definition 1 attains it.
-        False: it may be better, and `bfb_value(line_graph(topology))` tells by how much.
-
-    Notes
-    -----
-    Theorem 10, repaired: in every step t some node u with the largest U(u, t) must have an out-neighbour u'
-    whose shard u does not receive in step t. Then averaging what the arcs (wu, uu') carry in step t + 1 gives
-    a schedule of G, as in the proof. In step 1 it is enough that u has, besides an in-neighbour w with the
-    fewest parallel links, an out-neighbour other than w: only those links can carry the shard of w.
-    One such node per step, `value.worst`, is looked at: where nodes differ, False may be said without need.
-    """
-    outs = in_links(topology.transpose())
-    for step, node in enumerate(value.worst):
-        after = np.unique(topology.heads[outs[node]])
-        if node in after:
-            continue  # a self-loop: u' = u has its own shard from the beginning
-        if step == 0:
-            before, links = np.unique(topology.tails[topology.heads == node], return_counts=True)
-            if len({*before[links == links.min()].tolist(), *after.tolist()}) > 1:
-                continue
-        if np.all(distance_matrix(topology, sources=after.tolist())[:, node] == step + 1):
             return False
     return True
 

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 import treadle
 from harness.snapshots import check
-from treadle.cli.building.cabling import check_racks
 from treadle.cli.designing import design
-from treadle.errors import FormatError
-from treadle.options.building import Racks
 from treadle.options.designing import Design
 from treadle.render.building import cabling_rows, expansion_row, reference_rows, resilience_rows, rewiring_row
 
@@ -51,24 +45,3 @@ def test_files_of_changes(tmp_path: Path) -> None:
         assert [one.label for one in rows] == [label, "changes"]
         assert path.read_text()
         path.unlink()
-
-
-def test_options_that_do_not_go_together() -> None:
-    cases: list[tuple[Any, str]] = [
-        ((6, "x", None), "--grow and --reconfigure exclude each other; plan one after the other"),
-        ((None, None, Path("x")), "--changes is the file of --grow or --reconfigure; give one of them too"),
-    ]
-    for asked, said in cases:
-        with pytest.raises(FormatError) as caught:
-            design._check_changes(changes(*asked))
-        assert str(caught.value) == said
-    with pytest.raises(FormatError, match=r"^--costs: nothing is priced; give --against"):
-        design._check_changes(Design({"costs": Path("x")}))
-    design._check_changes(Design({"costs": Path("x"), "against": True}))
-    for asked in ((6, None, Path("x")), (None, "x", Path("x")), (None, None, None)):
-        design._check_changes(changes(*asked))
-    check_racks(Racks({"rack_size": 4, "floor": "x"}, ["rack_size", "floor"]))
-    check_racks(Racks({}))
-    with pytest.raises(FormatError) as caught:
-        check_racks(Racks({"floor": "x"}, ["floor"]))
-    assert str(caught.value) == "--floor: valid only with racks; give --rack-size too"

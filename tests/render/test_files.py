@@ -12,7 +12,7 @@ import treadle
 from harness.snapshots import check
 from treadle.formats.selection.supported_sizes import Selector
 from treadle.planning import Check, Loading, PointToPointGap, find_format
-from treadle.render.files import lower_rows, lower_set_rows, lowered_values, verify_file_rows, verify_rows
+from treadle.render.files import lower_rows, lower_set_rows, lowered_values, verify_rows
 from treadle.render.quantities import Rates
 from treadle.render.rows import facts
 
@@ -104,33 +104,6 @@ def test_sets_of_files() -> None:
     check(
         "sets_of_files", lower_set_rows(RING, [(made, saved[0])]), lower_set_rows(RING, [(alone, saved[1])])
     )
-
-
-def judged(**changes: Any) -> Any:
-    values: dict[str, Any] = {
-        "counts": (("channel", 2), ("thread block", 1)),
-        "check": Check.EXECUTED,
-        "format": "msccl-xml",
-        "n_ranks": 1,
-        "is_part": False,
-        "collective": "allreduce",
-        "violations": (),
-        "notes": (),
-    }
-    values |= {"instances": 1, "carried_algbw": None}
-    return SimpleNamespace(**(values | changes))
-
-
-def test_files_that_are_verified() -> None:
-    faults = tuple(f"v{number}" for number in range(23))
-    cases: list[dict[str, Any]] = [
-        {},
-        {"is_part": True},
-        {"check": Check.PARSED, "collective": ""},
-        {"violations": faults[:1], "notes": ("b",)},
-        {"violations": faults},
-    ]
-    check("verified_files", *(verify_file_rows(Path("x.xml"), judged(**one)) for one in cases))
 
 
 def test_plans_that_are_verified(tmp_path: Path) -> None:

@@ -6,74 +6,16 @@ from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 import treadle
 from harness.snapshots import check
 from treadle.diagnosis.diagnosed import IN_NETWORK, OPTIMUM, RING
 from treadle.diagnosis.expected import Expected
 from treadle.diagnosis.reference_bandwidths import Limit
 from treadle.diagnosis.verdict import Curve, Explanation, Outcome, Verdict
-from treadle.errors import FormatError
-from treadle.options.measuring import Simulate
-from treadle.planning import SimulationOptions, SliceLimit
-from treadle.render.measuring import cross_check_rows, diagnosis_rows, simulation_rows
-from treadle.render.quantities import Rates
+from treadle.render.measuring import cross_check_rows, diagnosis_rows
 
 GB = 10**9
 FABRIC = treadle.parse("ring:4")
-
-
-def test_numbers_of_slices() -> None:
-    slices = Simulate.rows["slices"]
-    assert [slices.read(text) for text in ("auto", "1", "007", "999999999")] == ["auto", 1, 7, 999999999]
-    for text in ("", "-1", "1.5", "1000000000", "²", "٣", "Auto" + "o" * 60):
-        with pytest.raises(FormatError) as caught:
-            slices.read(text)
-        assert str(caught.value) == f"--slices {text[:40]!r}: expected a number or auto"
-
-
-def simulated(size: int, **changes: Any) -> Any:
-    values = {
-        "size_bytes": size,
-        "slices": 3,
-        "time": Fraction(5, 4 * 10**6),
-        "is_exact": True,
-        "algbw_bytes_per_s": 2.5 * GB,
-        "busbw_bytes_per_s": 3.75 * GB,
-        "efficiency": 0.625,
-        "alpha_beta": Fraction(1, 10**6),
-        "busiest": "a->b",
-        "utilisation": 0.5,
-        "transfers": 12,
-        "slice_limit": None,
-        "protocol": "ll",
-        "bound": None,
-    }
-    return SimpleNamespace(**(values | changes))
-
-
-def test_simulations() -> None:
-    """Latencies of messages and links, cells that are not known, and slices that were limited."""
-    builder = treadle.TopologyBuilder("late")
-    for name in "ab":
-        builder.compute(name)
-    builder.link("a", "b", 1, 700)
-    builder.link("b", "a", 1, 250)
-    plans = [treadle.solve(FABRIC, "allgather").plan, treadle.solve(builder.build(), "allgather").plan]
-    bare = simulated(7, efficiency=None, alpha_beta=None, utilisation=0.126, is_exact=False, protocol="")
-    limited = [simulated(size, slice_limit=SliceLimit.MESSAGES) for size in (2048, 4096, 8192)]
-    last = SimpleNamespace(size_bytes=8192)
-    options = SimulationOptions(alpha_ns=1500)
-    views = []
-    for plan, rows, path in (
-        (plans[0], (simulated(2048), bare), ("one", "two")),
-        (plans[1], (bare, *limited), ()),
-        (plans[0], limited[:1], ()),
-    ):
-        run: Any = SimpleNamespace(rows=rows, last=last)
-        views.append(simulation_rows(plan, options, run, None, Rates("Gbit/s"), path=path))
-    check("simulations", *views)
 
 
 def test_cross_checks() -> None:

@@ -12,16 +12,14 @@ import pytest
 
 import treadle
 from harness.snapshots import check
-from treadle.cli.main import main
 from treadle.cli.output import Output
 from treadle.cli.solving import solve
 from treadle.errors import FormatError
 from treadle.options.solving import Solve
 from treadle.render.comparing import compare_rows
 from treadle.render.quantities import Rates
-from treadle.render.rows import lines, values
+from treadle.render.rows import lines
 from treadle.render.solving import _count, _share, jobs_rows, repair_rows, size_set_rows
-from treadle.schedulers.comparison import ComparisonRow, RowMeasures
 from treadle.schedulers.repairing.repair_candidates import Candidate, CandidateSet
 from treadle.verification.violations import Violation, ViolationKind
 
@@ -77,22 +75,6 @@ def test_jobs() -> None:
         jobs_result(jobs=jobs, alone=rates, together=rates, levels=()),
     ]
     check("jobs", *(jobs_rows(one, Rates(), folder="out" if one.plans else None) for one in results))
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("allgather", "COLLECTIVE"),
-        ("--size 1K", "--size"),
-        ("allgather --root 2 --gap 0.1", "COLLECTIVE and --root and --gap"),
-    ],
-)
-def test_what_the_file_of_jobs_says(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bound", "ring:4", *words.split(), "--jobs", "jobs.toml"]) == 2
-    assert (
-        capsys.readouterr().err
-        == f"treadle: {said}: not supported with --jobs, whose file states that for each job\n"
-    )
 
 
 def test_counts_of_trees_and_shares_are_never_rounded_to_nothing() -> None:
@@ -185,36 +167,6 @@ def test_repairs() -> None:
         new=replace(found.new, optimal_algbw=None, certificate=None),
     )
     check("repairs", repair_rows(found), repair_rows(odd))
-
-
-def test_the_best_of_many_schedules_are_shown() -> None:
-    """Five best lines, the baselines, the fastest of the size and what was named; ties in one line."""
-    found = compared(algorithms=["ring"], sizes=[1024])
-    ring = replace(found.rows[0], always_shown=False, is_baseline=False)
-
-    def made(name: str, share: int, time: int, **values: bool) -> ComparisonRow:
-        report = replace(ring.report, algbw=ring.report.algbw * share / 100)
-        sizes = (replace(ring.measured.sizes[0], time=Fraction(time)),)
-        return replace(ring, algorithm=name, report=report, measured=RowMeasures(sizes=sizes), **values)
-
-    rows = [made(f"own{share}", share, share + 9) for share in (99, 98, 97, 96, 95, 94, 93)]
-    rows[1:1] = [made("tie", 99, 108)]
-    rows += [
-        made("book", 50, 70, is_baseline=True),
-        made("quick", 40, 3),
-        made("named", 30, 80, always_shown=True),
-    ]
-    refused = replace(ring, algorithm="odd", report=None, refusal="odd: no", always_shown=False)
-    many = replace(found, rows=(*rows, refused))
-    text = lines([*compare_rows(many)])
-    table = [line.split()[0] for line in text[text.index("") + 3 :] if line][:9]
-    assert table == ["own99,", "own98", "own97", "own96", "own95", "book", "quick", "named", "not"]
-    assert "not shown    own94, own93 (--all shows them)" in text
-    assert "not run      odd (--all says why)" in text
-    whole = "\n".join(lines([*compare_rows(many, shows_all=True)]))
-    assert "own93" in whole
-    assert "not run      odd: no" in whole
-    assert len(values([*compare_rows(many)])["schedules"]) == len(many.rows), "JSON has all"
 
 
 def test_sets_by_size() -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 from shortcuts.group_plans import random_groups, without_sum
 from treadle.errors import ScheduleError
 from treadle.program.any_schedule import lower_groups
 from treadle.program.group_lists import ProgramGroups
-from treadle.runtime.measured_sizes import SweepRow, group_pattern, measure
+from treadle.runtime.measured_sizes import SweepRow, measure
 from treadle.runtime.mpi_build import build_interpreter, find_mpi
 from treadle.runtime.mpi_c import (
     interpreter_arguments,
@@ -22,8 +21,7 @@ from treadle.runtime.mpi_c import (
     run_interpreter,
     written_program,
 )
-from treadle.runtime.run_options import RunOptions
-from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind, busbw_factor
+from treadle.schedules.collective import CollectiveKind
 
 Measure = Callable[..., list[SweepRow]]
 SIZES = [0, 36, 4096, 50_000]
@@ -31,18 +29,6 @@ SIZES = [0, 36, 4096, 50_000]
 
 def groups_of(seed: int, kind: CollectiveKind, *, in_place: bool = False, n_groups: int = 0) -> ProgramGroups:
     return lower_groups(*random_groups(seed, kind, n_groups), in_place=in_place)
-
-
-@pytest.mark.parametrize("kind", SPANNING_KINDS)
-@pytest.mark.parametrize("in_place", [False, True])
-def test_every_element_of_every_group_is_right(kind: CollectiveKind, in_place: bool) -> None:
-    for seed in range(4):
-        groups = groups_of(seed, kind, in_place=in_place)
-        for row in measure(groups, SIZES, iterations=1, slice_bytes=256):
-            assert row.wrong == 0
-            assert row.worst_group is None
-            factor = float(busbw_factor(kind, len(groups.groups[0])))
-            assert row.busbw_bytes_per_s == pytest.approx(row.algbw_bytes_per_s * factor)
 
 
 @pytest.mark.parametrize("kind", [CollectiveKind.ALLREDUCE, CollectiveKind.REDUCE_SCATTER])
@@ -59,26 +45,6 @@ def test_the_worst_group_is_named(run: Measure) -> None:
     (row,) = run(without_sum(groups, 1), [4096], iterations=1)
     assert row.wrong > 0
     assert row.worst_group == 1
-
-
-def test_groups_have_data_of_their_own() -> None:
-    program = groups_of(0, CollectiveKind.ALLREDUCE).programs[0]
-    one, other = (group_pattern(program, 1000, RunOptions(), group) for group in range(2))
-    assert not np.array_equal(one.values, other.values)
-
-
-def test_any_processes_form_a_group() -> None:
-    """Also with MPI's own collective and with bare rounds, both among the ranks of each group."""
-    groups = groups_of(5, CollectiveKind.ALLREDUCE, n_groups=2)
-    n = groups.n_ranks
-    other = ProgramGroups(
-        groups.programs, tuple(tuple(n - 1 - rank for rank in group) for group in groups.groups)
-    )
-    for one in (groups, other):
-        with written_program(one) as path:
-            (times,) = interpreted(find_mpi(), path, n)
-        assert times.wrong == 0
-        assert len(times.reference_times_s) == len(times.rounds_times_s) == 1
 
 
 def interpreted(mpi: Any, path: Any, n_ranks: int) -> list[Any]:

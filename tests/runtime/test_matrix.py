@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tools.records import read_rows
 
 import matrix_table
 from engines import missing_engines
 from matrix_columns import JOBS, Job
-from samples.matrix_cases import ROWS, one_of_each_row, plans
+from samples.matrix_cases import one_of_each_row, plans
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.columns[0])
@@ -31,23 +30,3 @@ def test_the_table_says_what_was_run(job: Job, tmp_path: Path) -> None:
 def test_one_of_each_row_has_all_rows_and_collectives() -> None:
     chosen, everything = zip(*one_of_each_row(), strict=True), zip(*plans(), strict=True)
     assert list(map(set, chosen)) == list(map(set, everything))
-
-
-def test_the_table_has_all_rows_and_columns_and_no_others() -> None:
-    documented = matrix_table.documented()
-    assert tuple(documented) == matrix_table.COLUMNS
-    everything = {(row.name, kind) for row in ROWS for kind in row.kinds}
-    assert all(set(column) == everything for column in documented.values())
-
-
-def test_what_is_written_is_what_is_read() -> None:
-    assert [[*table.rows] for table in matrix_table.tables(matrix_table.documented())] == [
-        read_rows("matrix", title) for title in matrix_table.TITLES
-    ]
-
-
-def test_most_of_it_runs() -> None:
-    """A refusal is a note of the table; programs, XMLs of both kinds and traces have none."""
-    documented = matrix_table.documented()
-    for column in ("in process", "mpi", "mpi-c", "torch", "simulate", "MSCCL XML", "CPU XML", "Chakra"):
-        assert set(documented[column].values()) == {""}, column

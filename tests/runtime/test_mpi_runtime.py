@@ -22,7 +22,6 @@ from treadle.runtime.rank_script import PreparedRank
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
 
 WORKER = Path(__file__).resolve().parents[1] / "mpi_worker.py"
-STEPS_WORKER = WORKER.with_name("mpi_steps_worker.py")
 
 
 def mpirun() -> str:
@@ -54,17 +53,6 @@ def run_worker(worker: Path, n: int) -> Any:
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
-
-
-def test_steps_move_the_right_data_between_processes() -> None:
-    report = run_worker(STEPS_WORKER, 4)
-    assert len(report["wrong"]) == 2 * 5 + 1 + 4 + 2 + 2 * 4
-    assert {label: found for label, found in report["wrong"].items() if found != [0] * 5} == {}
-    assert report["small"] == report["levels"]  # one message for each peer on each level
-    assert report["medium"] == report["joined"]
-    assert report["large"] == report["sends"]
-    for small, medium, large in zip(report["small"], report["medium"], report["large"], strict=True):
-        assert small < medium < large
 
 
 def test_mpi_processes_move_the_right_data() -> None:

@@ -11,7 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,10 +19,8 @@ import pytest
 import places
 from treadle import planning
 from treadle.errors import FormatError
-from treadle.formats.cpu.reader import parse_cpu_xml
-from treadle.formats.msccl.reader import first_parsed
 from treadle.runtime import mpi_run as module
-from treadle.runtime.mpi_run import contribution, execute_file, execute_files, expected
+from treadle.runtime.mpi_run import execute_file, execute_files
 
 
 class Shared:
@@ -128,31 +126,6 @@ def ranks(n: int, do: Callable[[World], Any]) -> list[Any]:
     return results
 
 
-def test_contributions_differ_by_rank_and_place() -> None:
-    assert contribution(0, 3).tolist() == [1000003, 1000004, 1000005]
-    assert contribution(2, 3).tolist() == [3000009, 3000014, 3000019]
-
-
-@pytest.mark.parametrize(
-    ("kind", "wanted"),
-    [
-        ("allgather", [1000003, 1000004, 2000006, 2000009]),
-        ("alltoall", [1000005, 1000006, 2000012, 2000015]),
-        ("broadcast", [2000006, 2000009, 2000012, 2000015]),
-        ("reduce-scatter", [3000017, 3000021]),
-        ("reduce_scatter", [3000017, 3000021]),
-        ("allreduce", [3000009, 3000013, 3000017, 3000021]),
-        ("reduce", [3000009, 3000013, 3000017, 3000021]),
-    ],
-)
-def test_outputs_of_rank_1_of_two(kind: str, wanted: list[int]) -> None:
-    """Rank 1 is the root; each has four elements of the larger buffer."""
-    found = expected(kind, 1, 2, 4, 1)
-    assert found is not None
-    assert found.tolist() == wanted
-    assert (expected(kind, 0, 2, 4, 1) is None) is (kind == "reduce")
-
-
 @pytest.mark.parametrize("target", ["msccl-xml", "cpu-xml"])
 @pytest.mark.parametrize(
     "kind", ["allgather", "reduce-scatter", "allreduce", "alltoall", "broadcast", "reduce"]
@@ -184,19 +157,6 @@ def test_what_is_wrong_is_counted_at_each_rank() -> None:
     assert ranks(3, lambda world: execute_file(added, world, 12)) == [[4], [0], [0]]
 
 
-@pytest.mark.parametrize(
-    ("n", "elements", "message"),
-    [
-        (2, 6, "file: is for 3 ranks, found 2 processes"),
-        (3, 0, "file: 0 elements: expected a multiple of 3"),
-        (3, 7, "file: 7 elements: expected a multiple of 3"),
-    ],
-)
-def test_other_ranks_and_elements_are_refused(n: int, elements: int, message: str) -> None:
-    found = ranks(n, lambda world: execute_file(CHAIN, world, elements, source="file"))
-    assert all(isinstance(one, FormatError) and str(one) == message for one in found)
-
-
 def test_a_message_that_nobody_receives_is_told() -> None:
     """Two ranks copy what they have, and rank 1 sends besides."""
     copy = '<copy buf="i" dbuf="o" chunk="{0}" cnt="1"/><send peer="0" buf="i" chunk="1" cnt="1"/>'
@@ -206,13 +166,6 @@ def test_a_message_that_nobody_receives_is_told() -> None:
     found = ranks(2, lambda world: execute_file(text, world, 4, source="file"))
     assert all(isinstance(one, FormatError) for one in found)
     assert str(found[0]) == "file: a message was sent that no rank receives"
-
-
-def test_the_first_dialect_that_reads_a_text_is_taken() -> None:
-    for kind in ("reducescatter", "reduce_scatter"):
-        assert first_parsed(CHAIN.replace('"allreduce"', f'"{kind}"'), None, "file").collective == kind
-    with pytest.raises(FormatError, match=r"coll='x': expected one of .*reducescatter"):
-        first_parsed(CHAIN.replace('"allreduce"', '"x"'), None, "file")
 
 
 def test_files_are_reported_at_the_first_rank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -238,54 +191,3 @@ def test_long_files_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(module, "MAX_TEXT", len(CHAIN) - 1)
     with pytest.raises(FormatError, match=f"more than {len(CHAIN) - 1} bytes"):
         execute_files([str(path)], World(Shared(1), 0))
-
-
-class Clock:
-    """Stands for a timer."""
-
-    made: ClassVar[list[Clock]] = []
-
-    def __init__(self, seconds: float, function: Callable[[], None]) -> None:
-        self.seconds, self.function, self.said, self.daemon = seconds, function, list[str](), False
-        Clock.made.append(self)
-
-    def start(self) -> None:
-        """As a timer's."""
-        self.said.append(f"start {self.daemon}")
-
-    def cancel(self) -> None:
-        """As a timer's."""
-        self.said.append("cancel")
-
-
-def test_ranks_that_wait_for_ever_are_ended(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    said: list[int] = []
-
-    class Ending(World):
-        def Abort(self, status: int) -> None:
-            """As MPI's."""
-            said.append(status)
-
-    monkeypatch.setattr(threading, "Timer", Clock)
-    with module._limited(Ending(Shared(4), 3), 7.5, "file"):
-        (timer,) = Clock.made
-        assert (timer.seconds, timer.said) == (7.5, ["start True"])
-        timer.function()
-    assert timer.said == ["start True", "cancel"]
-    assert said == [3]
-    assert capsys.readouterr().err == "treadle: file: rank 3 still waits after 7.5 s\n"
-
-
-def test_slots_have_a_limit_of_elements(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two chunks of five elements take slots of three; rank 1 has the most."""
-    rank = '<rank id="{0}" slots="{1}"/>'
-    head = '<cpu collective="reduce" ranks="2" chunks="2" root="0" inplace="0" minBytes="0" maxBytes="0">'
-    text = head + rank.format(0, 1) + rank.format(1, 9) + "</cpu>"
-    assert module.MAX_SLOT_ELEMENTS == 134217728
-    assert module._slot_elements(parse_cpu_xml(text), 5) == 3
-    monkeypatch.setattr(module, "MAX_SLOT_ELEMENTS", 27)
-    ranks(2, lambda world: execute_file(text, world, 5, source="file"))
-    found = ranks(2, lambda world: execute_file(text, world, 7, source="file"))
-    assert [str(one) for one in found] == ["file: a rank's slots take 36 elements, expected at most 27"] * 2

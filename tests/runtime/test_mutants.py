@@ -17,28 +17,20 @@ from samples.program_mutants import FAULTS, mutants, size_in_elements
 from treadle import planning
 from treadle.errors import ScheduleError
 from treadle.program.program import Program
-from treadle.program.program_format import format_program
 from treadle.runtime.measured_sizes import measure
-from treadle.runtime.mpi_build import build_interpreter, find_mpi
+from treadle.runtime.mpi_build import find_mpi
 from treadle.runtime.mpi_c import (
-    interpreter_arguments,
     launch_environment,
     local_launch,
     measure_mpi_c,
-    run_interpreter,
-    written_program,
 )
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import save_plan
-from treadle.simulation.simgrid import simulate_with_simgrid
 
 STATIC = ("dropped send", "swapped sends", "duplicated send")
 """What is refused before any process starts; the others move wrong data."""
 
 needs_mpi = pytest.mark.skipif("MPI" in missing_engines(), reason=missing_engines().get("MPI", ""))
-needs_simgrid = pytest.mark.skipif(
-    "SimGrid" in missing_engines(), reason=missing_engines().get("SimGrid", "")
-)
 
 
 def ring() -> tuple[Plan, Program, int]:
@@ -69,41 +61,6 @@ def test_compiled_interpreter(fault: str) -> None:
             measure_mpi_c(wrong, [size], iterations=1)
     else:
         assert measure_mpi_c(wrong, [size], iterations=1)[0].wrong > 0
-
-
-@needs_mpi
-@pytest.mark.parametrize("fault", STATIC)
-def test_compiled_interpreter_without_the_checks_before(fault: str) -> None:
-    """Ranks that wait for ever are stopped when the time is over."""
-    _, program, size = ring()
-    mpi = find_mpi()
-    interpreter = build_interpreter(mpi)
-    with written_program(mutants(program)[fault]) as path:
-        command = [
-            *local_launch(mpi, 4),
-            str(interpreter),
-            *interpreter_arguments(path, [size], iterations=1),
-        ]
-        if fault == "dropped send":
-            with pytest.raises(ScheduleError, match="not finished after 3 s"):
-                run_interpreter(command, environment=launch_environment(), n_sizes=1, limit_s=3)
-        else:
-            (row,) = run_interpreter(command, environment=launch_environment(), n_sizes=1, limit_s=60)
-            assert row.wrong > 0
-
-
-@needs_simgrid
-@pytest.mark.parametrize("fault", FAULTS)
-def test_simgrid(fault: str) -> None:
-    """A deadlock stands in its log only: SimGrid exits with 0."""
-    plan, program, size = ring()
-    text = format_program(mutants(program)[fault])
-    if fault == "dropped send":
-        with pytest.raises(ScheduleError, match="SimGrid: deadlock"):
-            simulate_with_simgrid(plan.topology, program, [size], text=text, limit_s=60)
-    else:
-        (row,) = simulate_with_simgrid(plan.topology, program, [size], text=text, limit_s=60)
-        assert row.wrong > 0
 
 
 def launched(words: list[str]) -> subprocess.CompletedProcess[str]:
@@ -141,12 +98,3 @@ def test_mpi4py_and_texts(tmp_path: Path) -> None:
         assert (outcome == 0) == name.endswith(" right"), (name, outcome)
     for fault in FAULTS:
         assert isinstance(found[f"mpi {fault}"], str) == (fault in STATIC)
-
-
-@needs_mpi
-def test_a_text_that_waits_for_ever_is_ended(tmp_path: Path) -> None:
-    path = texts(tmp_path)["msccl-xml dropped send"]
-    done = launched(["-m", "treadle.runtime.mpi_run", str(path), "--elements", "240", "--limit", "1"])
-    assert done.returncode != 0
-    assert f"{path}: rank " in done.stderr
-    assert "still waits after 1 s" in done.stderr

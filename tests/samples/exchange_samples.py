@@ -5,7 +5,6 @@ Nothing here uses the verifier or `treadle.schedules.alltoall.exchange_cost`.
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from fractions import Fraction
 
@@ -115,26 +114,3 @@ def seconds_per_byte(topology: Topology, collective: Collective, schedule: Excha
             if cap:
                 used[side, int(node)] += amount / cap
     return sum((max(used.values()) for used in busy.values()), Fraction(0))
-
-
-def mutants(topology: Topology, schedule: ExchangeSchedule, *, seed: int) -> list[ExchangeSchedule]:
-    """One send dropped, doubled, delayed, hastened, moved to another link or shard, or cut, each."""
-    generator = random.Random(seed)
-    sends = sends_of(schedule)
-    result = []
-    for way in range(8):
-        i = generator.randrange(len(sends))
-        shard, link, step, low, high = sends[i]
-        rest = sends[:i] + sends[i + 1 :]
-        changed = {
-            0: rest,
-            1: [*sends, sends[i]],
-            2: [*rest, (shard, link, step + 1, low, high)],
-            3: [*rest, (shard, link, max(0, step - 1), low, high)],
-            4: [*rest, (shard, generator.randrange(topology.n_links + 1), step, low, high)],
-            5: [*rest, (generator.randrange(schedule.n_shards), link, step, low, high)],
-            6: [*rest, (shard, link, step, low, max(low + 1, high - 1))],
-            7: [*sends, (shard, generator.randrange(topology.n_links), schedule.n_steps, low, high)],
-        }[way]
-        result.append(with_sends(schedule, changed))
-    return result

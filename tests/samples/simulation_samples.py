@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
-from fractions import Fraction
 
 from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.schedules.collective import CollectiveKind
-from treadle.simulation.clock import TimedGraph
-from treadle.simulation.simulation_options import Sharing
 from treadle.topologies.topology import Topology, TopologyBuilder
 
 RATE = 10**9
@@ -115,62 +111,3 @@ def two_to_one() -> Program:
         root=0,
         paths=[(2, 1), (4,)],
     )
-
-
-def slow_times(timed: TimedGraph, slices: int, sharing: Sharing) -> dict[tuple[int, int], Fraction]:
-    """Start of every (slice, task) in ticks, by lists and a heap of moments."""
-    graph = timed.graph
-    edges = [
-        [
-            (int(graph.edge_target[e]), int(timed.edge_shift[e]))
-            for e in range(int(graph.edge_offset[task]), int(graph.edge_offset[task + 1]))
-        ]
-        for task in range(graph.n_tasks)
-    ]
-    needs = {(s, t): 0 for s in range(slices) for t in range(graph.n_tasks)}
-    for task in range(graph.n_tasks):
-        for target, _ in edges[task]:
-            for part in range(slices):
-                needs[part, target] += 1
-    ready = dict.fromkeys(needs, Fraction(0))
-    waiting: dict[int, list[tuple[int, int]]] = {}
-    free: dict[int, Fraction] = {}
-    start: dict[tuple[int, int], Fraction] = {}
-    moments = [Fraction(0)]
-    coming = {item for item, count in needs.items() if not count}
-
-    def run(item: tuple[int, int], now: Fraction) -> None:
-        start[item] = now
-        finish = now + int(timed.duration[item[1]])
-        resource = int(graph.resource[item[1]])
-        if resource >= 0:
-            free[resource] = finish
-        heapq.heappush(moments, finish)
-        for target, shift in edges[item[1]]:
-            other = item[0], target
-            ready[other] = max(ready[other], finish + shift)
-            needs[other] -= 1
-            if not needs[other]:
-                coming.add(other)
-                heapq.heappush(moments, ready[other])
-
-    def gather(now: Fraction) -> None:
-        while arrived := sorted(item for item in coming if ready[item] <= now):
-            coming.difference_update(arrived)
-            for item in arrived:
-                resource = int(graph.resource[item[1]])
-                if resource < 0:
-                    run(item, ready[item])
-                else:
-                    waiting.setdefault(resource, []).append(item)
-
-    while moments:
-        now = heapq.heappop(moments)
-        gather(now)
-        while idle := [r for r, line in waiting.items() if line and free.get(r, Fraction(0)) <= now]:
-            line = waiting[min(idle)]
-            by_arrival = sharing is Sharing.FIFO
-            line.sort(key=lambda item: (ready[item] if by_arrival else 0, item))
-            run(line.pop(0), now)
-            gather(now)
-    return start

@@ -5,21 +5,16 @@ Nothing here uses `treadle.schedules.steps.step_transforms`, `step_cost` or the 
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 
-import numpy as np
-
-from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind
+from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.steps import Send, Steps, StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology
 
-Case = tuple[Topology, Collective, StepSchedule]
 Arc = tuple[int, int]
 
 
@@ -83,114 +78,6 @@ def k22_allgather() -> tuple[Topology, Steps]:
 
 
 # --- at random ---------------------------------------------------------------------------------------------
-
-
-def random_case(rng: random.Random, *, is_frugal: bool = True, n_chunks: int | None = None) -> Case:
-    """A schedule that delivers everything: of any kind, ranks in any order, sometimes with forwarders.
-
-    Not frugal: chunks may arrive twice and forwarders may keep what they got, which reducing does not allow.
-    """
-    kind = rng.choice(SPANNING_KINDS)
-    n_ranks, n_forwarders = rng.randint(2, 4), rng.choice((0, 0, 1, 2))
-    n = n_ranks + n_forwarders
-    topology = random_fabric(rng, n)
-    nodes = rng.sample(range(n), n)
-    root = rng.randrange(n_ranks) if kind.is_rooted else None
-    collective = Collective(kind, tuple(nodes[:n_ranks]), root=root, forwarders=tuple(nodes[n_ranks:]))
-    homes = rng.sample(range(n_ranks), n_ranks)
-    has_whole_shards = kind is CollectiveKind.ALLREDUCE and rng.random() < 0.3
-    if root is not None:
-        homes = [root] * rng.randint(1, 2)
-    elif kind is CollectiveKind.ALLREDUCE and not has_whole_shards:
-        homes = [rng.randrange(n_ranks) for _ in range(rng.randint(1, 3))]
-    options = {"is_frugal": is_frugal, "n_chunks": n_chunks}
-    phases = []
-    if kind.reduces:
-        phases.append(random_phase(rng, Direction.REDUCE, topology, collective, homes, **options))
-    if kind.broadcasts and not has_whole_shards:
-        phases.append(random_phase(rng, Direction.BROADCAST, topology, collective, homes, **options))
-    return topology, collective, schedule_of(kind, *phases)
-
-
-def random_fabric(rng: random.Random, n: int) -> Topology:
-    """A cycle in random order and a few arcs more, self-loops and parallel ones among them."""
-    order = rng.sample(range(n), n)
-    arcs = [(order[i - 1], order[i]) for i in range(n)]
-    arcs += [(rng.randrange(n), rng.randrange(n)) for _ in range(rng.randint(1, 2 * n))]
-    rng.shuffle(arcs)
-    bandwidths = np.array([rng.choice((1, 2, 3, 10**9 + 7)) for _ in arcs])
-    return replace(topology_of(arcs, n=n), bandwidths=bandwidths)
-
-
-def random_phase(
-    rng: random.Random,
-    direction: Direction,
-    topology: Topology,
-    collective: Collective,
-    homes: list[int],
-    *,
-    is_frugal: bool,
-    n_chunks: int | None,
-) -> Steps:
-    """A random spread; a reduction is a spread on the transpose, run backwards."""
-    n_chunks = n_chunks or rng.choice((1, 1, 2, 3, 5))
-    is_back = direction is Direction.REDUCE
-    arcs = list(zip(topology.tails.tolist(), topology.heads.tolist(), strict=True))
-    if is_back:
-        arcs = [(head, tail) for tail, head in arcs]
-    pieces: list[tuple[int, int, int, int]] = []
-    for shard, home in enumerate(homes):
-        for chunk, steps in enumerate(_spreads(rng, arcs, collective, home, n_chunks, is_frugal)):
-            pieces += [(step, link, shard, chunk) for step, link in steps]
-    n_steps = max(step for step, *_ in pieces) + 1 + rng.choice((0, 0, 1))
-    if is_back:
-        pieces = [(n_steps - 1 - step, *rest) for step, *rest in pieces]
-    sends: list[Send] = []
-    for step, link, shard, chunk in sorted(pieces):
-        if sends and sends[-1][:3] == (shard, link, step) and sends[-1][4] == chunk and rng.random() < 0.8:
-            sends[-1] = (*sends[-1][:4], chunk + 1)
-        else:
-            sends.append((shard, link, step, chunk, chunk + 1))
-    rng.shuffle(sends)
-    return steps_from_sends(direction, collective.n_ranks, n_chunks, sends, homes=homes, n_steps=n_steps)
-
-
-def _spreads(
-    rng: random.Random, arcs: list[Arc], collective: Collective, home: int, n_chunks: int, is_frugal: bool
-) -> list[list[Arc]]:
-    """(step, link) pairs that spread each chunk; runs of chunks tend to travel together."""
-    spreads: list[list[Arc]] = []
-    for _ in range(n_chunks):
-        if not spreads or rng.random() < 0.5:
-            spreads.append(_spread(rng, arcs, collective, home, is_frugal))
-        else:
-            spreads.append(spreads[-1])
-    return spreads
-
-
-def _spread(
-    rng: random.Random, arcs: list[Arc], collective: Collective, home: int, is_frugal: bool
-) -> list[Arc]:
-    """(step, link) pairs that bring one chunk to every rank."""
-    has = {collective.ranks[home]}
-    used: list[Arc] = []
-    step = 0
-    while not has.issuperset(collective.ranks):
-        coming: set[int] = set()
-        for link in rng.sample(range(len(arcs)), len(arcs)):
-            tail, head = arcs[link]
-            is_news = head not in has and head not in coming
-            if tail in has and tail != head and rng.random() < (0.6 if is_news else 0.1 * (not is_frugal)):
-                used.append((step, link))
-                coming.add(head)
-        has |= coming
-        step += 1
-    while is_frugal:  # what a forwarder keeps to itself need not go there
-        idle = set(collective.forwarders) - {arcs[link][0] for _, link in used}
-        if not any(arcs[link][1] in idle for _, link in used):
-            break
-        used = [(step, link) for step, link in used if arcs[link][1] not in idle]
-    return used
 
 
 # --- the slow checker --------------------------------------------------------------------------------------

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from treadle.errors import ScheduleError
 from treadle.program.program import Buffer, Program
-from treadle.runtime.data import ElementType, Reduction, reduced
+from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.in_process import Execution, PreparedProgram
 from treadle.schedules.collective import CollectiveKind
 
@@ -79,52 +78,3 @@ def _count(program: Program, inputs: Sequence[NDArray[Any]]) -> int:
     if program.kind is CollectiveKind.ALLTOALL:  # all shards together have more chunks than a buffer
         return -(-sum(len(array) for array in inputs) * program.n_chunks // program.n_addresses)
     return len(inputs[max(program.root, 0)])
-
-
-def expected(
-    kind: CollectiveKind,
-    inputs: Sequence[NDArray[Any]],
-    *,
-    root: int | None = None,
-    reduction: Reduction = Reduction.SUM,
-    shard_bounds: Sequence[int] | None = None,
-) -> list[NDArray[Any] | None]:
-    """What each rank must hold at the end, straight from the collective's definition.
-
-    Parameters
-    ----------
-    kind : CollectiveKind
-    inputs : N arrays
-        Each rank's input: its shard (allgather) or the whole buffer. Broadcast reads the root's only.
-    root : int, optional
-        Rank, for broadcast and reduce.
-    reduction : Reduction
-    shard_bounds : integers, optional
-        Elements that reduce-scatter leaves at rank v: shard_bounds[v] up to shard_bounds[v + 1]. Elements of
-        all ranks' inputs, one after another, that rank u has for rank v in an all-to-all: shard_bounds[i] up
-        to shard_bounds[i + 1] with i = u * N + v.
-
-    Returns
-    -------
-    list of N arrays, None for ranks that end with nothing (reduce: all but the root).
-    """
-    n = len(inputs)
-    if kind is CollectiveKind.ALLGATHER:
-        whole = np.concatenate(inputs)
-        return [whole] * n
-    if kind is CollectiveKind.BROADCAST:
-        assert root is not None
-        return [inputs[root]] * n
-    if kind is CollectiveKind.ALLTOALL:
-        if shard_bounds is None or len(shard_bounds) != n * n + 1:
-            raise ScheduleError(f"all-to-all of {n} ranks needs {n * n + 1} shard bounds")
-        shards = np.split(np.concatenate(inputs), shard_bounds[1:-1])
-        return [np.concatenate(shards[rank::n]) for rank in range(n)]
-    total = reduced(np.stack(inputs), reduction)
-    if kind is CollectiveKind.ALLREDUCE:
-        return [total] * n
-    if kind is CollectiveKind.REDUCE:
-        return [total if rank == root else None for rank in range(n)]
-    if shard_bounds is None or len(shard_bounds) != n + 1:
-        raise ScheduleError(f"reduce-scatter of {n} ranks needs {n + 1} shard bounds")
-    return [total[shard_bounds[rank] : shard_bounds[rank + 1]] for rank in range(n)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,8 +10,6 @@ import numpy as np
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.topologies.topology import Topology
-
-COLUMNS = ("shard", "link", "low", "high")
 
 
 def all_right(fabric: Topology, schedule: StepSchedule) -> bool:
@@ -58,31 +55,3 @@ def all_right(fabric: Topology, schedule: StepSchedule) -> bool:
                 return False
             held[head, shard, part] = True
     return bool(held.all())
-
-
-def mutants(schedule: StepSchedule, count: int) -> Iterator[StepSchedule]:
-    """A send left out, twice, of another shard or over another way; a sum that begins anew, or does not."""
-    chance = np.random.default_rng(1)
-    for _ in range(count):
-        role = "reduce" if schedule.broadcast is None or chance.random() < 0.6 else "broadcast"
-        steps: Steps = getattr(schedule, role)
-        if not steps.n_sends:
-            continue
-        send, fault = int(chance.integers(steps.n_sends)), int(chance.integers(5 if steps.restarts else 4))
-        columns = {key: getattr(steps, key).copy() for key in COLUMNS}
-        if steps.restarts:
-            columns["fresh"] = steps.fresh.copy()
-        offset = steps.step_offset.copy()
-        if fault == 0:
-            columns = {key: np.delete(column, send) for key, column in columns.items()}
-            offset[offset > send] -= 1
-        elif fault == 1:
-            columns = {key: np.insert(column, send, column[send]) for key, column in columns.items()}
-            offset[offset > send] += 1
-        elif fault == 2:
-            columns["shard"][send] = chance.integers(steps.n_shards)
-        elif fault == 4:
-            columns["fresh"][send] ^= True
-        else:
-            columns["link"][send] = chance.integers(steps.n_paths or steps.link.max() + 1)
-        yield replace(schedule, **{role: replace(steps, step_offset=offset, **columns)})

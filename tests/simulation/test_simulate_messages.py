@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from samples.program_cases import random_case
-from samples.simulation_samples import chain, messages, relay, slow_times, star
+from samples.simulation_samples import chain, messages, relay, star
 from shortcuts.simulated import simulate_program
 from treadle.engine import core
 from treadle.errors import ScheduleError
@@ -37,39 +37,8 @@ def time_of(topology, program, size=SIZE, **options) -> Fraction:
 
 
 @pytest.mark.parametrize("slices", [1, 4])
-def test_a_relay_with_stores_is_a_pipeline(slices: int) -> None:
-    """h links in a row, S slices: (S + h - 1) / S times the time of one link."""
-    found = time_of(chain(4), relay(4), slices=slices, forwarding=Forwarding.STORE_AND_FORWARD)
-    assert found == Fraction(slices + 5, slices) * 1200
-
-
-@pytest.mark.parametrize("slices", [1, 4])
 def test_switches_that_cut_through_add_nothing(slices: int) -> None:
     assert time_of(chain(4), relay(4), slices=slices) == Fraction(slices + 2, slices) * 1200
-
-
-def test_a_slow_link_after_a_fast_one_and_before_one() -> None:
-    """Cut-through: as long as the slowest of the path, whatever the order."""
-    for rates in ((10**9, 2 * 10**9), (2 * 10**9, 10**9)):
-        assert time_of(chain(2, rates=rates), relay(2)) == 1200
-        stored = time_of(chain(2, rates=rates), relay(2), forwarding=Forwarding.STORE_AND_FORWARD)
-        assert stored == 1800
-
-
-def test_ticks_need_not_measure_chunks() -> None:
-    """Two of three chunks in one message: 80 ns on the first link, 200 on the second, a tick of 40."""
-    program = messages(2, [(0, 1, 2, 0)], [(0, 1)], 3)
-    assert time_of(chain(2, rates=(30 * 10**9, 12 * 10**9)), program, size=3600) == 200
-
-
-def test_latencies_that_delay_and_latencies_that_hold() -> None:
-    """Three hops of two links, 7 ns each, and 100 ns of software a message; four slices."""
-    topology, program = chain(4, latency_ns=7), relay(4)
-    options = {"slices": 4, "alpha_ns": 100}
-    assert time_of(topology, program, **options) == 6 * 300 + 3 * (100 + 14)
-    # each slice holds the first link of a hop for 100 + 7 + 300; the second starts when the head is there
-    held = time_of(topology, program, latency_model=LatencyModel.PER_MESSAGE, **options)
-    assert held == 6 * (300 + 107) + 3 * 7
 
 
 def test_messages_that_share_a_link_take_turns() -> None:
@@ -120,60 +89,6 @@ def test_a_host_cap_bounds_what_leaves_and_what_comes(sharing: Sharing) -> None:
     # a message's first link waits until it can pass at its full rate: one slice's time is lost, 125 ns
     late = 0 if sharing is Sharing.FAIR else 125e-9
     assert result.time_s == pytest.approx(2000e-9 + late, rel=1e-9)
-
-
-def test_slice_order_lets_late_steps_of_early_slices_go_first() -> None:
-    """Rank 1 has its own 4 slices ready at once and relays rank 0's: in order of arrival these come last."""
-    topology = chain(3)
-    program = program_from_operations(
-        CollectiveKind.ALLREDUCE,
-        [
-            [Operation(OperationKind.SEND, 0, 1, peer=1, path=0)],
-            [
-                Operation(OperationKind.RECEIVE_REDUCE, 0, 1, peer=0),
-                Operation(OperationKind.SEND, 1, 1, peer=2, path=1),
-                Operation(OperationKind.SEND, 0, 1, peer=2, path=1, step=1, waits=(0,)),
-            ],
-            [
-                Operation(OperationKind.RECEIVE_REDUCE, 1, 1, peer=1),
-                Operation(OperationKind.RECEIVE_REDUCE, 0, 1, peer=1, step=1),
-            ],
-        ],
-        n_chunks=2,
-        shard_offset=[0, 0, 0, 2],
-        paths=[(0, 1), (2, 3)],
-    )
-    graph = task_graph(topology, program)
-    relayed = {}
-    for sharing in (Sharing.FIFO, Sharing.SLICE_ORDER):
-        result = simulate_graph(graph, 800, SimulationOptions(slices=4, sharing=sharing))
-        assert result.time == 800 * NS
-        task = int(np.flatnonzero((graph.operation == 3) & (graph.resource == 2))[0])
-        relayed[sharing] = [int(t * result.tick_s / NS) for t in result.start[:, task]]
-    # rank 0's slices are there at 100, 200, 300 and 400 ns
-    assert relayed[Sharing.FIFO] == [400, 500, 600, 700]
-    assert relayed[Sharing.SLICE_ORDER] == [100, 300, 500, 700]
-
-
-@pytest.mark.parametrize("sharing", [Sharing.FIFO, Sharing.SLICE_ORDER])
-@pytest.mark.parametrize("kind", [CollectiveKind.ALLGATHER, CollectiveKind.ALLREDUCE, CollectiveKind.REDUCE])
-def test_agrees_with_a_slow_simulator(kind: CollectiveKind, sharing: Sharing) -> None:
-    for seed in range(3):
-        rng = random.Random(f"{seed}{kind}{sharing}")
-        topology, collective, schedule = random_case(seed, kind)
-        program = lower(topology, collective, schedule)
-        options = SimulationOptions(
-            slices=rng.randint(1, 3),
-            alpha_ns=rng.choice((0, 50)),
-            sharing=sharing,
-            latency_model=rng.choice(list(LatencyModel)),
-            forwarding=rng.choice(list(Forwarding)),
-        )
-        graph = task_graph(topology, program)
-        found = simulate_graph(graph, 5000, options)
-        expected = slow_times(timed_graph(graph, 5000, options), options.slices, sharing)
-        assert len(expected) == found.start.size
-        assert all(found.start[item] == time for item, time in expected.items())
 
 
 @pytest.mark.parametrize("sharing", [Sharing.FIFO, Sharing.SLICE_ORDER])
@@ -247,52 +162,6 @@ def test_links_carry_what_the_schedule_says(kind: CollectiveKind, sharing: Shari
         expected = loads / schedule.total_units * 60000 / topology.bandwidths
         assert result.busy * float(result.tick_s) == pytest.approx(expected, rel=1e-9)
         assert result.time_s >= expected.max() * (1 - 1e-12)
-
-
-def test_more_or_less_exact() -> None:
-    """Sizes and rates without a common measure that 61 bits could count in are rounded, hardly visibly."""
-    rates = [999_999_937, 1_000_000_007, 1_000_000_009, 999_999_893, 998_244_353, 999_999_929]
-    topology, program = chain(4, rates=rates, latency_ns=1), relay(4)
-    result = simulate_program(
-        topology, program, 10**9 + 7, SimulationOptions(forwarding=Forwarding.STORE_AND_FORWARD, slices=3)
-    )
-    assert not result.is_exact
-    # the slowest link passes all three slices; the others one each, before and after it
-    expected = sum(Fraction(10**9 + 7, 3 * rate) for rate in rates) + 2 * Fraction(10**9 + 7, 3 * 998_244_353)
-    assert abs(result.time - (expected + 6 * NS)) / expected < Fraction(1, 10**12)
-
-
-def test_waits_in_a_circle_are_told_in_one_line() -> None:
-    def both(peer: int) -> list[Operation]:
-        return [
-            Operation(OperationKind.RECEIVE_REDUCE, peer, 1, peer=peer),
-            Operation(OperationKind.SEND, 1 - peer, 1, peer=peer, path=1 - peer, waits=(0,)),
-        ]
-
-    program = program_from_operations(
-        CollectiveKind.ALLREDUCE,
-        [both(1), both(0)],
-        n_chunks=2,
-        shard_offset=[0, 1, 2],
-        paths=[(0, 3), (2, 1)],
-    )
-    for sharing in Sharing:
-        with pytest.raises(
-            ScheduleError, match=r"deadlock: .* never start, the first is rank 0, operation 0"
-        ):
-            simulate_program(star(2), program, 100, SimulationOptions(sharing=sharing))
-
-
-def test_a_lost_message_is_refused() -> None:
-    program = program_from_operations(
-        CollectiveKind.BROADCAST,
-        [[], [Operation(OperationKind.RECEIVE, 0, 1, peer=0)]],
-        n_chunks=1,
-        shard_offset=[0, 1, 1],
-        root=0,
-    )
-    with pytest.raises(ScheduleError, match="0 sends, 1 receives"):
-        simulate_program(star(2), program, 100)
 
 
 def test_bad_paths_are_refused() -> None:

@@ -30,7 +30,6 @@ from treadle.topologies.topology import Topology
 
 Configuration = Callable[[], AbstractContextManager[object]]
 SERIAL = ("none", "sequential")
-IN_PROCESS = (*SERIAL, "threads")
 
 
 @pytest.fixture(scope="module")

@@ -7,30 +7,14 @@ import numpy as np
 import pytest
 
 from treadle.errors import FormatError
-from treadle.topologies import dump_topology, parse, topology_hash
+from treadle.topologies import dump_topology, topology_hash
 from treadle.topologies.catalogue.clusters import fat_tree, leaf_spine, pods
 from treadle.topologies.catalogue.platforms import dgx_h100
-from treadle.topologies.families import Each, Families, LinkFamily, NodeFamily, families_of
+from treadle.topologies.families import families_of
 from treadle.topologies.family_files import dump_families
 from treadle.topologies.files import parse_topology_file
-from treadle.topologies.transforms.failures import without_failures
 
 BY_FAMILIES = (dgx_h100(3), fat_tree(4), leaf_spine(3, 2, gpus_per_leaf=2), pods(2, 3, gpus_per_box=2))
-
-
-@pytest.mark.parametrize("fabric", BY_FAMILIES, ids=lambda fabric: fabric.name)
-def test_every_permutation_of_an_index_is_an_automorphism(fabric) -> None:
-    families = families_of(fabric)
-    links = sorted(zip(fabric.tails.tolist(), fabric.heads.tolist(), fabric.bandwidths.tolist(), strict=True))
-    for index, size in families.sizes.items():
-        image = np.arange(fabric.n_nodes)
-        for family, places in families.node_positions().items():
-            if index in family.indices:
-                image[places] = np.roll(places, 1, axis=family.indices.index(index))
-        assert size == 1 or (image != np.arange(fabric.n_nodes)).any()
-        assert (fabric.is_compute[image] == fabric.is_compute).all()
-        tails, heads = image[fabric.tails].tolist(), image[fabric.heads].tolist()
-        assert sorted(zip(tails, heads, fabric.bandwidths.tolist(), strict=True)) == links
 
 
 @pytest.mark.parametrize("fabric", BY_FAMILIES, ids=lambda fabric: fabric.name)
@@ -49,12 +33,6 @@ def test_classes_count_nodes_and_links_of_the_fabric(fabric) -> None:
     expected = np.zeros_like(found)
     np.add.at(expected, (classes.tails, classes.heads), classes.links)
     assert (found == expected).all()
-
-
-def test_the_description_belongs_to_the_very_fabric() -> None:
-    assert families_of(parse("dgx_h100:3")) is not None
-    assert families_of(without_failures(parse("dgx_h100:3"), "box0.gpu1")) is None
-    assert families_of(parse("dgx_h100:3").transpose()) is None
 
 
 @pytest.mark.parametrize("fabric", BY_FAMILIES, ids=lambda fabric: fabric.name)
@@ -104,25 +82,3 @@ def test_bad_families_are_one_line_errors(change, message) -> None:
         parse_topology_file(json.dumps(file), source="x.json")
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith("x.json")
-
-
-@pytest.mark.parametrize("layout", [{"indent": 1}, {"separators": (",", ":")}])
-def test_layout_of_the_text_does_not_matter(layout) -> None:
-    families = {"links": [LINK], "nodes": [GPU, SWITCH], "sizes": {"i": 3, "unused": 2**21}}
-    file = {"families": families, "name": "x", "version": 2, "treadle": "topology"}
-    read = parse_topology_file(json.dumps(file, **layout))
-    assert (read.n_nodes, families_of(read).indices) == (4, {"i": 3})
-
-
-def test_parts_are_numbered_together_for_each_value() -> None:
-    gpu, switch = NodeFamily("b{box}.g{gpu}", is_compute=True), NodeFamily("b{box}.s", able=("multicast",))
-    families = Families(
-        {"box": 2, "gpu": 2},
-        nodes=(Each(("box",), (gpu, switch)),),
-        links=(Each(("box",), (LinkFamily(gpu, switch, 7),)),),
-    )
-    built = families.build("two")
-    assert built.node_names == ("b0.g0", "b0.g1", "b0.s", "b1.g0", "b1.g1", "b1.s")
-    assert built.multicast.tolist() == [False, False, True] * 2
-    assert built.tails.tolist() == [0, 2, 1, 2, 3, 5, 4, 5]
-    assert built.heads.tolist() == [2, 0, 2, 1, 5, 3, 5, 4]

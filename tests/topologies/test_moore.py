@@ -6,12 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samples.strategies import digraphs
 from treadle.errors import TopologyError
 from treadle.topologies import (
     all_to_all_bound,
     all_to_all_limit,
-    bandwidth_optimum,
     distance_distribution,
     hamming,
     ideal_distribution,
@@ -55,19 +53,6 @@ def test_bidirectional_moore_graphs():
     assert moore_bound(7, 2, bidirectional=True) == 50
 
 
-@pytest.mark.parametrize(("n", "steps", "bidirectional"), TABLE_A2)
-def test_columns_of_table_a2(n, steps, bidirectional):
-    assert moore_steps(n, 4) == steps
-    assert moore_steps(n, 4, bidirectional=True) == bidirectional
-
-
-@pytest.mark.parametrize(("n", "steps", "t_b", "diameter", "rate"), TABLE_A1)
-def test_theoretical_bounds_of_table_a1(n, steps, t_b, diameter, rate):
-    assert moore_steps(n, 4) == steps == diameter
-    assert float(bandwidth_optimum(n)) == pytest.approx(t_b, abs=5e-4)
-    assert float(all_to_all_limit(n, 4)) == pytest.approx(rate, rel=2e-3)
-
-
 @given(st.integers(1, 5000), st.integers(1, 20), st.booleans())
 def test_least_steps_and_distribution_agree_with_the_bound(n, d, bidirectional):
     if bidirectional and d == 1 and n > 2:
@@ -93,32 +78,3 @@ def test_graphs_that_meet_the_distribution():
     assert mean_distance(hamming(2, 3)) == least_mean_distance(9, 4)
     assert all_to_all_bound(hamming(2, 3)) == all_to_all_limit(9, 4) == Fraction(1, 3)
     assert mean_distance(kautz(3, 1)) == least_mean_distance(12, 3)
-
-
-@given(digraphs())
-def test_no_graph_beats_the_distribution(topology):
-    n, degree = topology.n_nodes, max(map(topology.tails.tolist().count, range(topology.n_nodes)))
-    assert mean_distance(topology) >= least_mean_distance(n, degree)
-
-
-@pytest.mark.parametrize("n", [2, 3, 10, 10**6])
-def test_bandwidth_optimum_is_exact(n):
-    assert bandwidth_optimum(n) == 1 - Fraction(1, n)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: moore_bound(0, 2), "d must be an integer of at least 1, found 0"),
-        (lambda: moore_bound(2, -2), "k must be an integer of at least -1"),
-        (lambda: moore_bound(True, 2), "d must be an integer"),
-        (lambda: moore_steps(0, 2), "n must be an integer of at least 1"),
-        (lambda: moore_steps(5, 1.5), "d must be an integer"),
-        (lambda: bandwidth_optimum(0), "n must be an integer"),
-        (lambda: all_to_all_limit(1, 4), "n must be an integer of at least 2"),
-        (lambda: least_mean_distance(1, 4), "n must be an integer of at least 2"),
-    ],
-)
-def test_bad_numbers(call, message):
-    with pytest.raises(TopologyError, match=message):
-        call()

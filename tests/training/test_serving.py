@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from samples.training.small_steps import free_costs, mesh_of
-from treadle.errors import TreadleError
-from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.training.compute_times import RooflineTimes
 from treadle.training.devices import accelerator
@@ -17,7 +14,6 @@ from treadle.training.models.model_layer import Attended, ModelLayer, Weight, Wo
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.models.zoo import zoo_model
 from treadle.training.serving import ServingOutcome, ServingPhase, ServingSetup, simulate_phase
-from treadle.training.timeline.task import Category
 
 H100 = accelerator("h100")
 TIMES = RooflineTimes(H100, "bf16", 0.5, memory_efficiency=1.0)
@@ -71,12 +67,6 @@ def test_a_token_takes_the_reading_of_weights_and_of_what_was_kept() -> None:
     assert found.memory.cache_bytes == 2 * 64 * 4096
 
 
-def test_sequences_share_the_reading_of_weights() -> None:
-    one, many = (served(mesh_of(tp=1), "decode", sequences=n) for n in (1, 16))
-    kept = 2 * 64 * 4096 / 3.35e12
-    assert float(many.seconds) == pytest.approx(float(one.seconds) + 15 * kept)
-
-
 def test_a_prompt_takes_its_products_and_one_token_of_the_head() -> None:
     """2 N FLOPs a token, 256 for each of 2048 tokens that one attends to on average; one of the head."""
     found = served(mesh_of(tp=1), "prefill")
@@ -96,41 +86,9 @@ def test_logits_are_kept_of_the_token_that_they_are_made_of(phase: str) -> None:
     )
 
 
-def test_tensor_parallelism_sums_activations_of_the_tokens_there_are() -> None:
-    """Two sums of 128 elements of two bytes, for each sequence, or for each token of its prompt."""
-    mesh = mesh_of(dp=2, tp=4)
-    rates = {CollectiveKind.ALLREDUCE: 1e9}
-    for phase, tokens in (("decode", 1), ("prefill", 4096)):
-        found = served(mesh, phase, sequences=6, rates=rates)
-        sums = [task for task in found.timeline.tasks if task.category is Category.ALLREDUCE]
-        assert [(task.traffic, task.size_bytes) for task in sums] == [
-            ((CollectiveKind.ALLREDUCE, ("tp",)), 3 * tokens * 128 * 2)
-        ] * 2
-        exposed = found.device_time.exposed_s[Category.ALLREDUCE]
-        assert float(exposed) == pytest.approx(2 * 3 * tokens * 128 * 2 / 1e9)
-
-
 def test_weights_are_read_in_parts() -> None:
     whole, parts = (served(mesh_of(tp=n), "decode") for n in (1, 4))
     assert float(parts.seconds) == pytest.approx(float(whole.seconds) / 4)
-
-
-def test_tokens_go_to_experts_of_a_published_model() -> None:
-    model = zoo_model("mixtral-8x7b")
-    found = served(mesh_of(ep=8), "decode", sequences=16, model=model)
-    exchanges = [task for task in found.timeline.tasks if task.category is Category.ALLTOALL]
-    assert len(exchanges) == 2 * 32
-    # 2 sequences of a rank, 2 experts each, 4096 elements of 2 bytes.
-    assert {task.size_bytes for task in exchanges} == {2 * 2 * 4096 * 2}
-
-
-def test_decoding_leaves_the_encoder_out() -> None:
-    model = zoo_model("switch-base-256")
-    names = {task.name for task in served(mesh_of(dp=1), "decode", model=model).timeline.tasks}
-    assert names
-    assert not any(name.startswith("encoder") for name in names)
-    first = {task.name for task in served(mesh_of(dp=1), "prefill", model=model).timeline.tasks}
-    assert any(name.startswith("encoder") for name in first)
 
 
 def test_a_prompt_is_read_by_all_streams_and_one_token_is_enough() -> None:
@@ -139,41 +97,3 @@ def test_a_prompt_is_read_by_all_streams_and_one_token_is_enough() -> None:
     assert found.tokens_per_s == pytest.approx(2 * (3 + 3) / float(found.seconds))
     shortest = served(mesh_of(tp=1), "prefill", tokens=1)
     assert shortest.tokens_per_s == pytest.approx(1 / float(shortest.seconds))
-
-
-def test_weights_and_activations_have_widths_and_experts_room_of_their_own() -> None:
-    """Weights of 1 byte, activations of 4; half as many tokens again go to experts as are routed."""
-    setup = ServingSetup(
-        SMALL, mesh_of(tp=2), H100, TIMES, ServingPhase.DECODE, 3, {"": 4096}, weight_bytes=1, element_bytes=4
-    )
-    found = simulate_phase(setup, free_costs(setup.mesh, {CollectiveKind.ALLREDUCE: 1e9}))
-    assert (found.memory.weights_bytes, found.memory.cache_bytes) == (N, 3 * 4 * 32 * 4096)
-    assert {task.size_bytes for task in found.timeline.tasks if task.category is Category.ALLREDUCE} == {
-        3 * 128 * 4
-    }
-    model, mesh = zoo_model("mixtral-8x7b"), mesh_of(ep=8)
-    roomy = ServingSetup(
-        model, mesh, H100, TIMES, ServingPhase.DECODE, 16, {"": 64}, capacity_factor=Fraction(3, 2)
-    )
-    tasks = simulate_phase(roomy, free_costs(mesh, {})).timeline.tasks
-    assert {task.size_bytes for task in tasks if task.category is Category.ALLTOALL} == {3 * 2 * 4096 * 2}
-
-
-@pytest.mark.parametrize(
-    ("mesh", "fields", "message"),
-    [
-        (mesh_of(pp=2), {}, "serving does not support an axis pp; expected some of dp, tp, ep"),
-        (mesh_of(data=2), {}, "axis 'data' has no meaning here"),
-        (mesh_of(dp=4), {"sequences": 6}, "batch of 6: expected a multiple of 4"),
-        (
-            mesh_of(dp=1),
-            {"sequences": 0},
-            "batch of 0: expected a multiple of 1, the ranks of mesh dp=1 with",
-        ),
-        (mesh_of(tp=2), {"tokens": 0}, "tokens of the stream"),
-        (mesh_of(dp=1), {"model": TrainingModel("head", (HEAD,))}, "keeps no keys and values"),
-    ],
-)
-def test_what_cannot_be_served_is_refused(mesh: Mesh, fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(TreadleError, match=message):
-        served(mesh, "decode", **fields)

@@ -127,21 +127,6 @@ def test_lines_and_texts_keep_apart(name: str) -> None:
     assert layout == fabric_layout(build_topology(name))
 
 
-def test_ranks_of_a_mesh_stand_near_those_that_they_are_linked_to() -> None:
-    layout = fabric_layout(build_topology("mi250(2)"))
-    ranks = [mark for mark in layout.marks if mark.shape is Shape.RANK]
-    places = [(mark.x - layout.frames[n // 16].x, mark.y) for n, mark in enumerate(ranks)]
-    assert places[:16] == places[16:]
-    assert len({y for _, y in places}) == 4
-    own = [line for line in layout.lines if max(line.ends) < 16]
-    assert len(own) == 28
-    assert all(len(stroke) == 2 for line in own for stroke in line.strokes)
-    lengths = [np.hypot(b[0] - a[0], b[1] - a[1]) for line in own for a, b in (line.strokes[0],)]
-    assert sum(lengths) < 28 * 75  # on average hardly more than a place apart: 60 beside, 48 below
-    crowded = fabric_layout(build_topology("mi300x(2)"))
-    assert any(len(line.strokes[0]) > 2 for line in crowded.lines if max(line.ends) < 8)
-
-
 @pytest.mark.parametrize("name", FABRICS)
 def test_what_is_drawn_is_the_fabric(name: str) -> None:
     topology = build_topology(name)
@@ -199,38 +184,11 @@ def test_random_clusters_keep_apart(seed: int) -> None:
     check(fabric_layout(random_boxes(seed)))
 
 
-def test_equal_boxes_look_alike() -> None:
-    layout = fabric_layout(build_topology("dgx_a100(2)"))
-    one, other = layout.frames
-    assert (one.width, one.height) == (other.width, other.height)
-    framed = [mark for mark in layout.marks if mark.y > one.y]
-    own, twin = (
-        sorted((m.label, m.x - f.x, m.y - f.y) for m in framed if f.x < m.x < f.x + f.width)
-        for f in (one, other)
-    )
-    assert len(own) == len(twin) == 17
-    assert [label for label, *_ in own] == [label for label, *_ in twin]
-    for (_, x, y), (_, a, b) in zip(own, twin, strict=True):
-        assert (x, y) == pytest.approx((a, b))
-
-
 @pytest.mark.parametrize("name", ["dgx_h100(16)", "mi250(8)", "pods(4, 4)", "leaf_spine(16, 8)"])
 def test_pictures_of_128_ranks_are_small(name: str) -> None:
     topology = build_topology(name)
     assert len(topology.compute_nodes) == 128
     assert len(svg(Painting(fabric_layout(topology))).encode()) <= 20_000
-
-
-def test_large_fabrics_tell_how_many_of_each_kind() -> None:
-    topology = build_topology("pods(4, 32)")
-    layout = fabric_layout(topology)
-    titles = [frame.label for frame in layout.frames if not frame.is_labelled_below]
-    assert titles == [
-        "the whole: 4 pods, 1024 ranks",
-        "4 x pod: 32 boxes, 256 ranks",
-        "128 x box of 8 ranks, here the first",
-    ]
-    assert layout.left_out == "one piece of each kind is drawn"
 
 
 def test_a_damaged_box_is_a_kind_of_its_own() -> None:

@@ -9,7 +9,7 @@ import pytest
 from treadle.errors import ScheduleError
 from treadle.viz import raster
 from treadle.viz.drawing_layout import BoxFrame, DrawingLayout, Line, Mark, Shape
-from treadle.viz.matplotlib_plots import check_plot_name, new_plot, plot_bytes
+from treadle.viz.matplotlib_plots import check_plot_name
 from treadle.viz.painting import CUT, HOPS, Painting
 
 pytest.importorskip("matplotlib")
@@ -41,8 +41,6 @@ PAINTING = Painting(
     title="a title",
     caption="words below",
 )
-SHIFT = 30.0
-"""The picture is 200 wide and stands in the middle of 260."""
 HEAD = PAINTING.head
 
 
@@ -61,18 +59,6 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Any:
     return figure
 
 
-def told(text: Any) -> tuple[Any, ...]:
-    return (
-        text.get_text(),
-        *text.get_position(),
-        text.get_fontsize(),
-        text.get_color(),
-        text.get_ha(),
-        text.get_va(),
-        text.get_parse_math(),
-    )
-
-
 def test_the_page_is_as_large_as_the_painting(drawn: Any) -> None:
     (axes,) = drawn.axes
     assert PAINTING.width == 260
@@ -81,28 +67,6 @@ def test_the_page_is_as_large_as_the_painting(drawn: Any) -> None:
     assert axes.get_position().bounds == (0, 0, 1, 1)
     assert (axes.get_xlim(), axes.get_ylim()) == ((0, PAINTING.width), (PAINTING.height, 0))
     assert not axes.axison
-
-
-def test_texts_stand_where_they_belong(drawn: Any) -> None:
-    ink, quiet, y = "#1c2126", "#4a525b", HEAD + 90 + 8
-    low, middle = ("left", "center", False), ("center", "center", False)
-    plain = [text for text in drawn.axes[0].texts if type(text).__name__ == "Text"]
-    assert [told(text) for text in plain] == [
-        ("upper", 43, HEAD + 18, 8, quiet, *low),
-        ("lower", 118, HEAD + 30 + 50 - 11, 8, quiet, *low),
-        ("7", 60, HEAD + 20, 8, ink, *middle),
-        ("a card", 120, HEAD + 40, 8, ink, *middle),
-        ("8,1", 180, HEAD + 60, 8, "#ffffff", *middle),
-        ("...", 200, HEAD + 25, 8, ink, *middle),
-        ("box $x$", 80, HEAD + 70, 8, ink, *middle),
-        ("a title", 12, 16, 12, ink, *low),
-        ("hop 1", 39, y, 8, quiet, *low),
-        ("what has to cross", 39 + 6.2 * 5 + 44, y, 8, quiet, *low),
-        ("words below", 12, y + 16, 8, quiet, *low),
-        ("not all", 12, y + 32, 8, quiet, *low),
-    ]
-    assert {text.get_text() for text in plain if text.get_weight() == "bold"} == {"a title"}
-    assert {text.get_zorder() for text in plain[2:7]} == {5}
 
 
 def test_lines_have_the_colours_of_their_styles(drawn: Any) -> None:
@@ -134,40 +98,6 @@ def test_arrows_point_to_the_mark_that_data_goes_to(drawn: Any) -> None:
     ]
     assert [arrow.arrow_patch.get_linewidth() for arrow in arrows] == [2.6, 2.6]
     assert [(arrow.arrowprops["shrinkA"], arrow.arrowprops["shrinkB"]) for arrow in arrows] == [(0, 6)] * 2
-
-
-def test_marks_and_frames_are_rounded(drawn: Any) -> None:
-    from matplotlib.colors import to_hex
-
-    found = []
-    for patch in drawn.axes[0].patches:
-        if type(patch).__name__ == "Ellipse":
-            place = (*patch.get_center(), patch.width, patch.height)
-        else:
-            place = (patch.get_x(), patch.get_y(), patch.get_width(), patch.get_height())
-            place += (patch.get_boxstyle().rounding_size,)
-        found.append((*place, to_hex(patch.get_facecolor()), to_hex(patch.get_edgecolor()), patch.zorder))
-    dark = "#33516f"
-    assert found == [
-        (35, HEAD + 6, 70, 30, 8, "#f3f5f8", "#c3cad2", 1),
-        (110, HEAD + 30, 100, 50, 8, "#f3f5f8", "#c3cad2", 1),
-        (60, HEAD + 20, 22, 22, "#dbe7f3", dark, 4),  # a circle
-        (96.5, HEAD + 31, 47, 18, 3, "#e6e8eb", dark, 4),
-        (167, HEAD + 49, 26, 22, 11, "#d15f00", dark, 4),
-        (50, HEAD + 57, 60, 26, 3, "#f3f5f8", dark, 4),
-    ]
-    assert {patch.get_linewidth() for patch in drawn.axes[0].patches} == {0.8}
-
-
-def test_figures_are_written_in_three_formats() -> None:
-    for name, start in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")):
-        figure = new_plot(2, 1, name)
-        assert figure.get_size_inches().tolist() == [2, 1]
-        assert figure.get_layout_engine().__class__.__name__ == "ConstrainedLayoutEngine"
-        assert plot_bytes(figure, name).startswith(start)
-        check_plot_name(f"a.b.{name.upper()}")
-    width = int.from_bytes(plot_bytes(new_plot(2, 1, "png"), "png")[16:20], "big")
-    assert width == 300  # 2 inches of 150 dots
 
 
 @pytest.mark.parametrize(("name", "said"), [("a.jpeg", "jpeg"), ("png", ""), ("a." + "x" * 30, "x" * 20)])

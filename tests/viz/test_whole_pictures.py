@@ -14,7 +14,6 @@ from places import GOLDEN
 from treadle.topologies.expressions import parse as build_topology
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.topologies.transforms.failures import without_failures
-from treadle.viz.drawing_layout import DrawingLayout
 from treadle.viz.fabric_layout import fabric_layout
 from treadle.viz.painting import Painting, by_cut, by_hop, by_load
 from treadle.viz.svg import svg
@@ -189,42 +188,9 @@ def test_pictures_look_as_they_did(name: str) -> None:
     assert drawn(name).splitlines() == (PICTURES / f"{name}.svg").read_text(encoding="utf-8").splitlines()
 
 
-def test_every_golden_picture_is_drawn() -> None:
-    assert sorted(path.stem for path in PICTURES.iterdir()) == sorted(FABRICS)
-
-
-@pytest.mark.parametrize(
-    ("name", "marks", "left_out"),
-    [
-        ("leaf_spine(8, 8)", 64 + 16, ""),
-        ("dgx_h100(8)", 8 * 9 + 1, ""),
-        ("dgx_h100(32)", 32 + 1, "boxes are one mark each"),
-        ("torus(16, 16)", 256, ""),
-        ("torus(257)", 3, "n0 and its 2 neighbours, of 257 nodes"),
-    ],
-)
-def test_the_most_that_is_drawn_one_by_one(name: str, marks: int, left_out: str) -> None:
-    layout = fabric_layout(build_topology(name))
-    assert (len(layout.marks), layout.left_out) == (marks, left_out)
-
-
 def test_one_rank_or_box_more_is_too_much() -> None:
     assert len(fabric_layout(build_topology("leaf_spine(13, 5)")).marks) < 65
     assert fabric_layout(build_topology("pods(1, 33)")).left_out == "one piece of each kind is drawn"
-
-
-def test_a_layout_moves_as_a_whole() -> None:
-    layout = fabric_layout(unequal_boxes())
-    moved = layout.moved(3, -5)
-    assert [(m.x, m.y) for m in moved.marks] == [(m.x + 3, m.y - 5) for m in layout.marks]
-    assert [(f.x, f.y) for f in moved.frames] == [(f.x + 3, f.y - 5) for f in layout.frames]
-    assert strokes_of(moved) == [[(x + 3, y - 5) for x, y in stroke] for stroke in strokes_of(layout)]
-    assert (moved.width, moved.height) == (layout.width, layout.height)
-
-
-def strokes_of(layout: DrawingLayout) -> list[list[tuple[float, float]]]:
-    """All polylines."""
-    return [list(stroke) for line in layout.lines for stroke in line.strokes]
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from shortcuts.group_plans import solved_alone
 from treadle import planning
 from treadle.cli.main import main
 from treadle.cli.settings.json_schema import json_schema
-from treadle.errors import InfeasibleError, ScheduleError
+from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.schedules.plan_files.archive import save_plan
@@ -59,20 +59,6 @@ def test_a_folder_gets_a_text_for_each_group(
     ]
 
 
-def test_a_folder_with_other_files_is_refused(
-    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = tmp_path / "x-group1-ranks4-5-6-7" / "notes.txt"
-    other.parent.mkdir()
-    other.write_text("mine")
-    words = ["lower", str(plan), "-o", f"{tmp_path}/"]
-    assert main([*words, "--group", "0"]) == 0
-    for group in ([], ["--group", "1"]):
-        assert main([*words, *group]) == 2
-        assert f"{other.parent}: holds 'notes.txt', which is not an MSCCL file" in capsys.readouterr().err
-    assert [*other.parent.iterdir()] == [other]
-
-
 def test_a_text_is_that_of_the_group_alone(plan: Path, tmp_path: Path) -> None:
     loaded = planning.lower_groups(plan, to="cpu-xml")
     for number, made in enumerate(loaded):
@@ -84,18 +70,6 @@ def test_a_text_is_that_of_the_group_alone(plan: Path, tmp_path: Path) -> None:
         assert main(["lower", str(plan), "--to", "cpu-xml", "--group", str(number), "-o", str(path)]) == 0
         assert path.read_text() == made.text
     assert main(["verify", str(path)]) == 0
-
-
-def test_the_report_names_group_and_ranks(
-    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["lower", str(plan), "-o", f"{tmp_path}/"]) == 0
-    text = capsys.readouterr().out
-    assert "group          0 of 2: for a communicator of 4 ranks, the plan's 0, 1, 2, 3 in this order" in text
-    assert "x-group1-ranks4-5-6-7.xml: group 1, the plan's 4, 5, 6, 7" in " ".join(text.split())
-    assert main(["lower", str(plan), "--group", "1", "-o", f"{tmp_path / 'one'}/"]) == 0
-    assert "group          1 of 2" in capsys.readouterr().out
-    assert [path.name for path in (tmp_path / "one").iterdir()] == ["x-group1-ranks4-5-6-7"]
 
 
 @pytest.mark.parametrize(
@@ -137,9 +111,3 @@ def test_python_asks_for_the_group(plan: Path) -> None:
     assert made.group is None
     with pytest.raises(ScheduleError, match="group 0: the plan has no groups"):
         planning.lower(alone, group=0)
-
-
-def test_paths_through_ranks_of_other_groups_have_no_program_there() -> None:
-    plan = solved_alone("ring:4", CollectiveKind.ALLGATHER, Mesh((2, 2), ("a", "b")), "a", forward=True)
-    with pytest.raises(InfeasibleError, match="which is not a rank of the group; msccl-xml has"):
-        planning.lower(plan, group=0)

@@ -23,23 +23,6 @@ def as_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
     return values
 
 
-def test_a_distance_regular_fabric(capsys: pytest.CaptureFixture[str]) -> None:
-    # Table A.2: DistReg(4, 32) has T_L = 4, T_L* = 3 and {4,3,3,1;1,1,3,4}
-    text = shown(capsys, "distance_regular(4, 32)")
-    for line in (
-        "topology     distance_regular(4, 32): 32 compute nodes, 0 switches",
-        "degree       4, regular; bidirectional links",
-        "diameter     4 hops; at least 3 at this degree",
-        "             4, 12, 12, 3 nodes at 1 to 4 hops from every node",
-        "BFB          allgather      4 steps, T_B = 31/32 M/B = 0.9688, bandwidth-optimal",
-        "             reduce-scatter 4 steps, T_B = 31/32 M/B = 0.9688, bandwidth-optimal",
-        "symmetries   vertex-transitive: yes; reverse-symmetric: yes",
-        "             distance-regular, intersection array {4,3,3,1;1,1,3,4}",
-    ):
-        assert line in text.splitlines()
-    assert "not known" not in text
-
-
 def test_a_one_way_fabric(capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, "kautz(4, 2)")
     assert "Moore-optimal" in text
@@ -56,61 +39,6 @@ def test_bidirectional_moore_optimality(capsys: pytest.CaptureFixture[str]) -> N
     assert (values["moore_optimal"], values["moore_optimal_bidirectional"]) == (False, True)
     text = shown(capsys, "circulant(20, 3, 4)")
     assert "Moore-optimal for bidirectional links (unidirectional: at least 2)" in text
-
-
-def test_json_keys(capsys: pytest.CaptureFixture[str]) -> None:
-    values = as_json(capsys, 'torus(3, 3, bandwidth="25GB/s")')
-    assert values["ranks"] == 9
-    assert values["hash"]
-    assert values["degree"] == 4
-    assert values["regular"] is values["bidirectional"] is values["moore_optimal"] is True
-    assert values["pairs_by_distance"] == [9, 36, 36]
-    assert values["mean_distance_exact"] == "3/2"
-    # 36 links of 25 GB/s over a sum of distances of 108
-    assert values["alltoall_pair_rate_bound_exact"] == "25000000000/3"
-    assert values["alltoall_pair_rate_limit_exact"] == "25000000000/3"
-    for key in ("allgather_breadth_first", "reduce_scatter_breadth_first"):
-        assert values[key] == {
-            "steps": 2,
-            "t_b_exact": "8/9",
-            "bw_optimal": True,
-            "algbw_exact": "112500000000/1",
-            "algbw_bytes_per_s": 112.5e9,
-        }
-    assert values["intersection_array"] == {"b": [4, 2], "c": [1, 2]}
-    assert values["omitted"] == []
-
-
-def test_only_what_applies(capsys: pytest.CaptureFixture[str]) -> None:
-    switched = as_json(capsys, "dgx_a100:2")
-    assert switched["diameter"] == 6
-    assert not switched.keys() & {"degree", "regular", "moore_steps", "vertex_transitive"}
-    assert "breadth-first" not in shown(capsys, "dgx_a100:2")
-    irregular = as_json(capsys, "double_binary_tree(5)")
-    assert (irregular["degree_min"], irregular["degree_max"], irregular["regular"]) == (2, 4, False)
-    assert "degree" not in irregular
-    assert "t_b_exact" not in irregular["allgather_breadth_first"]
-    assert "3 steps, 1.33 B/s algbw" in shown(capsys, "path(4)")
-    text = shown(capsys, 'with_failed_links(ring(4), "n0--n1", "n2--n3")')
-    assert "connected    no: n0 does not reach n1" in text
-    assert "diameter" not in text
-    text = shown(capsys, 'with_failed_nodes(ring(2), "n0")')
-    assert text.splitlines()[0].endswith("1 compute node, 0 switches")
-    assert "diameter" not in text
-
-
-def test_large_fabrics_leave_out_what_would_take_long(capsys: pytest.CaptureFixture[str]) -> None:
-    fabric = "circulant(20000, 141, 142)"
-    values = as_json(capsys, fabric)
-    assert len(values["omitted"]) == 4
-    assert "diameter" not in values
-    assert values["vertex_transitive"] is None
-    assert values["reverse_symmetric"] is True
-    assert values["moore_steps"] == 7
-    text = shown(capsys, fabric)
-    assert "diameter     not known; at least 7 at this degree (9 if links are bidirectional)" in text
-    assert "not known    distances: 20000 nodes and 80000 links are too many to search" in text
-    assert "vertex-transitive: undecided" in text
 
 
 def test_a_large_cayley_digraph_is_known_in_full(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from treadle import planning
 from treadle.cli.main import main
-from treadle.schedules.plan_files.archive import save_plan
 
 
 def test_a_fabric_and_a_plan(
@@ -28,18 +25,6 @@ def test_a_fabric_and_a_plan(
         assert found["bytes"] == (tmp_path / found["picture"]).stat().st_size
     assert main(["draw", "ring:4", "allgather", "-o", "ring.png", "-q"]) == 0
     assert (tmp_path / "ring.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_plan_with_a_false_claim_is_not_drawn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    plan = planning.solve("ring:4", "allgather").plan
-    save_plan(tmp_path / "false.plan", replace(plan, algbw=2 * plan.algbw))
-    assert main(["draw", "false.plan", "-o", "x.svg"]) == 1
-    error = capsys.readouterr().err
-    assert "allow algbw" in error
-    assert not (tmp_path / "x.svg").exists()
 
 
 @pytest.mark.parametrize(

@@ -10,18 +10,6 @@ from treadle.cli.main import main
 from treadle.reproduction.paper_figures import EXHIBITS
 
 
-def test_without_a_name_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["reproduce"]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    lines = {line.split()[0]: line for line in reversed(out.splitlines()) if line.split()}
-    assert {exhibit.name for exhibit in EXHIBITS} <= set(lines)
-    assert "computed" in lines["table-4.1"]
-    assert "message" in lines["figure-4.11"]
-    assert "simulated" in lines["figure-3.8"]
-    assert "no figures" in lines["figure-4.3"]
-
-
 def test_the_list_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "--json"]) == 0
     values = json.loads(capsys.readouterr().out)["exhibits"]

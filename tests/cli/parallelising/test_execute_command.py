@@ -123,8 +123,8 @@ def test_faults_are_named_and_end_with_1(
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        (["plan.json", "gpt2"], 2, "gpt2: nothing of it can be run; expected the module"),
-        (["plan.json", "graph.json"], 2, "graph.json: nothing of it can be run"),
+        (["plan.json", "gpt2"], 2, "gpt2: cannot be run; expected the module"),
+        (["plan.json", "graph.json"], 2, "graph.json: cannot be run"),
         (["graph.json", "net.py:make"], 2, 'expected "parallel plan", found "model graph"'),
         (["plan.json", "net.py:other"], 2, "no function 'other'"),
         (["plan.json", "net.py:make", "--backend", "nccl"], 2, "nccl"),

@@ -6,7 +6,6 @@ import contextlib
 import io
 import json
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -115,13 +114,6 @@ def test_json_and_the_plan_s_file(searched: tuple[Any, Path]) -> None:
     plan = read_plan(folder / "plan.json")
     assert plan.claim is not None
     assert (plan.claim.seconds, plan.claim.bound_s) == (best["estimate_s"], search["bound_s"])
-
-
-def test_plans_are_written_for_others(searched: tuple[Any, Path]) -> None:
-    value, folder = searched
-    assert [one["file"] for one in value["exports"]] == ["plan.py", "plan.toml"]
-    assert "def parallelize(model" in Path(folder, "plan.py").read_text("utf-8")
-    assert "parallelism" in tomllib.loads(Path(folder, "plan.toml").read_text("utf-8"))
 
 
 def test_a_plan_differs_from_itself_in_nothing(

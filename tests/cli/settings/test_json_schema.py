@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 from harness.json_schema_judge import faults
-from samples.box_files import nccl_xml
 from samples.logs.nccl_logs import curve, ranks, table
 from treadle.cli.main import main
 from treadle.cli.settings.json_schema import described_commands, json_schema
-from treadle.options import verbs
 from treadle.schedules.collective import CollectiveKind
 
 PLANS = {
@@ -191,38 +189,6 @@ def test_exact_synthesis(capsys: pytest.CaptureFixture[str]) -> None:
     judged(shlex.split("pareto ring:4 allgather --trees 1"), capsys)
 
 
-def test_a_file_of_others(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sample = repository.parent / "shared" / "samples" / "nccl_topo_aws_p5_h100.xml"
-    if not sample.exists():
-        pytest.skip(f"{sample} is not there")
-    judged(["topology", "import", str(sample), "--gpu", "h100", "--boxes", "2", "--network", "rail"], capsys)
-
-
-def test_what_a_file_leaves_open_is_in_the_json_of_every_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("box.xml").write_text(nccl_xml(far_nics=1))
-    options = ["--boxes", "2", "--network", "rails:2"]
-    solved = judged(["solve", "box.xml", "allgather", "-o", "two.plan", *options], capsys)
-    assert [one["place"] for one in solved["warnings"]] == ["eth0"]
-    assert [one["text"] for one in solved["defaulted"]] == [
-        "each NVLink link carries 25 GB/s each way (nominal)"
-    ]
-    wanted = {key: solved[key] for key in ("defaulted", "warnings")}
-    for words in (
-        "bound box.xml allgather",
-        "compare box.xml allgather --algorithms forestcoll",
-        "verify two.plan --topology box.xml",
-        "topology show box.xml",
-        "topology import box.xml",
-        "routes box.xml --layers 4",
-    ):
-        found = judged([*words.split(), *options], capsys)
-        assert {key: found[key] for key in wanted} == wanted, words
-    assert not wanted.keys() & judged(["bound", "ring:4", "allgather"], capsys).keys()
-
-
 def test_a_log_of_others(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     samples = sorted((repository.parent / "shared" / "samples").glob("nccl_log_excerpt_*"))
     if not samples:
@@ -252,17 +218,6 @@ def test_a_judged_log(fabric: str, tmp_path: Path, capsys: pytest.CaptureFixture
     assert "--topology" in found["missing"]
 
 
-def test_every_command_that_prints_json_has_a_schema() -> None:
-    found = set()
-    for verb in verbs.VERBS:
-        name, rows = verb.replace(" ", "-"), verbs.table(verb).rows
-        found |= {name} if "json" in rows else set()
-        found |= {f"{name}-phase"} if "phase" in rows else set()
-        found |= {f"{name}-jobs"} if "jobs" in rows or verb == "verify" else set()
-    found |= {"solve-sizes", "draw", "harden", "retune", "routes"}
-    assert found == set(described_commands())
-
-
 def test_schemas_are_complete_in_themselves(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema"]) == 0
     names = capsys.readouterr().out.split()
@@ -275,14 +230,3 @@ def test_schemas_are_complete_in_themselves(capsys: pytest.CaptureFixture[str]) 
         assert all(f'"{word.split(chr(34))[0]}": ' in text for word in text.split("#/$defs/")[1:])
     assert main(["schema", "slove"]) == 2
     assert "did you mean solve?" in capsys.readouterr().err
-
-
-def test_the_judge_finds_faults() -> None:
-    schema = json_schema("bound")
-    value = {"schema": "bound/1", "topology": "x", "gap": "0", "colour": 1, "optimal_algbw_exact": "1/x"}
-    found = " ".join(faults(value, schema, schema))
-    assert "gap: '0' is no number" in found
-    assert "colour is not in the schema" in found
-    assert "optimal_algbw_exact: '1/x' does not match" in found
-    assert "witness is missing" in found
-    assert faults({"schema": "bound/2"}, schema, schema)[0].startswith("$: ranks") is False

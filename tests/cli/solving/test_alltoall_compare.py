@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from treadle.cli.main import main
-from treadle.planning import solve
-from treadle.schedules.plan_files.archive import load_plan
 
 
 def ratios(capsys: pytest.CaptureFixture[str], fabric: str, names: str | None = None) -> dict[str, float]:
@@ -52,41 +49,3 @@ def test_default_rows_fit_the_fabric(capsys: pytest.CaptureFixture[str]) -> None
     assert {"pipelined", "tsmcf", "shortest-paths", "pairwise", "native"} <= set(direct)
     assert main(["compare", "ring:4", "alltoall"]) == 0
     assert "% opt" in capsys.readouterr().out
-
-
-def test_names_are_for_all_to_all_only(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", "ring:4", "allgather", "--algorithms", "ewsp"]) == 0
-    assert "ewsp: allgather is not supported; it supports alltoall" in capsys.readouterr().out
-    assert main(["solve", "ring:4", "alltoall", "--algorithm", "forestcoll"]) == 2
-    assert "for an all-to-all leave out --algorithm" in capsys.readouterr().err
-    assert main(["solve", "ring:4", "alltoall", "--algorithm", "bfb"]) == 2
-    assert "for an all-to-all leave out --algorithm" in capsys.readouterr().err
-
-
-def test_solve_takes_a_fitting_algorithm_by_default() -> None:
-    result = solve("hypercube:3", "alltoall")
-    assert result.plan.algorithm == "pipelined"
-    assert result.is_optimal
-    assert result.plan.algbw == 2
-    assert solve("ring:4", "allgather").plan.algorithm == "forestcoll"
-
-
-def test_demands_reach_every_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Rank 0 has twice as much for its neighbour: on a one-way triangle that link carries most."""
-    demands = tmp_path / "demands.csv"
-    demands.write_text("0,2,1\n1,0,1\n1,1,0\n")
-    fabric = ["uni_ring(1, 3)", "alltoall", "--demands", str(demands), "--json"]
-    plan = tmp_path / "a.plan"
-    assert main(["solve", *fabric, "-o", str(plan)]) == 0
-    solved = json.loads(capsys.readouterr().out)
-    assert main(["bound", *fabric]) == 0
-    bound = json.loads(capsys.readouterr().out)
-    # n0->n1 carries 2 to n1, 1 to n2 and 1 from n2 to n1; the buffer is 3 units
-    assert bound["algbw_bytes_per_s"] == pytest.approx(3 / 4)
-    assert solved["optimal"] is True
-    assert load_plan(plan).collective.demands is not None
-    assert main(["compare", *fabric, "--algorithms", "routes,shortest-paths"]) == 0
-    rows = json.loads(capsys.readouterr().out)["schedules"]
-    assert [row["algbw_bytes_per_s"] for row in rows] == pytest.approx([3 / 4, 3 / 4])
-    assert main(["routes", fabric[0], *fabric[2:]]) == 0
-    assert json.loads(capsys.readouterr().out)["algbw_exact"] == "3/4"

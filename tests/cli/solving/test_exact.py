@@ -3,36 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from treadle.cli.main import main
-from treadle.planning import verify
-from treadle.schedules.plan_files.archive import load_plan
 
 pytest.importorskip("ortools")
-
-
-def test_diamond_with_given_rounds(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Three steps of 2, 2 and 3 rounds: T_B = 7/8 (table A.3)."""
-    plan = tmp_path / "x.plan"
-    arguments = [
-        "solve",
-        "diamond",
-        "allgather",
-        "--algorithm",
-        "exact",
-        "--rounds",
-        "2,2,3",
-        "-o",
-        str(plan),
-    ]
-    assert main([*arguments, "--json"]) == 0
-    values = json.loads(capsys.readouterr().out)
-    assert (values["steps"], values["t_b_exact"], values["chunks_per_shard"]) == (3, "7/8", 2)
-    assert values["optimal"] is True
-    assert verify(load_plan(plan), "diamond").is_ok
 
 
 def test_allreduce_without_rounds(capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,12 +51,3 @@ def test_what_cannot_be_is_one_line(
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
-
-
-def test_chunks_of_breadth_first_broadcast(capsys: pytest.CaptureFixture[str]) -> None:
-    """With one chunk the optimum of the 3-cube is out of reach; the best such schedule is taken."""
-    assert main(["solve", "hypercube:3", "allgather", "--algorithm", "bfb", "--chunks", "1", "--json"]) == 0
-    values = json.loads(capsys.readouterr().out)
-    assert values["chunks_per_shard"] == 1
-    assert values["optimal"] is False
-    assert main(["solve", "hypercube:3", "allgather", "--algorithm", "bfb", "--chunks", "0"]) == 2

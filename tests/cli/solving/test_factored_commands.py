@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -20,27 +19,6 @@ def plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     assert "4 subproblems of 2 classes in 1 component, nested 2 levels deep" in printed
     assert "tight cuts   2 kinds of subproblems: 1 of 3 children by circulant trees" in printed
     return path
-
-
-def test_verify_tells_pieces_cut_and_size(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["verify", str(plan)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert "trees        12 in total, height 2 (forestcoll)" in lines
-    assert "             4 subproblems of 2 classes in 1 component, nested 2 levels deep" in lines
-    assert any(line.startswith("bottleneck   cut: ") for line in lines)
-    assert any(line.startswith("file         ") for line in lines)
-    assert main(["verify", str(plan), "--json"]) == 0
-    values = json.loads(capsys.readouterr().out)
-    assert (values["pieces"], values["piece_kinds"], values["optimal"]) == (4, 2, True)
-
-
-def test_solve_tells_the_height_and_its_bound(capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["solve", "mi250(4)", "allgather", "--exact", "--form", "factored"]
-    assert main([*command, "--explain"]) == 0
-    assert "height       6; lower bound 4" in capsys.readouterr().out.splitlines()
-    assert main([*command, "--json"]) == 0
-    values = json.loads(capsys.readouterr().out)
-    assert (values["height_max"], values["height_is_exact"], values["height_lower_bound"]) == (6, True, 4)
 
 
 def test_a_rank_is_lowered_and_verified(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +11,6 @@ import pytest
 from harness.json_schema_judge import faults
 from treadle.cli.main import main
 from treadle.cli.settings.json_schema import json_schema
-from treadle.inputs.problem import Problem, make_problem
-from treadle.render.problems import format_alone, group_rows
-from treadle.render.quantities import Rates
-from treadle.render.rows import lines
-from treadle.schedulers import bound_results, bounds
-from treadle.schedulers.alone_rates import AloneRate
-from treadle.schedulers.shared_rates import SharedRates
-from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
 
 SPINES = "leaf_spine:4,2,gpus_per_leaf=8,oversubscription=4"
 ALONE_AND_TOGETHER = "66.67 GB/s (200/3) algbw of a group that runs alone"
@@ -33,22 +23,6 @@ def judged(argv: list[str], capsys: pytest.CaptureFixture[str], status: int = 0)
     schema = json_schema(argv[0])
     assert faults(values, schema, schema) == []
     return values
-
-
-def test_bound_tells_alone_together_and_the_bottleneck(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["bound", SPINES, "allgather", "--mesh", "dp=4,tp=8", "--axes", "dp"]
-    values = judged(words, capsys)
-    assert (values["mesh"], values["axes"]) == ("dp=4,tp=8", ["dp"])
-    assert (values["groups"], values["group_size"], values["ranks"]) == (8, 4, 32)
-    assert values["alone_exact"] == "200000000000/3"
-    assert values["together_exact"] == values["optimal_algbw_exact"] == "50000000000/3"
-    assert values["optimal_busbw_exact"] == "12500000000/1"  # of groups of four
-    assert values["witness"]["kind"] == "group-lengths"
-    assert len(values["binding_links"]) == 8
-    assert main(words) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert "mesh         dp=4,tp=8, over dp: 8 groups of 4 ranks, concurrent" in lines
-    assert "bottleneck   all links spine -> leaf (8 of 50 GB/s)" in lines
 
 
 @pytest.mark.parametrize(
@@ -67,36 +41,6 @@ def test_reports_are_eighty_columns_wide(words: list[str], capsys: pytest.Captur
     assert all(len(line) <= 96 for line in lines)
 
 
-def test_groups_that_differ_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["bound", "mesh:3,4", "allreduce", "--mesh", "3,4", "--axes", "0", "--forward"]
-    rates = judged(words, capsys)["alone_rates"]
-    assert [(one["algbw_exact"], one["groups"], one["first_group"]) for one in rates] == [
-        ("7/4", 2, 0),
-        ("5/2", 2, 1),
-    ]
-    assert main(words) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "alone: 1.75 B/s for 2 groups, 2.5 B/s for 2 groups" in said
-
-
-def test_a_group_that_is_cut_off_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["rail_optimized:8", "allgather", "--without", "box5.gpu1--rail1", "--mesh", "8,8", "--axes", "0"]
-    values = judged(["bound", *words], capsys, 3)
-    assert values["together_exact"] == values["alone_exact"] == values["optimal_algbw_exact"] == "0/1"
-    assert values["cut_off_group"] == 1
-    inside = set(values["witness"]["nodes"])
-    assert "box0.gpu1" in inside
-    assert "box5.gpu1" not in inside
-    forwarding = judged(["bound", *words, "--forward"], capsys)["together_exact"]
-    assert values["forwarding_exact"] == forwarding == "50000000000/1"
-    for command in (["bound"], ["solve"], ["simulate"], ["run"]):
-        assert main([*command, *words]) == 3
-        err = capsys.readouterr().err
-        assert err.count("\n") == 1
-        assert "group 1 (box0.gpu1, box1.gpu1, box2.gpu1, ...): 'box0.gpu1' does not reach 'box5.gpu1'" in err
-        assert "with --forward all groups reach 50 GB/s algbw" in err
-
-
 def test_who_is_cut_off_even_so_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["bound", "ring:4", "allgather", "--mesh", "2,2", "--axes", "0", "--without", "n0"]
     assert main([*words[:-2], "--without", "n0--n1,n0--n3"]) == 3
@@ -105,13 +49,6 @@ def test_who_is_cut_off_even_so_is_told(capsys: pytest.CaptureFixture[str]) -> N
     assert "group 0 (n0, n2): 'n0' does not reach 'n2', and would not if other compute nodes forwarded" in err
     assert main(words) == 2  # three ranks are left
     assert "it lays out 4 ranks" in capsys.readouterr().err
-
-
-def test_one_group_is_alone_and_together(capsys: pytest.CaptureFixture[str]) -> None:
-    plain = judged(["bound", "dgx_h100:2", "allgather"], capsys)
-    values = judged(["bound", "dgx_h100:2", "allgather", "--mesh", "dp=2,tp=8", "--axes", "dp,tp"], capsys)
-    assert values["alone_exact"] == values["together_exact"] == plain["optimal_algbw_exact"]
-    assert (values["groups"], values["group_size"]) == (1, 16)
 
 
 def test_alltoalls_in_groups_are_block_demands(capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,13 +78,6 @@ def test_alltoalls_in_groups_tell_alone_together_and_who_forwards(
     assert judged(["solve", *words[1:]], capsys)["alone_exact"] == "16/3"
 
 
-def test_sides_that_look_alike_are_told_by_their_distance() -> None:
-    shared = SharedRates(Fraction(10**9 - 1), Fraction(10**9), (), (0,))
-    posed = make_problem("dgx_h100:2", "allgather", mesh="2,8", axes="1")
-    said = " ".join(" ".join(lines([*group_rows(posed.topology, posed.collective, shared, Rates())])).split())
-    assert "optimum 1000 MB/s algbw of each group, 875 MB/s busbw, at most 1.0e-09 below the optimum" in said
-
-
 def test_two_phases_stand_beside_the_joint_optimum(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["dgx_h100:4", "allreduce", "--mesh", "4,8", "--axes", "0", "--forward"]
     dead = [*words, "--without", "box0.gpu0--ib0"]
@@ -175,27 +105,6 @@ def test_solve_attains_the_bound(kind: str, tmp_path: Path, capsys: pytest.Captu
     again = judged(["verify", plan], capsys)
     assert again["verified"] is True
     assert (again["groups"], again["group_size"]) == (2, 8)
-
-
-def test_fabrics_are_solved_and_simulated_or_run(capsys: pytest.CaptureFixture[str]) -> None:
-    words = [SPINES, "allgather", "--mesh", "4,8", "--axes", "0"]
-    values = judged(["simulate", *words, "--size", "1G", "--alpha", "0us"], capsys)
-    assert values["algbw_exact"] == values["optimal_algbw_exact"] == "50000000000/3"
-    assert (values["groups"], values["group_size"]) == (8, 4)
-    assert values["rows"][0]["efficiency"] > 0.98
-    told = judged(["bound", *words], capsys)
-    keys = ("alone_exact", "alone_rates", "together_exact", "binding_links", "mesh", "axes")
-    assert [values[key] for key in keys] == [told[key] for key in keys]
-    run = judged(["run", *words, "--size", "4K", "--iterations", "1"], capsys)
-    assert run["wrong"] == 0
-    assert (run["groups"], run["group_size"]) == (8, 4)
-    assert [run[key] for key in keys] == [told[key] for key in keys]
-    assert main(["simulate", *words, "--size", "1M"]) == 0
-    said = capsys.readouterr().out
-    assert "allgather, 32 ranks in 8 groups of 4" in said
-    assert ALONE_AND_TOGETHER in said
-    assert main(["run", *words, "--size", "4K", "--iterations", "1"]) == 0
-    assert ALONE_AND_TOGETHER in capsys.readouterr().out
 
 
 def test_plans_of_groups_are_simulated_and_run_beside_their_rates(
@@ -237,12 +146,6 @@ def test_comparing_names_a_group_that_is_cut_off(capsys: pytest.CaptureFixture[s
     values = judged([*words, "--without", "box2.gpu3--rail3"], capsys, 3)
     assert (values["together_exact"], values["cut_off_group"], values["schedules"]) == ("0/1", 3, [])
     assert values["forwarding_exact"] == "175000000000/3"
-
-
-def test_comparing_stops_when_time_has_run_out(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["compare", "torus:8,8", "allreduce", "--mesh", "8,8", "--axes", "0", "--forward"]
-    assert main([*words, "--without", "n0_0--n0_1", "--time-limit", "1us"]) == 4
-    assert "allow more time" in capsys.readouterr().err
 
 
 def test_alltoalls_of_groups_and_one_group_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
@@ -298,36 +201,3 @@ def test_meshes_that_do_not_fit(
     out, err = capsys.readouterr()
     assert out == ""
     assert said in err
-
-
-def test_a_bracket_is_never_called_the_optimum(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    true_optimum = bounds.groups_optimum
-
-    def stopped(problem: Problem) -> GroupOptimum:
-        found = true_optimum(problem)
-        return replace(found, lower=found.lower * 9 / 10)
-
-    monkeypatch.setattr(bound_results, "groups_optimum", stopped)
-    words = ["bound", SPINES, "allgather", "--mesh", "4,8", "--axes", "0"]
-    values = judged(words, capsys)
-    assert values["together_exact"] == "15000000000/1"
-    assert values["together_upper_exact"] == values["optimal_algbw_exact"] == "50000000000/3"
-    assert values["bound_only"] is True
-    assert values["gap"] == pytest.approx(0.1)
-    assert main(words) == 0
-    out = capsys.readouterr().out
-    assert "between 15 GB/s and 16.67 GB/s (50/3) algbw of each group" in " ".join(out.split())
-    assert "(exact" not in out
-    assert all(len(line) <= 96 for line in out.splitlines()[1:])
-    assert main([*words, "--time-limit", "1min"]) == 4
-    assert "a gap of 0.1" in capsys.readouterr().err
-
-
-def test_many_different_rates_are_summed_up() -> None:
-    some = tuple(AloneRate(Fraction(value), (value,), value != 2) for value in range(1, 7))
-    assert format_alone(some[:1], Rates()) == "1 B/s algbw of a group that runs alone"
-    assert format_alone(some[1:3], Rates()) == "alone: at most 2 B/s for 1 group, 3 B/s for 1 group"
-    several = format_alone(some, Rates())
-    assert several.endswith("3 B/s for 1 group, 3 more up to 6 B/s")

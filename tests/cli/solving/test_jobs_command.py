@@ -77,31 +77,6 @@ def test_figures_are_exact_in_json(file: str, capsys: pytest.CaptureFixture[str]
     assert [level["limited"] for level in value["levels"]] == [["gradients", "experts"]]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["bound", "complete:4", "allgather"], "COLLECTIVE: not supported with --jobs"),
-        (["solve", "complete:4", "--ranks", "0-1"], "--ranks: not supported with --jobs"),
-        (
-            ["solve", "complete:4", "--mesh", "2,2", "--axes", "0"],
-            "--mesh and --axes: not supported with --jobs",
-        ),
-        (["solve", "complete:4", "-o", "jobs.toml"], "is a file; plans of jobs are written into a folder"),
-        (["solve", "complete:4", "--algorithm", "ring"], "--algorithm: not supported with --jobs"),
-    ],
-)
-def test_what_jobs_say_themselves_is_refused(
-    words: list[str], message: str, file: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*words, "--jobs", file]) == 2
-    assert message in capsys.readouterr().err
-
-
-def test_without_both_the_collective_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bound", "complete:4"]) == 2
-    assert "COLLECTIVE is missing; expected one of allgather" in capsys.readouterr().err
-
-
 def test_a_folder_and_another_fabric_or_options_of_texts(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

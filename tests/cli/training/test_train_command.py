@@ -26,23 +26,6 @@ def found(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) 
     return json.loads(capsys.readouterr().out)
 
 
-def test_the_report_says_what_was_taken_for_granted(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "gpt2", *ASKED]) == 0
-    out = capsys.readouterr().out
-    for words in (
-        "gpt2: 124M parameters",
-        "fsdp: weights sharded",
-        "contention   1.5: llm-foundry-a100 (fitted on MPT",
-        "compute      roofline: a100 bf16: products 71.9%, attention 30.3% of the peak",
-        "note         batch of 4 sequences",
-        "MFU          model FLOPs",
-        ": verified schedules in the simulator, message by message",
-    ):
-        assert words in out
-    rows = [line.split()[0] for line in out.splitlines() if line]
-    assert rows[rows.index("schedule") + 1 :][:3] == ["treadle", "ring", "bound"]
-
-
 def test_what_is_given_is_no_note(capsys: pytest.CaptureFixture[str]) -> None:
     value = found(capsys, "--batch", "8", "--efficiency", "0.4", "--contention", "1.5", "--schedule", "ring")
     assert value["notes"] == []

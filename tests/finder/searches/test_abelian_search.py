@@ -9,7 +9,6 @@ import pytest
 from treadle.errors import TopologyError
 from treadle.finder.searches.abelian_search import (
     AbelianSet,
-    inverse,
     least_abelian_steps,
     search_abelian,
 )
@@ -76,39 +75,3 @@ def test_a_search_is_repeatable_and_goes_on_from_what_is_known() -> None:
     best = search_abelian(120, 4, work=1, seed=5, starts=(*first, *other)).entries
     for one in (*first, *other):
         assert any(kept.steps <= one.steps and kept.cost <= one.cost for kept in best)
-
-
-@pytest.mark.parametrize(("degree", "two_way"), [(1, False), (2, False), (3, False), (4, True), (5, True)])
-def test_fewest_steps_count_words_without_order(degree: int, two_way: bool) -> None:
-    """Exponents of the generators, of either sign in pairs and 0 or 1 of an involution, by brute force."""
-    free = degree // 2 if two_way else degree
-
-    def within(steps: int) -> int:
-        levels = [1] + [0] * steps
-        for _ in range(free):
-            levels = [
-                sum(levels[at - k] * (2 if two_way and k else 1) for k in range(at + 1))
-                for at in range(steps + 1)
-            ]
-        total = sum(levels)
-        return total + (sum(levels[:-1]) if two_way and degree % 2 else 0)
-
-    for n in (2, 5, 7, 13, 25, 41, 100):
-        steps = least_abelian_steps(n, degree, two_way=two_way)
-        assert within(steps) >= n
-        assert steps == 0 or within(steps - 1) < n
-
-
-@pytest.mark.parametrize("moduli", [(12,), (6, 2), (4, 4, 2)])
-def test_inverses_are_those_of_the_group(moduli: tuple[int, ...]) -> None:
-    words = "x".join(map(str, moduli))
-    generators = ", ".join(str(i) for i in range(1, 12))
-    group = cayley_graph(f'abelian_cayley("{words}", {generators})').group
-    for element in range(group.order):
-        assert inverse(element, moduli) == int(group.inverse([element])[0])
-
-
-@pytest.mark.parametrize(("n", "degree", "work"), [(1, 4, 10), (5000, 4, 10), (64, 9, 10), (64, 4, 0)])
-def test_what_cannot_be_searched_is_refused(n: int, degree: int, work: int) -> None:
-    with pytest.raises(TopologyError, match="search_abelian"):
-        search_abelian(n, degree, work=work)

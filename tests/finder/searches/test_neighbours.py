@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import random
 from fractions import Fraction
-from types import SimpleNamespace
 
 import networkx as nx
 import numpy as np
 import pytest
-from tools.finder.neighbours import entry_line, table_text
 
-from treadle.errors import FormatError
-from treadle.finder.construction import Base, ScheduleMethod
 from treadle.finder.measure import measure_graph
 from treadle.finder.search import FabricCandidate, Finder
 from treadle.finder.searches.cayley_value import load_scale
 from treadle.finder.searches.link_swaps import exchanges, expression_of, random_start, swap_links
-from treadle.finder.searches.neighbour_search import _sources, least_t_b, search_neighbours
+from treadle.finder.searches.neighbour_search import search_neighbours
 from treadle.finder.searches.neighbour_table import (
-    NeighbourTable,
     check_neighbour,
-    parsed_entry,
-    shipped_neighbours,
 )
 from treadle.finder.tables import shipped_tables
 from treadle.topologies import is_regular, parse
@@ -94,52 +87,6 @@ def test_a_prime_gets_what_no_known_graph_has() -> None:
         assert not any(one.steps <= entry.steps and one.t_b_both <= entry.t_b_both for one in known)
 
 
-def test_the_table_is_read_as_it_was_written() -> None:
-    shipped = shipped_neighbours()
-    assert shipped.covers(97, 4)
-    assert not shipped.covers(2000, 4)
-    assert len(shipped.sizes) > 2
-    entries = [entry for size in shipped.sizes for entry in shipped.entries(*size)]
-    text = table_text(shipped.commands, entries)
-    assert [parsed_entry(entry_line(entry)) for entry in entries] == entries
-    assert (
-        table_text(["x"], reversed(entries)).splitlines()[2:]
-        == text.splitlines()[1 + len(shipped.commands) :]
-    )
-    for entry in [one for one in entries if one.nodes <= 100][::25]:
-        check_neighbour(entry)
-
-
-def test_what_the_table_states_must_hold() -> None:
-    line = (
-        "4 1 97 4 101 101 with_inserted_nodes(plane_cayley(4, 6, 0, 3, 3, 1, 6, 91, 10, 5), 7, 53, 319, 331)"
-    )
-    check_neighbour(parsed_entry(line))
-    for wrong in (
-        line.replace("101 101", "100 101"),
-        line.replace("97 4 ", "97 5 "),
-        line.replace("4 1 97", "4 2 97"),
-        line.replace("1 97", "1 96"),
-    ):
-        with pytest.raises(FormatError):
-            check_neighbour(parsed_entry(wrong))
-    for bad in (
-        *("4 1 97", "4 3 97 4 1 1 ring(4)", "4 1 0 4 1 1 ring(4)", "4 1 97 4 1/0 1 ring(4)"),
-        *("0 1 97 4 1 1 ring(4)", "4 1 97 0 1 1 ring(4)", "4 0 97 4 1 1 y"),
-    ):
-        with pytest.raises(FormatError) as caught:
-            parsed_entry(bad)
-        assert str(caught.value) == f"line of neighbours: {bad!r}"
-    with pytest.raises(FormatError) as caught:
-        parsed_entry("4 9 97 4 1 1 " + "x" * 90)
-    assert str(caught.value) == f"line of neighbours: {'4 9 97 4 1 1 ' + 'x' * 67!r}"
-    least = parsed_entry("1 2 1 1 3 1/2 x y")
-    assert (least.degree, least.nodes, least.steps, least.bidirectional) == (1, 1, 1, True)
-    assert (least.gather, least.reduce, least.expression) == (3, Fraction(1, 2), "x y")
-    with pytest.raises(FormatError):
-        NeighbourTable("something else\n")
-
-
 class Asked:
     """A finder that knows nothing, and keeps which sizes it was asked for."""
 
@@ -167,28 +114,3 @@ def test_sizes_from_which_a_search_starts(nodes: int, degree: int, two_way: bool
     finder = Asked()
     found = search_neighbours(nodes, degree, finder, (), trials=9, two_way=two_way)  # type: ignore[arg-type]
     assert (found.entries, found.tried, finder.sizes) == ((), 0, sizes)
-
-
-def test_the_bar_is_the_best_within_so_many_steps() -> None:
-    known = [SimpleNamespace(steps=steps, t_b_both=Fraction(t_b)) for steps, t_b in ((3, 7), (4, 5), (5, 6))]
-    assert [least_t_b(known, target, 9) for target in (2, 3, 4, 9)] == [18, 7, 5, 5]  # type: ignore[arg-type]
-
-
-def test_starts_promise_what_they_are_better_by_than_the_bar() -> None:
-    """Of 9 nodes nothing is better than 16 / 9; a ring of 8 with one more may be, that of 9 is the bar."""
-
-    def base(nodes: int, t_b: Fraction, loops: bool = False) -> SimpleNamespace:
-        construction = Base(f"ring({nodes})", "", ScheduleMethod.BFB, "")
-        gather = SimpleNamespace(has_loops=loops)
-        return SimpleNamespace(construction=construction, gather=gather, steps=4, t_b_both=t_b)
-
-    sizes = {9: [base(9, Fraction(3))], 8: [base(8, Fraction(1, 9)), base(8, Fraction(1), loops=True)],
-             10: [base(10, Fraction(5, 2))]}  # fmt: skip
-    finder = SimpleNamespace(frontier=lambda nodes, degree: sizes.get(nodes, []))
-    tasks = _sources(9, 2, finder, sizes[9], False)  # type: ignore[arg-type]
-    found = [(task.base.name, task.more, task.target, task.gain) for task in tasks]
-    best = 3 - Fraction(16, 9)
-    assert found == [
-        ("ring(10)", -1, 4, Fraction(1, 2)), ("ring(10)", -1, 5, Fraction(1, 2)),
-        ("ring(8)", 1, 4, best), ("ring(8)", 1, 5, best),
-    ]  # fmt: skip

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from treadle.errors import FormatError
 from treadle.formats.cpu.interpreter_parts import interpret_cpu_part
-from treadle.formats.cpu.reader import is_cpu_part, parse_cpu_part
 
 HEAD = (
     '<cpupart ranks="3" chunks="6" minBytes="0" maxBytes="0" collective="allreduce" root="-1" inplace="{}">'
@@ -113,23 +111,3 @@ def test_a_hundred_faults_are_enough() -> None:
     for count in (99, 100, 101):
         found = faults(part(OUT, *["send 0 s 4 1"] * count))
         assert found == [f"line {4 + i}: send reads s 4, which is undefined" for i in range(min(count, 100))]
-
-
-def test_what_is_no_part() -> None:
-    text = part(OUT)
-    found = parse_cpu_part(text)
-    assert (found.rank, found.n_ranks, len(found.text.ranks[0].instructions)) == (1, 3, 1)
-    assert is_cpu_part(f"\n {text}")
-    assert not is_cpu_part("<cpu>")
-    for wrong, said in (
-        (text.replace("cpupart", "cpu"), "<cpu> found, expected <cpupart>"),
-        (text.replace("</rank>", "</rank><rank/>"), "<cpupart> holds 2 elements, expected one rank"),
-        (
-            text.replace("rank id", "tank id").replace("</rank", "</tank"),
-            "<cpupart> holds 1 elements, expected one rank",
-        ),
-        (text.replace('id="1"', 'id="3"'), "<rank> id='3': expected an integer from 0 to 2"),
-    ):
-        with pytest.raises(FormatError) as caught:
-            parse_cpu_part(wrong, source="a")
-        assert str(caught.value).partition(": ")[2] == said

@@ -8,7 +8,6 @@ from treadle.errors import FormatError, ScheduleError
 from treadle.formats.msccl.interpreter import interpret_msccl_xml
 from treadle.formats.msccl.traffic import traffic
 from treadle.formats.verdict import Terms
-from treadle.program.program import OperationKind
 
 Block = tuple[int, int, int, list[str]]
 """Rank, whom it sends to, whom it receives from, steps."""
@@ -34,28 +33,6 @@ def text(*blocks: Block, chunks: int = 2) -> str:
             lines.append("</tb>")
         lines.append("</gpu>")
     return "\n".join([*lines, "</algo>"])
-
-
-def test_steps_are_messages_in_their_order() -> None:
-    """Rank 0 stores its own chunk, then sends two; rank 1 sends what it got."""
-    blocks = (0, 1, 1, ["cpy 0 1 1", "s 0 1 2", "r 0 1 1"]), (1, 0, 0, ["r 0 0 2", "s 1 0 1"])
-    program = traffic(text(*blocks).encode(), Terms()).program
-    rows = zip(
-        program.operation_rank.tolist(),
-        program.operation_kind.tolist(),
-        program.first.tolist(),
-        program.count.tolist(),
-        program.step.tolist(),
-        strict=True,
-    )
-    copy, send, receive = OperationKind.COPY, OperationKind.SEND, OperationKind.RECEIVE
-    assert list(rows) == [
-        (0, copy, 1, 1, 0),
-        (0, send, 0, 2, 1),
-        (0, receive, 1, 1, 4),
-        (1, receive, 0, 2, 2),
-        (1, send, 1, 1, 3),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -123,11 +123,3 @@ def test_malformed_files_are_refused_in_one_line(form: str, content: str, words:
     assert "\n" not in str(caught.value)
     with pytest.raises(FormatError, match="byte 0 is not valid UTF-8"):
         JUDGES[form]([b"\xff"], NO_PLAN)
-
-
-def test_a_plan_without_routes_is_told() -> None:
-    steps = planning.solve("ring:4", "allgather", algorithm="bfb").plan
-    planned = Planned(steps.topology, steps.collective, steps.entries[-1].schedule, tuple)
-    for form, judge in JUDGES.items():
-        found = judge([text(form).encode()], Terms(planned=planned))
-        assert found.violations == ("the plan has no routes",)

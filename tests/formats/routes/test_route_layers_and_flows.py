@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
-import json
-import re
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -65,56 +60,6 @@ def test_layers_and_flows_there_and_back(form: str, chunks: int) -> None:
     assert judged(form, content, schedule) == judged(form, content) == ()
 
 
-def test_what_the_json_says() -> None:
-    file = json.loads(text("json", over_the_dateline(2)))
-    assert (file["version"], file["queue_pairs"]) == (2, [8] * 5)
-    far = [route for route in file["routes"] if (route["source"], route["target"]) == (3, 2)]
-    assert [route["layers"] for route in far] == [[0, 0, 1, 1]] * 2
-    assert [route["flow"] for route in far] == [0xC000, 0xC001]
-    assert all("layers" not in route for route in file["routes"] if route["source"] == 0)
-
-
-def mutant(change: Callable[[Any, list[Any]], object]) -> tuple[str, ...]:
-    """What is found, without a plan, in the JSON of two routes a pair once it is changed."""
-    file = json.loads(text("json", over_the_dateline(2)))
-    far = [route for route in file["routes"] if (route["source"], route["target"]) == (3, 2)]
-    change(file, far)
-    return judged("json", json.dumps(file))
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda _, far: far[0].update(layers=[0, 0, 0, 1]), "links wait for each other: "),
-        (lambda _, far: far[0].update(layers=[0, 1, 0, 0]), "links wait for each other: "),
-        (lambda _, far: far[1].update(layers=[0, 0, 1]), "expected one for each hop"),
-        (lambda _, far: far[1].update(layers=[1, 1, 1, 1]), "the first 0"),
-        (lambda _, far: far[1].update(layers=[0, 0, 1, 2]), "layer 2 is beyond the 2 of the file"),
-        (lambda _, far: far[1].update(flow=far[0]["flow"]), "flow 49152 is that of route "),
-        (lambda _, far: far[0].update(flow=0xBFFF), "flow 49151: expected 49152 to 65535"),
-        (lambda _, far: far[0].update(flow=0x10000), "flow 65536: expected 49152 to 65535"),
-        (lambda file, _: file.update(queue_pairs=[8, 8, 9, 8, 8]), "rank 2: 9 queue pairs, it sends 8 flows"),
-        (lambda file, _: file["routes"].pop(), "rank 4: 8 queue pairs, it sends 7 flows"),
-    ],
-)
-def test_mutants_are_seen_from_the_file_alone(change: Callable[[Any, list[Any]], object], words: str) -> None:
-    assert any(words in violation for violation in mutant(change)), mutant(change)
-
-
-def test_ids_at_both_ends_of_the_range_are_right() -> None:
-    assert mutant(lambda _, far: far[0].update(flow=0xFFFF)) == ()
-
-
-def test_the_circle_is_one() -> None:
-    """Without the dateline all five links wait for each other in layer 0."""
-    flat = dataclasses.replace(over_the_dateline(), hop_layer=np.array([], dtype=np.int32))
-    (fault,) = judged("csv", text("csv", flat))
-    assert fault.startswith("5 links wait for each other: ")
-    named = [int(link) for link in re.findall(r"(\d+) in layer 0", fault)]
-    heads, tails = RING.heads.tolist(), RING.tails.tolist()
-    assert [heads[link] for link in named] == [tails[link] for link in (*named[1:], named[0])]
-
-
 DAMAGES = [
     ("csv", ",0 0 1,", ",0 1 1,", "the plan has [0, 0, 1]"),
     ("csv", "49152,4\n", "49152,5\n", "rank 0: 5 queue pairs, it sends 4 flows"),
@@ -131,38 +76,6 @@ def test_damages_of_the_others(form: str, old: str, new: str, words: str) -> Non
     assert old in content
     found = judged(form, content.replace(old, new, 1), over_the_dateline())
     assert any(words in violation for violation in found), found
-
-
-def test_a_layer_that_hangs_nothing_up_is_held_against_the_plan() -> None:
-    content = text("json", over_the_dateline()).replace('"layers": [0, 0, 1]', '"layers": [0, 1, 1]', 1)
-    assert judged("json", content) == ()
-    (fault,) = judged("json", content, over_the_dateline())
-    assert fault.endswith("layers [0, 1, 1], the plan has [0, 0, 1]")
-
-
-def first_version(form: str, schedule: RouteSchedule) -> str:
-    """The text as version 1 had it."""
-    content = text(form, schedule)
-    if form == "json":
-        content = re.sub(r', "(layers|queue_pairs)": \[[^]]*\]|, "flow": \d+', "", content)
-        return content.replace('"version": 2', '"version": 1')
-    if form == "xml":
-        content = re.sub(r' (flow|queue_pairs)="\d+"|(?<=") layer="\d+"(?=/>)', "", content)
-        return content.replace('version="2"', 'version="1"')
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows(row[:-3] for row in csv.reader(io.StringIO(content)))
-    return out.getvalue()
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_files_of_version_1_still_load(form: str) -> None:
-    flat = dataclasses.replace(over_the_dateline(), hop_layer=np.array([], dtype=np.int32))
-    assert judged(form, first_version(form, flat), flat) == ()
-    rising = over_the_dateline()
-    assert judged(form, first_version(form, rising)) == ()
-    found = judged(form, first_version(form, rising), rising)
-    assert len(found) == 6
-    assert all("file of version 1 does not say" in fault for fault in found)
 
 
 def test_more_routes_of_a_pair_than_ids() -> None:

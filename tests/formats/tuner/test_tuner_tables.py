@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from samples.plan_sets import plan_set, with_protocols
-from treadle.errors import FormatError, InfeasibleError
+from samples.plan_sets import plan_set
 from treadle.formats.format import find_format
 from treadle.formats.verdict import Planned, Terms
 from treadle.planning import Lowered, lower
@@ -16,17 +15,6 @@ from treadle.schedules.plan import Plan
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 
 TWO_BOXES = ("dgx_a100:2", "allreduce", ("one-shot", "double-binary-tree", "ring"), (8192, 2**20))
-
-
-LEFT_OUT = "sizes 0 to 8191: left out, NCCL chooses: one-shot is not an algorithm of NCCL's"
-SIMPLE = (
-    "written with the protocol Simple, as the plan names none; NCCL itself takes LL or LL128 for small ones "
-    "(--protocol)"
-)
-SHIPPED = (
-    "the plugin as NVIDIA ships it sets 1 channel for every call, of rows with -1 and of no row: begin its "
-    "pluginGetCollInfo with *nChannels = 0, or give --channels"
-)
 
 
 def taken(text: str, collective: str, size: int, nodes: int, ranks: int) -> tuple[str, str, int] | None:
@@ -64,28 +52,6 @@ def made(plan: Plan, **options: object) -> Lowered:
     return found
 
 
-def test_only_ranges_of_nccls_own_have_rows() -> None:
-    found = made(plan_set(*TWO_BOXES))
-    for size, algorithm in (
-        (0, None),
-        (8191, None),
-        (8192, "tree"),
-        (2**20 - 1, "tree"),
-        (2**20, "ring"),
-        (2**33, "ring"),
-    ):
-        row = taken(found.text, "allreduce", size, 2, 16)
-        assert (None if row is None else row[0]) == algorithm
-    for other in (("allgather", 2, 16), ("allreduce", 4, 16), ("allreduce", 2, 8)):
-        assert taken(found.text, other[0], 2**20, *other[1:]) is None
-    assert found.cautions == (
-        LEFT_OUT,
-        f"sizes 8192 to 1048575: {SIMPLE}",
-        SHIPPED,
-    )
-    assert dict(found.loading.environment)["NCCL_TUNER_PLUGIN"] == "libnccl-tuner-example.so"
-
-
 @pytest.mark.parametrize(
     ("case", "collective", "algorithm"),
     [
@@ -100,42 +66,6 @@ def test_rows_of_other_collectives(case: tuple[str, ...], collective: str, algor
     nodes = len(find_boxes(plan.topology, plan.collective))
     row = taken(made(plan).text, collective, 2**20, nodes, plan.collective.n_ranks)
     assert row == (algorithm, "simple", 0)
-
-
-def test_protocols_and_channels() -> None:
-    plan = plan_set(*TWO_BOXES)
-    found = made(plan, protocol="LL128", channels=8)
-    assert found.cautions == (LEFT_OUT,)
-    text = found.text
-    assert taken(text, "allreduce", 2**20, 2, 16) == ("ring", "ll128", 8)
-    cut = with_protocols(plan, (0, "LL"), (65536, "LL128"), (2**24, "Simple"))
-    text = made(cut).text
-    assert [taken(text, "allreduce", size, 2, 16) for size in (65535, 65536, 2**24 - 1, 2**24)] == [
-        ("tree", "ll", 0),
-        ("tree", "ll128", 0),
-        ("ring", "ll128", 0),
-        ("ring", "simple", 0),
-    ]
-    nvls = made(plan_set("dgx_h100(1, nvls=True)", "allreduce", ("nvls",), ()), protocol="LL")
-    assert taken(nvls.text, "allreduce", 2**20, 1, 8) == ("nvls", "simple", 0)
-    assert nvls.cautions == ("sizes 0 to any: NVLS has the protocol Simple alone", SHIPPED)
-    assert made(plan_set("dgx_h100(1, nvls=True)", "allreduce", ("nvls",), ())).cautions == (SHIPPED,)
-    for first, said in ((2**16 - 1, (f"sizes 65535 to any: {SIMPLE}",)), (2**16, ())):
-        rings = made(plan_set("ring:3", "allgather", ("multitree", "ring"), (first,)))
-        assert rings.cautions[1:] == (*said, SHIPPED)
-
-
-def test_plans_without_any_of_nccls_own_are_refused() -> None:
-    for plan, words in (
-        (
-            plan_set("dgx_a100:2", "allreduce", ("one-shot", "halving-doubling"), (4096,)),
-            "no range of the plan uses",
-        ),
-        (plan_set("dgx_a100:1", "broadcast", ("double-binary-tree",), ()), "NCCL has no tree for broadcast"),
-        (plan_set("torus:3,3", "alltoall", ("routes",), ()), "none to choose"),
-    ):
-        with pytest.raises(InfeasibleError, match=words):
-            lower(plan, to="nccl-tuner")
 
 
 def test_a_name_alone_makes_no_algorithm_of_nccls() -> None:
@@ -169,28 +99,3 @@ def test_the_judge_finds_wrong_rows() -> None:
     for words, other in mutants(text):
         assert other != text
         assert record.interpreted([other.encode()], terms(plan)).violations, words
-
-
-@pytest.mark.parametrize(
-    ("row", "words"),
-    [
-        ("allreduces,0,1,ring,ll,1,1,1", "'allreduces': expected broadcast"),
-        ("allreduce,0,1,rings,ll,1,1,1", "'rings': expected tree"),
-        ("allreduce,0,1,ring,Simple,1,1,1", "'Simple': expected ll"),
-        ("allreduce,0,1,ring,ll,1,1", "7 fields, expected 8 to 10"),
-        ("allreduce,0,1,ring,ll,1,1,1,1,1,1", "11 fields"),
-        ("allreduce,2,1,ring,ll,1,1,1", "the row matches no call"),
-        ("allreduce,0,1,ring,ll,0,1,1", "the row matches no call"),
-        ("allreduce,-1,1,ring,ll,1,1,1", "'-1': expected 0 to"),
-        ("allreduce,0,99999999999999999999,ring,ll,1,1,1", "expected 0 to"),
-        ("allreduce,0,1,ring,ll,1e3,1,1", "'1e3': expected -1 to"),
-        ("allreduce,0,1,ring,ll,1,1,1" + " " * 250, "longer than the plugin reads"),
-        ("", "holds no row"),
-    ],
-)
-def test_what_the_plugin_would_misread_is_refused_with_its_line(row: str, words: str) -> None:
-    heading = "# collective_type,min_bytes,max_bytes,algorithm"
-    with pytest.raises(FormatError, match=words):
-        find_format("nccl-tuner").interpreted([f"{heading}\n{row}\n".encode()], Terms())
-    with pytest.raises(FormatError, match="comment that names the columns"):
-        find_format("nccl-tuner").interpreted([b"allreduce,0,1,ring,ll,1,1,1\n"], Terms())

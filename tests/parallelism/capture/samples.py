@@ -86,17 +86,6 @@ class Tied(nn.Module):
         return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-class Selfish(nn.Module):
-    """A matrix of weights times its transpose, and added to it: one atom in two places."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(width, width))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x @ (self.weight @ self.weight.t() + self.weight + self.weight.t())
-
-
 class Stack(nn.Module):
     """Affine layers of these widths."""
 
@@ -108,17 +97,6 @@ class Stack(nn.Module):
         for layer in self.layers:
             x = layer(x)
         return x
-
-
-class Rolling(nn.Module):
-    """An operator without a rule."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(width))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.roll(x * self.weight, 1, 0)
 
 
 class Gated(nn.Module):
@@ -182,60 +160,3 @@ class Shared(nn.Module):
         for _ in range(3):
             x = self.layer(x)
         return self.last(x)
-
-
-class Routed(nn.Module):
-    """Experts behind a router: tokens in a tensor of places (GShard), sorted by expert, or picked by mask."""
-
-    def __init__(self, width: int, inner: int, experts: int, *, way: str) -> None:
-        super().__init__()
-        self.way, self.experts = way, experts
-        self.gate = nn.Linear(width, experts, bias=False)
-        self.up = nn.Parameter(torch.empty(experts, width, inner))
-        self.down = nn.Parameter(torch.empty(experts, inner, width))
-
-    def forward(self, x: Tensor) -> Tensor:
-        shape, x = x.shape, x.flatten(0, 1)
-        weights, choices = self.gate(x).softmax(-1).topk(2, dim=-1)
-        if self.way == "masked":
-            out = torch.zeros_like(x)
-            for expert in range(self.experts):
-                rows, visits = torch.where(choices == expert)
-                made = functional.relu(x[rows] @ self.up[expert]) @ self.down[expert]
-                out = out.index_add(0, rows, made * weights[rows, visits, None])
-            return out.view(shape)
-        places = x.shape[0] * 2 // self.experts
-        if self.way == "sorted":
-            order = choices.flatten().argsort()
-            rows = order // 2
-            into = x[rows].view(self.experts, places, -1)
-            made = functional.relu(into @ self.up) @ self.down
-            made = made.flatten(0, 1) * weights.flatten()[order, None]
-            return torch.zeros_like(x).index_add(0, rows, made).view(shape)
-        chosen = functional.one_hot(choices, self.experts)
-        turn = (chosen.flatten(0, 1).cumsum(0) - 1).view_as(chosen) * chosen
-        held = functional.one_hot(turn.sum(-1).clamp(0, places - 1), places)
-        mask = torch.einsum("tne,tnc->tec", chosen.float(), held.float())
-        into = torch.einsum("tec,td->ecd", mask, x)
-        made = functional.relu(into @ self.up) @ self.down
-        back = torch.einsum("tne,tnc,tn->tec", chosen.float(), held.float(), weights)
-        return torch.einsum("tec,ecd->td", back, made).view(shape)
-
-
-class Mixture(nn.Module):
-    """Grouped heads, experts and an embedding that is the head's table too."""
-
-    def __init__(self, words: int, width: int, layers: int, *, way: str) -> None:
-        super().__init__()
-        self.embedding, self.norm = nn.Embedding(words, width), Norm(width)
-        self.blocks = nn.ModuleList(Block(width, 4, 2, 24, repeats=False) for _ in range(layers))
-        self.experts = nn.ModuleList(Routed(width, 12, 8, way=way) for _ in range(layers))
-        self.output = nn.Linear(width, words, bias=False)
-        self.output.weight = self.embedding.weight
-
-    def forward(self, words: Tensor, targets: Tensor) -> Tensor:
-        x, angles = self.embedding(words), torch.ones(words.shape[1], 4)
-        for block, experts in zip(self.blocks, self.experts, strict=True):
-            x = block(x, angles, angles)
-            x = x + experts(x)
-        return functional.cross_entropy(self.output(self.norm(x)).flatten(0, 1), targets.flatten())

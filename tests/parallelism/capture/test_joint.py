@@ -5,17 +5,14 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch: not installed; pip install 'treadle[torch]'")
 
-from parallelism.capture.samples import Affine, Block, Rolling, Selfish, Stack, Tied  # noqa: E402
+from parallelism.capture.samples import Affine, Block, Stack, Tied  # noqa: E402
 from samples.training.parsed_values import from_json  # noqa: E402
 from treadle.errors import TreadleError  # noqa: E402
 from treadle.parallelism.capture.joint import capture  # noqa: E402
-from treadle.parallelism.capture.rules import OperatorRule  # noqa: E402
 from treadle.parallelism.graph.compute_graph import (  # noqa: E402
     ComputeGraph,
-    Index,
     Node,
     OperatorKind,
-    Phase,
     Source,
 )
 from treadle.parallelism.graph.graph_files import to_json  # noqa: E402
@@ -63,19 +60,6 @@ def sizes(graph: ComputeGraph, path: str) -> list[list[int]]:
     return [[graph.atoms[i.atom].size for i in dim] for dim in parameters(graph)[path].results[0].dims]
 
 
-def test_the_linear_layer_prints_as_in_figure_5_2() -> None:
-    graph = linear()
-    assert str(graph) == FIGURE
-    assert {a.name: a.size for a in graph.atoms} == {
-        "a": 1024, "b": 2048, "c": 64, "d": 4096, "f": 1, "g": 1
-    }  # fmt: skip
-    named = {graph.spelled(p): graph.spelled(g) for p, g in graph.gradients.items()}
-    assert named == {"primals_1": "mm_1", "primals_2": "sum_1"}
-    assert {graph.spelled(o): graph.spelled(t) for o, t in graph.tangents.items()} == {"add": "tangents_1"}
-    phases = {node.name: node.phase for node in graph.nodes}
-    assert [n for n, p in phases.items() if p is Phase.BACKWARD] == ["tangents_1", "sum_1", "mm_1", "output"]
-
-
 def test_operators_tell_where_the_model_calls_them() -> None:
     lines = {node.name: node.line for node in linear().nodes}
     assert "samples.py:" in lines["mm"]
@@ -102,56 +86,6 @@ def test_heads_and_groups_fall_out_of_views(repeats: bool) -> None:
     assert len(set(groups)) == 1
 
 
-def test_nodes_keep_what_they_are_called_with() -> None:
-    """Tensors by number, with all dimensions as called: of one element, repeated, merged by views."""
-    graph = tied()
-    nodes = {node.name: node for node in graph.nodes}
-    words = {atom.name: number for number, atom in enumerate(graph.atoms)}
-    a, b, c, d = ([words[letter], 0] for letter in "abcd")
-    assert nodes["sum_1"].arguments == {
-        "self": {"operand": 0, "dims": [[c], [d], [b]]}, "dim": [-1], "keepdim": True, "dtype": None
-    }  # fmt: skip
-    assert nodes["sub"].arguments["self"] == {"operand": 0, "dims": [[c, d], [a]]}
-    assert nodes["sub"].arguments["other"] == {"operand": 1, "dims": [[c, d], []]}
-    assert nodes["div_3"].arguments["self"] == {"operand": 0, "dims": [[c], [d], [b]]}  # repeated over b
-    assert nodes["div_3"].operands[0].roles == ((Index(*c),), (Index(*d),))
-    assert nodes["zeros_like"].arguments["dtype"] == {"torch": "torch.float32"}
-    assert nodes["tied_1"].arguments["other"]["operand"] == 1
-    (cat, *_) = [node for node in block().nodes if node.operator == "aten.cat.default"]
-    assert [one["operand"] for one in cat.arguments["tensors"]] == [0, 1]
-
-
-def test_self_attention_meets_one_sequence_twice() -> None:
-    graph = block()
-    (forward, backward) = [node for node in graph.nodes if node.kind is OperatorKind.ATTENTION]
-    queries, keys, values = (operand.roles for operand in forward.operands)
-    primed = [i for dim in keys for i in dim if i.prime]
-    assert len(primed) == 1
-    assert graph.atoms[primed[0].atom].size == 32
-    assert primed[0]._replace(prime=0) in [i for dim in queries for i in dim]
-    assert not [i for operand in forward.operands for dim in operand.dims for i in dim if i.prime]
-    assert primed[0] in [i for dim in values for i in dim]
-    assert primed[0] not in [i for dim in forward.results[0].roles for i in dim]
-    assert [primed[0] in [i for dim in r.roles for i in dim] for r in backward.results] == [False, True, True]
-
-
-def test_a_matrix_and_its_transpose_are_one_tensor_with_two_roles() -> None:
-    graph = capture(lambda: (Selfish(16), (torch.empty(8, 16),)))
-    (weight,) = parameters(graph).values()
-    (first, second) = (i for dim in weight.results[0].dims for i in dim)
-    assert first.atom == second.atom
-    assert (first.prime, second.prime) == (0, 1)
-    square = next(node for node in graph.nodes if node.kind is OperatorKind.EINSUM)
-    assert [o.roles for o in square.operands] != [o.dims for o in square.operands]
-    assert len(square.read) == 3
-    (*_, last) = [
-        node for node in graph.nodes if node.operator == "aten.add.Tensor" and node.phase is Phase.FORWARD
-    ]
-    assert [o.dims for o in last.operands if o.tensor.node == graph.nodes.index(weight)] == [
-        ((second,), (first,))
-    ]
-
-
 def test_tied_embeddings_are_one_parameter_with_one_gradient() -> None:
     graph = tied()
     assert set(parameters(graph)) == {"embedding.weight", "norm.weight"}
@@ -167,24 +101,6 @@ def test_separate_layers_keep_dimensions_apart() -> None:
     weights = [node.results[0].dims for path, node in parameters(graph).items() if path.endswith("weight")]
     assert weights[0][1] == weights[1][0]
     assert len({i.atom for dims in weights for dim in dims for i in dim}) == 3
-
-
-def test_an_unknown_operator_is_named_with_its_line_and_what_to_do() -> None:
-    with pytest.raises(TreadleError) as caught:
-        capture(lambda: (Rolling(8), (torch.empty(4, 8),)))
-    message = str(caught.value)
-    assert "\n" not in message
-    assert "aten.roll.default at " in message
-    assert "samples.py:" in message
-    assert 'treadle.operator_rule("aten.roll.default", "KIND", ' in message
-
-
-def test_a_rule_that_is_given_serves() -> None:
-    rule = OperatorRule("aten.roll.default", OperatorKind.ELEMENTWISE, "i!j->ij")
-    graph = capture(lambda: (Rolling(8), (torch.empty(4, 8),)), rules=[rule])
-    node = next(node for node in graph.nodes if node.operator == rule.operator)
-    assert [graph.atoms[index.atom].size for index in node.whole] == [4]
-    assert node.line
 
 
 def test_what_make_returns_is_checked() -> None:

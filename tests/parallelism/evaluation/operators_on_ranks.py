@@ -6,12 +6,11 @@ zeros), and of a table that it writes it has its own rows only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from parallelism.state.shards_on_ranks import Held, Rank, check_state, lay_out, mask, ranks
 from treadle.parallelism.graph.compute_graph import (
     Index,
     Node,
@@ -21,7 +20,6 @@ from treadle.parallelism.graph.compute_graph import (
     Result,
     TensorRef,
 )
-from treadle.parallelism.state.sharding import Sharding
 
 Function = Callable[..., "np.ndarray | tuple[np.ndarray, ...]"]
 
@@ -73,82 +71,3 @@ class Sample:
     def dims(word: str) -> tuple[tuple[Index, ...], ...]:
         """A dimension for each letter, its atom the letter's number."""
         return tuple((Index(ord(letter)),) for letter in word)
-
-
-def computes_the_same(
-    sample: Sample,
-    letters: Mapping[str, int],
-    inputs: tuple[Sharding, ...],
-    outputs: tuple[Sharding, ...],
-    sizes: Mapping[str, int],
-    seed: int,
-) -> bool:
-    """Whether all ranks, each on its blocks, make the operator's results in these states."""
-    rng = np.random.default_rng(seed)
-    whole = []
-    for at, word in enumerate(sample.inputs):
-        shape = tuple(letters[letter] for letter in word)
-        if at in sample.indices:
-            whole.append(
-                rng.integers(0, letters[sample.ranges[sample.indices.index(at)]], shape).astype(float)
-            )
-        else:
-            whole.append(rng.uniform(-2, 2, shape))
-    wanted = _tuple(sample.function(*whole, **{f"at_{letter}": slice(0, n) for letter, n in letters.items()}))
-    held = [
-        lay_out(one, state, sizes, seed + at)
-        for at, (one, state) in enumerate(zip(whole, inputs, strict=True))
-    ]
-    made: list[Held] = [{} for _ in outputs]
-    for rank in ranks(sizes):
-        local, places = _blocks(sample, letters, inputs, outputs, sizes, rank, held)
-        try:
-            found = _tuple(sample.function(*local, **places))
-        except (ValueError, IndexError):
-            return False  # blocks that do not fit each other
-        for slot, (value, state) in enumerate(zip(found, outputs, strict=True)):
-            shape = tuple(letters[letter] for letter in sample.outputs[slot])
-            here = mask(state, shape, sizes, rank)
-            if value.size != here.sum():
-                return False
-            made[slot][rank] = np.full(shape, np.nan)
-            made[slot][rank][here] = value.ravel()
-    try:
-        for one, value, state in zip(made, wanted, outputs, strict=True):
-            check_state(one, value, state, sizes)
-    except AssertionError:
-        return False
-    return True
-
-
-def _blocks(
-    sample: Sample,
-    letters: Mapping[str, int],
-    inputs: tuple[Sharding, ...],
-    outputs: tuple[Sharding, ...],
-    sizes: Mapping[str, int],
-    rank: Rank,
-    held: list[Held],
-) -> tuple[list[np.ndarray], dict[str, slice]]:
-    local, places = [], {f"at_{letter}": slice(0, n) for letter, n in letters.items()}
-    for one, state, word in zip(held, inputs, sample.inputs, strict=True):
-        shape = tuple(letters[letter] for letter in word)
-        here = mask(state, shape, sizes, rank)
-        block = _shape(here)
-        local.append(one[rank][here].reshape(block))
-    for words, states in ((sample.inputs, inputs), (sample.outputs, outputs)):
-        for word, state in zip(words, states, strict=True):
-            here = mask(state, tuple(letters[letter] for letter in word), sizes, rank)
-            for at, letter in enumerate(word):
-                if state.dims[at]:
-                    taken = np.unique(np.nonzero(here)[at])
-                    places[f"at_{letter}"] = slice(int(taken[0]), int(taken[-1]) + 1)
-    return local, places
-
-
-def _shape(here: np.ndarray) -> tuple[int, ...]:
-    return tuple(len(np.unique(index)) for index in np.nonzero(here))
-
-
-def _tuple(value: np.ndarray | tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-    return value if isinstance(value, tuple) else (np.asarray(value),)

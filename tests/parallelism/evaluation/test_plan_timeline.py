@@ -65,13 +65,6 @@ def moved(timeline: Timeline) -> Counter[tuple[Category, int]]:
     )
 
 
-def test_gradients_of_replicas_are_summed_in_one_bucket_where_all_fit() -> None:
-    """Those of the head are 8 elements, a 64th of a block's."""
-    forward, backward, timeline = simulated(data_parallel(), ALLREDUCE=3e5)
-    assert float(timeline.total_s) == pytest.approx(LAYERS * (forward + backward) + (LAYERS + 1 / 64) * 3e5)
-    assert moved(timeline) == {(Category.ALLREDUCE, 0): 1}
-
-
 @pytest.mark.parametrize("share", [0.2, 1.5, 5.0])
 def test_shards_are_gathered_one_layer_ahead(share: float) -> None:
     """Nothing hides the first gather, nor that for the first backward pass: the head comes between."""
@@ -100,19 +93,3 @@ def test_a_pipeline_passes_all_micro_batches_and_reduces_gradients_once(
         parts = timeline.device_time(device)
         exposed = sum(parts.exposed_s.values())
         assert float(parts.compute_s + exposed + parts.idle_s) == pytest.approx(float(timeline.total_s))
-
-
-def test_a_pipeline_gathers_shards_and_scatters_gradients_for_each_micro_batch() -> None:
-    """Weights stay between two passes of one layer.
-
-    The first stage turns round in its last layer three times and in its first one twice; the second, whose
-    last layer is the head, in its first one three times.
-    """
-    plan = data_parallel(is_sharded=True, pipeline=Pipeline("pp", (4, 5), 4))
-    _, _, timeline = simulated(plan, REDUCE_SCATTER=1e-6, ALLGATHER=1e-6)
-    assert moved(timeline) == {
-        (Category.ALLGATHER, 0): 2 * 4 * 4 - 5,
-        (Category.ALLGATHER, 1): 2 * 4 * 4 - 3,
-        (Category.REDUCE_SCATTER, 0): 4 * 4,
-        (Category.REDUCE_SCATTER, 1): 4 * 4,
-    }

@@ -112,27 +112,6 @@ def mixture_proof(layering: Layering, found: MixedLayers, memory: float) -> floa
     )
 
 
-def test_what_is_proven_of_layers_that_differ_holds_for_every_sequence() -> None:
-    n_full = 0
-    for seed in range(4):
-        layering = random_layering(seed)
-        mixtures = Mixtures(layering)
-        singles = every_single(layering)
-        peaks = [
-            mixtures.price((layering.layers.cut(one),) * layering.n_layers, layering.ends.cut(one))[1]
-            for one in singles
-        ]
-        for limit in (float(min(peaks)), np.inf) if peaks else ():
-            found = mix_layers(layering, singles, memory_bytes=limit, effort=EXACT)
-            best = mixtures.best(limit)
-            assert found is not None
-            assert best is not None
-            bound = mixture_proof(layering, found, limit)
-            assert bound <= float(best)
-            n_full += bound >= 0.99 * found.bound
-    assert n_full > 4
-
-
 def test_block_and_ends_must_fall_apart() -> None:
     layering = random_layering(1)
     found = mix_layers(layering, every_single(layering), effort=EXACT)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from parallelism.evaluation.named_layouts import by_letter, laid_out
@@ -19,16 +17,14 @@ from parallelism.evaluation.test_known_layouts import (
 from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate
 from treadle.parallelism.evaluation.node_work import DeviceNumbers
 from treadle.parallelism.evaluation.resimulation import Resimulated, nearest_layout, resimulate
-from treadle.parallelism.graph.compute_graph import OperatorKind
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
-from treadle.parallelism.plan.part_plan import Chunk
 from treadle.parallelism.state.sharding import Sharding
 from treadle.schedules.mesh import Mesh
 from treadle.training.compute_times import RooflineTimes
 from treadle.training.devices import ACCELERATORS
 from treadle.training.forms.layer_passes import layer_seconds
 from treadle.training.models.zoo import zoo_model
-from treadle.training.training_options import Recompute, TrainingOptions
+from treadle.training.training_options import TrainingOptions
 from treadle.unsupported import Unsupported
 
 TIMES = RooflineTimes(ACCELERATORS["h100"], "bf16", 0.5)
@@ -76,29 +72,6 @@ def test_tensor_parallelism_takes_what_train_says_where_nothing_overlaps() -> No
     # two blocks of equal length; before attention there is half of one
     hidden_s = min(gather_s, dense_s / 8) + min(gather_s, dense_s / 4)
     assert mine.seconds - 32 * hidden_s == pytest.approx(float(other.outcome.iteration_s), rel=0.03)
-
-
-def test_what_train_cannot_say_is_listed() -> None:
-    again = laid_out(
-        MODEL,
-        Mesh((8,), ("dp",)),
-        by_letter("dp", "b"),
-        boundary={"dp": "b"},
-        stored=whole,
-        recomputed=lambda node: node.kind is OperatorKind.ATTENTION,
-    )
-    layout = nearest_layout(again, MODEL)
-    assert not isinstance(layout, Unsupported)
-    assert (layout.recompute, layout.left_out) == (Recompute.ATTENTION, ())
-    everything = replace(again, layers={"block": (0,) * 32})
-    head = everything.parts["head"][0]
-    chunked = replace(
-        head, operators={**head.operators, "normed": replace(head.operators["normed"], chunk=Chunk("s", 2))}
-    )
-    mixed = replace(everything, parts={**everything.parts, "head": (chunked,)})
-    found = nearest_layout(mixed, MODEL)
-    assert not isinstance(found, Unsupported)
-    assert found.left_out == ("1 operators in loops over chunks",)
 
 
 def test_cuts_that_differ_from_operator_to_operator_are_shares_of_the_work() -> None:

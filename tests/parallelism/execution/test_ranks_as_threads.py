@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 import pytest
@@ -21,7 +20,6 @@ from parallelism.execution.threaded_ranks import ThreadedRanks  # noqa: E402
 from parallelism.state.shards_on_ranks import all_shardings, check_state, lay_out, mask  # noqa: E402
 from treadle.parallelism.execution import rank_exchanges, rank_step  # noqa: E402
 from treadle.parallelism.execution.counting import RankHoldings  # noqa: E402
-from treadle.parallelism.execution.prediction import UntiedCosts  # noqa: E402
 from treadle.parallelism.execution.rank_step import RankTask, ReadTensor, find_routes, routes_of, run_step  # noqa: E402
 from treadle.parallelism.execution.reference import path_of_run, reference_step  # noqa: E402
 from treadle.parallelism.execution.run_comparison import errors_of  # noqa: E402
@@ -35,7 +33,6 @@ from treadle.schedules.collective import CollectiveKind  # noqa: E402
 from treadle.schedules.mesh import Mesh  # noqa: E402
 
 SQUARE = Mesh((2, 2), ("dp", "tp"))
-TURNED = Mesh((2, 2), ("dp", "tp"), (2, 0, 3, 1))
 SIX = Mesh((2, 1, 3), ("a", "idle", "b"), (3, 0, 5, 1, 4, 2))
 SIZES = {"a": 2, "b": 3}
 
@@ -147,16 +144,6 @@ def model() -> ModelGraph:
     return language_model(2)
 
 
-def test_a_language_model_with_a_shared_table(monkeypatch: pytest.MonkeyPatch, model: ModelGraph) -> None:
-    task = RankTask(model, draw_plan(model, TURNED, 4), LANGUAGE_MODEL, uneven_costs(TURNED))
-    errors, found = executed(monkeypatch, task)
-    assert max(errors.values()) < 1e-13
-    assert {"0 embedding: weight", "3 head: out.weight", "2 block: input 0"} <= set(errors)
-    held = [one.holdings for one in found]
-    assert all(peak > one.parameter_bytes > 0 for (peak, _), one in zip(held, found, strict=True))
-    assert all(at.split()[0] in ("forward", "backward") for _, at in held)
-
-
 LOSS = ("mm", "amax", "sub", "exp", "sum_2", "log", "sub_1", "gather", "zeros_like", "scatter", "mul_2",
         "exp_1", "sum_5", "mul_3", "sub_2", "mm_1", "mm_2")  # fmt: skip
 """From the logits to the gradients of table and norm."""
@@ -239,18 +226,6 @@ def test_the_fullest_moment_counts_a_storage_once() -> None:
     assert (holdings.peak_bytes, holdings.peak_at) == (60, "first")
     holdings.measure("fullest", [torch.zeros(5)])
     assert (holdings.peak_bytes, holdings.peak_at) == (76, "fullest")
-
-
-def test_costs_without_ties() -> None:
-    """Each kind and axes a share of its own dearer, by less than a millionth."""
-    costs = uneven_costs(SQUARE)
-    untied = UntiedCosts(costs)
-    for kind, axes in ((CollectiveKind.ALLGATHER, ("dp", "tp")), (CollectiveKind.ALLTOALL, ("tp",))):
-        share = crc32(f"{kind.value} {','.join(axes)}".encode()) / 2**32 / 1e6
-        expected = float(costs.time_s(kind, axes, 10**9)) * (1 + share)
-        assert untied.time_s(kind, axes, 10**9) == pytest.approx(expected, rel=1e-15)
-        assert 0 < share < 1e-6
-    assert (untied.summary, untied.is_bound) == (costs.summary, costs.is_bound)
 
 
 def test_routes_are_those_of_transitions_and_found_once() -> None:

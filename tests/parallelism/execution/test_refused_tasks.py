@@ -23,21 +23,17 @@ from treadle.parallelism.execution.execute import MOST_RANKS, RankExecutions, ex
 from treadle.parallelism.execution.local_operators import LocalOperator, cuts_of  # noqa: E402
 from treadle.parallelism.execution.part_execution import (  # noqa: E402  # noqa: E402
     PartExecution,
-    _leaving,
-    _Loop,
     _narrowed,
     _operator,
-    role_of,
 )
 from treadle.parallelism.execution.prediction import Prediction, disagreements, tolerance  # noqa: E402
 from treadle.parallelism.execution.rank_step import RankTask, ReadTensor, _groups  # noqa: E402
 from treadle.parallelism.execution.reference import RunValues  # noqa: E402
 from treadle.parallelism.execution.run_comparison import common_collectives, errors_of  # noqa: E402
-from treadle.parallelism.execution.run_order import OrderedUnit, units_of  # noqa: E402
 from treadle.parallelism.execution.tensor_blocks import BlockPosition  # noqa: E402
-from treadle.parallelism.graph.compute_graph import Index, Operand, Phase, TensorRef, pairs  # noqa: E402
+from treadle.parallelism.graph.compute_graph import Index, Operand, TensorRef, pairs  # noqa: E402
 from treadle.parallelism.plan.parallel_plan import Pipeline  # noqa: E402
-from treadle.parallelism.plan.part_plan import ActivationPolicy, Chunk, OperatorPlan, PartPlan  # noqa: E402
+from treadle.parallelism.plan.part_plan import OperatorPlan  # noqa: E402
 from treadle.parallelism.state.sharding import Sharding, replicated  # noqa: E402
 from treadle.schedules.collective import CollectiveKind  # noqa: E402
 from treadle.schedules.mesh import Mesh  # noqa: E402
@@ -104,47 +100,6 @@ def test_operators_that_cannot_be_run_here_are_refused() -> None:
     )
     cut = replace(whole, inputs=(rows, replicated(2)), outputs=(rows,))
     assert cuts_of(node, cut) == {Index(0): ("x",), Index(1): (), Index(2): ()}
-
-
-def part_plan(**changes: dict[str, Any]) -> PartPlan:
-    (block,) = plain_plan(MODEL, Mesh((2,), ("x",))).parts["block"]
-    operators = {name: replace(one, **changes.get(name, {})) for name, one in block.operators.items()}
-    return replace(block, operators=operators)
-
-
-def names_of(units: list[OrderedUnit]) -> list[tuple[str, ...]]:
-    nodes = MODEL.part("block").graph.nodes
-    return [tuple(nodes[number].name for number in unit.numbers) for unit in units]
-
-
-def test_the_order_in_which_operators_run() -> None:
-    """u, a, d, y forward; those that are computed again come before what needs them; loops are one unit."""
-    graph = MODEL.part("block").graph
-    plain = part_plan()
-    assert names_of(units_of(graph, plain, Phase.FORWARD)) == [("u",), ("a",), ("d",), ("y",)]
-    backward = [("da",), ("ddown",), ("du",), ("dup",), ("dxu",), ("dx",)]
-    assert names_of(units_of(graph, plain, Phase.BACKWARD)) == backward
-    again = part_plan(a={"keep": ActivationPolicy.RECOMPUTED}, u={"keep": ActivationPolicy.RECOMPUTED})
-    assert names_of(units_of(graph, again, Phase.BACKWARD)) == [("u",), ("a",), *backward]
-    assert names_of(units_of(graph, again, Phase.FORWARD)) == [("u",), ("a",), ("d",), ("y",)]
-    loop = {"chunk": Chunk("t", 4)}
-    looped = part_plan(u=loop, a=loop, d=loop, y={"chunk": Chunk("t", 4, 1)})
-    found = units_of(graph, looped, Phase.FORWARD)
-    assert names_of(found) == [("u", "a", "d"), ("y",)]
-    assert [unit.chunk for unit in found] == [Chunk("t", 4), Chunk("t", 4, 1)]
-    # da and du in a loop: what lies between in the graph's order waits, or runs before
-    late = part_plan(da=loop, du=loop)
-    assert names_of(units_of(graph, late, Phase.BACKWARD)) == [
-        ("da", "du"), ("ddown",), ("dup",), ("dxu",), ("dx",),
-    ]  # fmt: skip
-    with pytest.raises(ScheduleError) as caught:
-        units_of(graph, part_plan(u=loop, d=loop), Phase.FORWARD)
-    assert str(caught.value) == (
-        "plan: the loop over chunks of t cannot run: an operator outside of it stands between two of its own"
-    )
-    with pytest.raises(ScheduleError) as caught:
-        units_of(graph, replace(plain, operators={}), Phase.FORWARD)
-    assert str(caught.value) == "plan: no plan of u; expected one for each operator"
 
 
 def execution(**values: Any) -> RankExecutions:
@@ -300,14 +255,6 @@ def test_gradients_are_turned_to_what_they_are_of_unless_a_letter_stands_twice()
     )
 
 
-def test_letters_of_loops_are_those_of_a_part() -> None:
-    part = MODEL.part("block")
-    assert [role_of(part, letter) for letter in ("t", "h'", "f''")] == [Index(0), Index(1, 1), Index(2, 2)]
-    with pytest.raises(ScheduleError) as caught:
-        role_of(part, "q'")
-    assert str(caught.value) == 'plan of block: chunks of "q\'", which is not a dimension of it'
-
-
 def looped(*changes: dict[str, Any]) -> SimpleNamespace:
     """Node u of the two matrices (t and f of t x h and h x f), at rank 0 of two, and those after it."""
     graph = two_matrices()
@@ -347,33 +294,6 @@ def test_operators_that_do_not_run_in_chunks_of_a_letter_are_refused() -> None:
     with pytest.raises(ScheduleError) as caught:
         _operator(looped(extreme), 3, h, 2)  # type: ignore[arg-type]
     assert str(caught.value) == "plan of block: chunks of u do not add up"
-
-
-def test_what_a_loop_makes_is_read_in_it_in_the_same_chunks() -> None:
-    """Node a reads u: a sum over chunks of h is there at the loop's end only; chunks of t are none of f."""
-    t, h, f = Index(0), Index(1), Index(2)
-    for made, read, words in (
-        (h, t, "a reads a sum over chunks in their loop"), (t, f, "a reads chunks of another dimension")
-    ):  # fmt: skip
-        loop = SimpleNamespace(run=looped(), entering={}, roles={3: made, 4: read}, count=2)
-        with pytest.raises(ScheduleError) as caught:
-            _Loop._taken(loop, 4, 0, 0, {})  # type: ignore[arg-type]
-        assert str(caught.value) == f"plan of block: {words}"
-
-
-def test_what_leaves_a_loop_is_read_after_it_or_kept() -> None:
-    """Of u and a, of which a reads u and d reads a: what others than these read, or what is saved."""
-    run = looped()
-    run.left = {TensorRef(3): 1, TensorRef(4): 2}
-    saved: dict[str, Sharding] = {}
-    run.plan.saved = saved.get
-    assert _leaving(run, {3, 4}, Phase.FORWARD) == [TensorRef(4)]
-    saved["u"] = replicated(2)
-    assert _leaving(run, {3, 4}, Phase.FORWARD) == [TensorRef(3), TensorRef(4)]
-    assert _leaving(run, {3, 4}, Phase.BACKWARD) == [TensorRef(4)]
-    assert _leaving(run, {3, 4, 5}, Phase.BACKWARD) == [TensorRef(4)]
-    run.left[TensorRef(4)] = 1
-    assert _leaving(run, {3, 4, 5}, Phase.BACKWARD) == []
 
 
 def test_chunks_are_runs_of_a_dimension() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -18,9 +18,9 @@ from treadle.parallelism.exporting.export_layout import (
     WeightUse,
     layout_of,
 )
-from treadle.parallelism.graph.compute_graph import Node, Phase
+from treadle.parallelism.graph.compute_graph import Node
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
-from treadle.parallelism.plan.part_plan import Boundary, Chunk, TensorPlan
+from treadle.parallelism.plan.part_plan import Boundary
 from treadle.parallelism.state.sharding import Sharding
 from treadle.schedules.mesh import Mesh
 
@@ -48,12 +48,6 @@ def lost(layout: ExportLayout) -> list[str]:
     return [str(one) for one in layout.lost]
 
 
-def changed(one: ParallelPlan, part: str, change: Callable[..., object]) -> ParallelPlan:
-    """The plan with attributes of a part's plan changed."""
-    (own,) = one.parts[part]
-    return replace(one, parts={**one.parts, part: (replace(own, **change(own)),)})  # type: ignore[arg-type]
-
-
 def test_tensors_along_one_axis_and_shards_along_the_other() -> None:
     """Weights are h x f and f x h: cut over f, the first by its second dimension."""
     layout = layout_of(plan(TENSORS, STORED), MODEL)
@@ -74,40 +68,6 @@ def test_tensors_along_one_axis_and_shards_along_the_other() -> None:
         RecomputeSetting.NONE, (True, True), True
     )  # fmt: skip
     assert (layout.cuts_sequence, layout.gathers_again, lost(layout)) == (False, True, [])
-
-
-W_WHOLE = "head: w: is replicated along y; fully_shard shards it"
-REPLICAS = both(by_letter("x", "t"), by_letter("y", "t"))
-
-
-@pytest.mark.parametrize(
-    ("cut", "stored", "uses", "dims", "words"),
-    [
-        (TENSORS, {"up": (("x",), ("y",)), "w": (("y",),)}, "TENSOR SHARDED", [1, 0, 0],
-         ["block: down: is not stored along x as runs of whole rows or columns (- | -)",
-          "block: down: is replicated along y; fully_shard shards it"]),
-        (TENSORS, {**STORED, "w": ((),)}, "TENSOR SHARDED", [0, 1, 0], [W_WHOLE]),
-        (TENSORS, {**STORED, "up": ((), ("y", "x"))}, "TENSOR SHARDED", [1, 1, 0],
-         ["block: up: is not stored along x as runs of whole rows or columns (- | y,x)"]),
-        (TENSORS, {"up": ((), ("x",)), "down": (("x",), ()), "w": (("y",),)}, "TENSOR REPLICATED", [0, 0, 0],
-         ["head: w: is sharded along y, which others replicate over"]),
-        (REPLICAS, {"up": (("x", "y"), ()), "down": (("x",), ("y",)), "w": ((),)}, "SHARDED SHARDED",
-         [0, 0, 0], ["block: down: is sharded over several dimensions; fully_shard takes one",
-                     "head: w: is replicated along x; fully_shard shards it", W_WHOLE]),
-        # nothing computes in parts, but most is stored so
-        (lambda node, own: {}, {"up": (("x",), ()), "down": (("x",), ("y",))}, "SHARDED REPLICATED",
-         [0, 0, 0], ["block: down: is sharded along y, which others replicate over",
-                     "head: w: is replicated along x; fully_shard shards it"]),
-        (by_letter("x", "f"), {"up": ((), ("x",)), "down": (("x",), ())}, "TENSOR NONE", [0, 0, 0], []),
-    ],
-)  # fmt: skip
-def test_uses_and_weights_that_are_stored_otherwise(
-    cut: Cut, stored: dict[str, tuple[tuple[str, ...], ...]], uses: str, dims: list[int], words: list[str]
-) -> None:
-    layout = layout_of(plan(cut, stored), MODEL)
-    assert [use.name for _, use in layout.axes.values()] == [*uses.split(), "NONE"]
-    assert [weight.shard_dim for part in layout.parts for weight in part.weights] == dims
-    assert lost(layout) == words
 
 
 def test_tokens_along_an_axis_are_context_and_operators_that_differ_are_told() -> None:
@@ -149,25 +109,6 @@ def test_what_is_computed_again(
     assert [part.recompute for part in layout.parts] == [block, head]
     assert [part.saved_products for part in layout.parts] == [("u" not in again, True), ()]
     assert lost(layout) == words
-
-
-def test_what_is_kept_otherwise_and_loops_are_told() -> None:
-    one = plan(TENSORS, STORED)
-    entry = TensorPlan("u", Phase.FORWARD, None, Sharding(((), ())))
-    kept = changed(one, "block", lambda own: {"tensors": {**own.tensors, ("u", Phase.FORWARD): entry}})
-    assert lost(layout_of(kept, MODEL)) == ["block: u: is kept as - | -, but made as y | x"]
-    # a weight that is kept gathered is not gathered again; as stored it is
-    for state, again in ((Sharding(((), ())), False), (Sharding(STORED["up"]), True)):
-        held = TensorPlan("up", Phase.FORWARD, None, state)
-        own = changed(one, "block", lambda own, held=held: {"tensors": {("up", Phase.FORWARD): held}})
-        assert layout_of(own, MODEL).gathers_again is again
-    chunks = {"u": Chunk("t", 8), "a": Chunk("t", 8), "d": Chunk("t", 4, 1)}
-    looped = changed(one, "block", lambda own: {"operators": {
-        name: replace(operator, chunk=chunks.get(name)) for name, operator in own.operators.items()
-    }})  # fmt: skip
-    assert sorted(lost(layout_of(looped, MODEL))) == [
-        "block: a loop over 4 chunks of t", "block: a loop over 8 chunks of t"
-    ]  # fmt: skip
 
 
 def test_stages_are_an_axis_of_their_own() -> None:

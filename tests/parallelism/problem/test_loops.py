@@ -8,9 +8,7 @@ from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate
 from treadle.parallelism.graph.blocks.transformer_graph import model_graph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.plan.part_plan import ActivationPolicy
-from treadle.parallelism.problem.loops import regions_of
 from treadle.parallelism.problem.search_problem import SearchProblem, make_problem
-from treadle.parallelism.problem.values import values_of
 from treadle.parallelism.search.branching import Incumbent, SearchEffort
 from treadle.parallelism.search.one_plan import MemoryShortage, fastest_plan
 from treadle.training.models.zoo import zoo_model
@@ -46,17 +44,3 @@ def test_the_loss_of_an_8b_model_runs_in_chunks_where_whole_logits_do_not_fit() 
     assert head["logits"].keep is ActivationPolicy.RECOMPUTED
     moment = next(one for one in result.moments if one.node == "d_logits")
     assert {(one.why, one.tensor) for one in moment.contents} >= {("chunk", "logits"), ("chunk", "d_logits")}
-
-
-def test_a_loop_is_only_offered_where_nothing_outside_lies_between_its_operators() -> None:
-    model = model_graph(zoo_model("llama-3-8b"), batch=8, sequence=8192)
-    (region,) = regions_of(values_of(model.part("head")))
-    graph = model.part("head").graph
-    assert {graph.nodes[node].name for node in region.nodes} == {
-        "logits",
-        "word_sums",
-        "d_logits",
-        "d_normed",
-        "d_output_weight",
-    }
-    assert regions_of(values_of(model.part("block"))) == ()

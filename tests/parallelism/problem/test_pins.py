@@ -6,11 +6,9 @@ import pytest
 
 from parallelism.problem.settings import COSTS, MESH, TIMES, small_model
 from treadle.errors import ScheduleError
-from treadle.parallelism.problem.constraints import sharding_of
 from treadle.parallelism.problem.search_problem import SearchProblem, make_problem
 from treadle.parallelism.search.branching import NAMED_EFFORT, Incumbent
 from treadle.parallelism.search.one_plan import fastest_plan
-from treadle.parallelism.state.sharding import Sharding
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +46,3 @@ def test_a_pinned_tensor_is_made_so(problem: SearchProblem) -> None:
 def test_what_is_not_there_is_refused(problem: SearchProblem, name: str, state: str, why: str) -> None:
     with pytest.raises(ScheduleError, match=why):
         problem.constrained({name: state})
-
-
-def test_states_are_read_as_they_are_printed() -> None:
-    for state in (
-        Sharding((("a", "b"), (), ("c",)), frozenset("d")),
-        Sharding(((),)),
-        Sharding(((), ()), frozenset("ab")),
-    ):
-        assert sharding_of(str(state)) == state

@@ -2,87 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from fractions import Fraction
-
 import numpy as np
 import pytest
 
-from reference.parallelism.every_mixture import Mixtures
-from reference.parallelism.random_graphs import random_layering
 from treadle.errors import ScheduleError
 from treadle.parallelism.search import mixed_layers
 from treadle.parallelism.search.branching import SearchEffort
 from treadle.parallelism.search.factor_graph import FactorGraph, Quantities, factor
-from treadle.parallelism.search.layer_columns import Layering, joined
-from treadle.parallelism.search.minimax import Overlap
-from treadle.parallelism.search.mixed_layers import MixedLayers, mix_layers
-from treadle.parallelism.search.one_plan import fastest_plan
+from treadle.parallelism.search.layer_columns import Layering
+from treadle.parallelism.search.mixed_layers import mix_layers
 
 EXACT = SearchEffort(gap=0.0)
-
-
-def priced(mixtures: Mixtures, found: MixedLayers) -> tuple[Fraction, Fraction]:
-    layering = mixtures.layering
-    return mixtures.price(
-        tuple(layering.layers.cut(plan) for plan in found.layers), layering.ends.cut(found.ends)
-    )
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_the_best_mixture_of_all(seed: int) -> None:
-    layering = random_layering(seed)
-    mixtures = Mixtures(layering)
-    singles = {}
-    for column in mixtures.columns:
-        for ending in mixtures.endings:
-            if layering.layers.boundary_of(column) == layering.ends.boundary_of(ending):
-                plan = joined(layering, column, ending)
-                singles[plan] = mixtures.price((column,) * layering.n_layers, ending)
-    if not singles:
-        return
-    peaks = sorted({held for _, held in singles.values()})
-    for limit in (math.inf, float(peaks[0]), float(peaks[len(peaks) // 3])):
-        best, one = mixtures.best(limit), min(s for s, held in singles.values() if held <= limit)
-        assert best is not None
-        given_all = mix_layers(layering, singles, memory_bytes=limit, effort=EXACT)
-        assert given_all is not None
-        assert given_all.value == pytest.approx(float(best))
-        alone = fastest_plan(layering.graph, memory_bytes=limit, effort=EXACT)
-        assert alone.plan is not None
-        searched = mix_layers(layering, [alone.plan], memory_bytes=limit, effort=EXACT)
-        assert searched is not None
-        assert searched.value <= float(one) + 1e-9
-        for found in (given_all, searched):
-            seconds, held = priced(mixtures, found)
-            assert (found.value, len(found.layers)) == (pytest.approx(float(seconds)), layering.n_layers)
-            assert held <= limit
-            assert found.bound <= float(best) + 1e-9 <= found.value + 2e-9
-
-
-def cheating_layering() -> Layering:
-    """One operator that only computes, only communicates, or does both at once for a bit longer."""
-    names = Quantities(1, 0)
-    parts = [factor([1], {names.serial(0): [10, 0, 6], names.overlapped(0): [0, 10, 6]})]
-    graph = FactorGraph((1, 3), names, tuple(parts), (4,), first=(0,))
-    return Layering(graph, 0, (0,), (np.zeros((1, 1)),), frozenset([1]))
-
-
-def test_a_maximum_over_the_whole_model_claims_what_no_layer_does() -> None:
-    layering = cheating_layering()
-    mixtures = Mixtures(layering)
-    computes, communicates, both = (0, 0), (0, 1), (0, 2)
-    cheat = (computes, computes, communicates, communicates)
-    claimed, _ = mixtures.price(cheat, (0,), "model")
-    true, _ = mixtures.price(cheat, (0,), "layer")
-    honest, _ = mixtures.price((both,) * 4, (0,), "layer")
-    assert (claimed, true, honest) == (20, 40, 24)  # as .484 s was claimed where .865 s was true
-    found = mix_layers(layering, [(0, 0)], effort=EXACT)
-    assert found is not None
-    assert found.layers == ((0, 2),) * 4
-    assert (found.value, found.bound) == (24, pytest.approx(24))
-    with pytest.raises(ScheduleError, match="overlap is counted by layer"):
-        mix_layers(layering, [(0, 0)], overlap=Overlap.MODEL)
 
 
 def test_layers_that_differ_save_time_where_memory_is_short() -> None:

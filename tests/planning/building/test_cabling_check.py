@@ -8,11 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import treadle
 from treadle.errors import FormatError
-from treadle.finder.building import observed_cables
 from treadle.finder.building.cabling_check import PlugAction, check_cabling
-from treadle.finder.building.observed_cables import read_cables
 
 HEAD = "from_node,from_port,to_node,to_port"
 Pair = tuple[str, str]
@@ -101,25 +98,6 @@ def test_no_fewer_do(seed: int, tmp_path: Path) -> None:
     assert sum(checked(tmp_path, *lists)) == fewest(*lists)
 
 
-def test_one_way_cables(tmp_path: Path) -> None:
-    """Heads of two one-way cables changed places."""
-    built = treadle.cabling("generalized_kautz(2, 7)")
-    rows = built.sheet.csv().splitlines()
-    (tmp_path / "planned.csv").write_text("\n".join(rows))
-    assert check_cabling(tmp_path / "planned.csv", tmp_path / "planned.csv").steps == ()
-    lone = [
-        place for place, row in enumerate(rows) if ",no," in row and row.split(",")[1] != row.split(",")[3]
-    ]
-    cells = {place: rows[place].split(",") for place in lone}
-    one, other = next((a, b) for a in lone for b in lone if len({*cells[a][1:4:2], *cells[b][1:4:2]}) == 4)
-    cells[one][3:5], cells[other][3:5] = cells[other][3:5], cells[one][3:5]
-    rows[one], rows[other] = ",".join(cells[one]), ",".join(cells[other])
-    (tmp_path / "seen.csv").write_text("\n".join(rows))
-    report = check_cabling(tmp_path / "planned.csv", tmp_path / "seen.csv")
-    assert (report.n_moves, report.n_missing, report.n_surplus) == (2, 0, 0)
-    assert {step.fault for step in report.steps} == {"swapped"}
-
-
 def test_lldp_is_of_one_host(tmp_path: Path) -> None:
     (tmp_path / "planned.csv").write_text(listed([("a.0", "b.0"), ("a.1", "c.0"), ("b.1", "c.1")]))
     (tmp_path / "a.lldp").write_text(
@@ -179,48 +157,3 @@ def test_files_of_strangers(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=message) as caught:
         check_cabling(tmp_path / "planned.csv", path)
     assert str(path) in str(caught.value)
-
-
-def test_bytes_that_are_no_text_and_files_that_are_not_there(tmp_path: Path) -> None:
-    (tmp_path / "planned.csv").write_text(listed([("a.0", "b.0")]))
-    (tmp_path / "seen").write_bytes(b"\n\n\xff\xfe")
-    with pytest.raises(FormatError, match="not valid UTF-8"):
-        check_cabling(tmp_path / "planned.csv", tmp_path / "seen")
-    with pytest.raises(FormatError, match="No such file"):
-        check_cabling(tmp_path / "planned.csv", tmp_path / "nothing")
-
-
-@pytest.mark.parametrize(
-    ("first", "row", "message"),
-    [
-        (HEAD, "a,{0},b,{0}", "more than 3 cables"),
-        (
-            "lldp.via=LLDP",
-            "lldp.eth{0}.chassis.name=b\nlldp.eth{0}.port.ifname=eth{0}",
-            "more than 3 interfaces",
-        ),
-        ('Ca 9 "H" # "a"', '[{0}] "H"[{0}]\n[{0}] "H"[{0}]', "more than 3 cables"),  # seen from both ends
-    ],
-)
-def test_more_cables_than_are_read(
-    first: str, row: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(observed_cables, "MAX_CABLES", 3)
-    rows = [row.format(number) for number in range(1, 5)]
-    path = tmp_path / "seen"
-    path.write_text("\n".join([first, *rows[:3]]))
-    assert {cable.tail[0] for cable in read_cables(path, host="a")[0]} == {"a"}
-    path.write_text("\n".join([first, *rows]))
-    with pytest.raises(FormatError, match=message) as caught:
-        read_cables(path, host="a")
-    assert caught.value.line == 1 + "\n".join(rows[:3]).count("\n") + 2  # where the first of too many stands
-
-
-def test_larger_files_than_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "seen"
-    path.write_text(listed([("a.0", "b.0")]))
-    monkeypatch.setattr(observed_cables, "MAX_FILE_BYTES", path.stat().st_size)
-    assert len(read_cables(path)[0]) == 1
-    monkeypatch.setattr(observed_cables, "MAX_FILE_BYTES", path.stat().st_size - 1)
-    with pytest.raises(FormatError, match="larger than"):
-        read_cables(path)

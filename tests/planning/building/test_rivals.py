@@ -20,30 +20,11 @@ from treadle.finder.building.reference_topologies import (
     _Site,
     _switched,
     _through_boxes,
-    nearest_names,
-    switched_names,
 )
 from treadle.finder.cabling import cables
 from treadle.finder.designing.fabric import describe_fabric
 from treadle.planning import compare_references
 from treadle.topologies import parse
-
-
-@pytest.mark.parametrize(
-    ("nodes", "degree", "names"),
-    [
-        (1024, 4, ["torus(32, 32)", "dragonfly(13, 6)", "slimfly(23)"]),
-        (64, 6, ["torus(4, 4, 4)", "dragonfly(5, 2)", "slimfly(5)"]),
-        (97, 4, ["torus(8, 12)", "dragonfly(7, 2)", "slimfly(7)"]),
-    ],
-)
-def test_the_nearest_sizes(nodes: int, degree: int, names: list[str]) -> None:
-    found = list(nearest_names(nodes, degree))
-    assert found[2] == names[2]
-    for name, other in zip(found, names, strict=True):
-        assert abs(parse(name).n_nodes - nodes) <= abs(parse(other).n_nodes - nodes)
-    for name in switched_names(nodes, 64):
-        assert abs(len(parse(name).compute_nodes) - nodes) <= nodes
 
 
 def test_rows_are_worth_what_their_fabrics_are() -> None:

@@ -9,7 +9,6 @@ import pytest
 from treadle.errors import InfeasibleError
 from treadle.finder.designing.design_flow import AlltoallRates
 from treadle.finder.designing.design_result import DesignResult
-from treadle.finder.designing.hybrids import mesh_sizes
 from treadle.finder.workload import Call, Exchange, Network, Workload
 from treadle.planning import bound, design, design_plan
 from treadle.schedules.collective import CollectiveKind
@@ -85,22 +84,3 @@ def test_two_way_fabrics_stay_two_way() -> None:
         topology = parse(row.option.expression)
         pairs = set(zip(topology.tails.tolist(), topology.heads.tolist(), strict=True))
         assert all((head, tail) in pairs for tail, head in pairs)
-
-
-@pytest.mark.parametrize(
-    ("calls", "sizes"),
-    [
-        ((_gather(8),), (8, 8)),
-        ((_gather(4, stride=4), _gather(4)), (4, 4, 4)),
-        ((_gather(4), _gather(8, stride=8)), (8, 2, 4)),
-        ((_gather(64),), (64,)),
-        ((_gather(4), _gather(32, stride=2)), (16, 2, 2)),
-    ],
-)
-def test_axes_are_cut_where_groups_begin_and_end(calls: tuple[Call, ...], sizes: tuple[int, ...]) -> None:
-    assert mesh_sizes(Workload("w", calls), 64) == sizes
-
-
-def test_groups_without_a_mesh_have_no_axes() -> None:
-    """Groups of 4 of stride 1 and groups of 6: neither lies in the other."""
-    assert mesh_sizes(Workload("w", (_gather(4), _gather(6))), 24) == ()

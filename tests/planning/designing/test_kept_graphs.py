@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from treadle.finder.construction import expression
-from treadle.finder.designing.cached_graphs import _is_graph, cache_graphs, cached_graphs
+from treadle.finder.designing.cached_graphs import cache_graphs, cached_graphs
 from treadle.finder.designing.candidates import named_option
 from treadle.finder.designing.design_flow import AlltoallRates
 from treadle.finder.designing.design_result import DesignResult
@@ -74,21 +74,3 @@ def test_only_graphs_of_the_size_are_taken(tmp_path: Path, graphs: object) -> No
     for damaged in (b"", b"[]", b"\xff", b'{"nodes": 90}', b"[" * 2000):
         path.write_bytes(damaged)
         assert cached_graphs(90, 4, tmp_path, bidirectional=False)[0] == ()
-
-
-def test_calls_of_the_catalogue_are_graphs() -> None:
-    assert _is_graph("torus(" + "9" * 993 + ")")
-    assert not _is_graph("torus(" + "9" * 994 + ")")
-    assert not _is_graph("torus(9")
-    assert not _is_graph("taurus(9)")
-
-
-def test_files_larger_than_any_that_is_kept_are_not_read(tmp_path: Path) -> None:
-    torus = named_option("torus(9, 10)", 90, 4).candidate
-    cache_graphs(90, 4, [torus], tmp_path, bidirectional=False)
-    (path,) = tmp_path.glob("*.graphs")
-    text = path.read_bytes()
-    path.write_bytes(text + b" " * (2**16 - len(text)))
-    assert len(cached_graphs(90, 4, tmp_path, bidirectional=False)[0]) == 1
-    path.write_bytes(text + b" " * (2**16 + 1 - len(text)))
-    assert cached_graphs(90, 4, tmp_path, bidirectional=False)[0] == ()

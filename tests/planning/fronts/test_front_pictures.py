@@ -8,13 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from harness.summaries import tree_front_summary
-
 pytest.importorskip("matplotlib", reason="matplotlib: not installed; pip install 'treadle[plot]'")
 
 from treadle.drawing import comparison_plot, front_plot
 from treadle.errors import ScheduleError
-from treadle.schedulers.tree_front import TreeFront, TreePoint, _undominated
+from treadle.schedulers.tree_front import TreeFront, TreePoint
 from treadle.schedules.collective import CollectiveKind
 from treadle.training import step_trace
 from treadle.training.timeline.task import COMPUTE_STREAM, Category, Task
@@ -51,39 +49,6 @@ def compared(*rows: Any, sizes: tuple[int, ...] = (1024, 4096, 16384)) -> Any:
 def lines(figure: Any) -> list[tuple[str, list[float]]]:
     (axes,) = figure.axes
     return [(line.get_label(), [float(y) for y in line.get_ydata()]) for line in axes.get_lines()]
-
-
-def test_times_are_multiples_of_the_quickest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two win somewhere, one of them with a twin; a third is grey."""
-    bounds = (1.0, 2.0, 6.0)
-    found = compared(
-        row("one", 2.0, 4.0, 24.0, bounds=bounds),
-        row("slow", 6.0, 8.0, 24.0),
-        row("two", 4.0, 8.0, 12.0),
-        row("twin", 2.0, 4.0, 24.0),
-        SimpleNamespace(algorithm="none", measured=None),
-    )
-    figure = drawn(
-        monkeypatch,
-        comparison_plot,
-        lambda: comparison_plot.plot_comparison(found, title="times", file_format="svg"),
-    )
-    assert [(label, ratios) for label, ratios in lines(figure) if not label.startswith("_")] == [
-        ("one, twin", [1.0, 1.0, 2.0]),
-        ("two", [2.0, 2.0, 1.0]),
-        ("never fastest", []),
-        ("time bound", [0.5, 0.5, 0.5]),
-    ]
-    grey = [line for line in figure.axes[0].get_lines() if line.get_color() == "0.75"]
-    assert [[float(y) for y in line.get_ydata()] for line in grey] == [[3.0, 2.0, 2.0], []]
-    (axes,) = figure.axes
-    assert (axes.get_xscale(), axes.get_yscale(), axes.get_title()) == ("log", "log", "times")
-    assert axes.get_ylim()[1] == 16
-    assert axes.yaxis.get_major_formatter()(2.5, 0) == "2.5x"
-    assert axes.xaxis.get_major_formatter()(4096.2, 0) == "4KB"
-    assert axes.xaxis.get_major_formatter()(0.2, 0) == "1B"
-    markers = [line.get_marker() for line in axes.get_lines()]
-    assert markers[:3] == ["o", "None", "s"]
 
 
 def test_without_all_bounds_and_losers_neither_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,50 +118,6 @@ def test_throughput_by_height(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not again.axes[0].collections
 
 
-def test_points_that_others_beat_leave_the_front() -> None:
-    points = [point(2, 1, 5), point(1, 2, 4), point(1, 1, 3), point(2, 2, 5), point(3, 4, 9), point(2, 2, 8)]
-    assert _undominated(points) == (points[2], points[1], points[0], points[5], points[4])
-    assert _undominated([point(1, 1, 3), point(1, 1, 4)]) == (point(1, 1, 4),)
-    assert _undominated([point(1, 2, 4), point(2, 1, 4), point(3, 1, 4)]) == (point(1, 2, 4), point(2, 1, 4))
-
-
-def test_what_is_certified_is_within_a_part_in_ten_thousand() -> None:
-    own = front(optimum=10_001)
-    assert own.certified(point(1, 1, 10_000))
-    assert not own.certified(point(1, 1, 9_999))
-    assert own.certified(point(1, 1, 5_000, 5_000))
-    assert not own.certified(point(1, 1, 5_000, 5_001))
-    assert own.certified(point(1, 1, 10_000, 20_000))
-
-
-def test_fronts_as_json() -> None:
-    found = front(point(1, 2, 3), point(2, 1, 6, 7), optimum=8)
-    assert tree_front_summary(found) == {
-        "optimal_algbw_bytes_per_s": 8.0,
-        "optimal_algbw_exact": "8/1",
-        "points": [
-            {
-                "height": 1,
-                "trees_per_root": 2,
-                "algbw_bytes_per_s": 3.0,
-                "algbw_exact": "3/1",
-                "share_of_bound": 0.375,
-                "most_bytes_per_s": None,
-                "certified": False,
-            },
-            {
-                "height": 2,
-                "trees_per_root": 1,
-                "algbw_bytes_per_s": 6.0,
-                "algbw_exact": "6/1",
-                "share_of_bound": 0.75,
-                "most_bytes_per_s": 7.0,
-                "certified": False,
-            },
-        ],
-    }
-
-
 def stepped(devices: int) -> Timeline:
     """Two seconds of work, beside it three of an allreduce after a pause of one; a task of no time."""
     tasks: list[Task] = []
@@ -207,40 +128,6 @@ def stepped(devices: int) -> Timeline:
             Task("c", device, COMPUTE_STREAM, 0.0, (), Category.OPTIMIZER),
         ]
     return Timeline(tuple(tasks), (0.0, 1.0, 2.0) * devices, (2.0, 4.0, 2.0) * devices)
-
-
-@pytest.mark.parametrize(
-    ("devices", "names"),
-    [(1, ["compute", "moves"]), (2, ["0: compute", "0: moves", "1: compute", "1: moves"])],
-)
-def test_bars_of_a_step(devices: int, names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    figure = drawn(
-        monkeypatch,
-        step_trace,
-        lambda: step_trace.step_drawing(stepped(devices), "a step", file_format="svg"),
-    )
-    (axes,) = figure.axes
-    assert [label.get_text() for label in axes.get_yticklabels()] == names
-    assert [float(y) for y in axes.get_yticks()] == [place + 0.5 for place in range(len(names))]
-    assert axes.get_xlim() == (0.0, 4000.0)
-    assert axes.yaxis_inverted()
-    assert axes.get_title() == "a step"
-    bars = [
-        (
-            bar.get_label() if not str(bar.get_label()).startswith("_") else "",
-            [[float(value) for value in path.get_extents().bounds] for path in bar.get_paths()],
-        )
-        for bar in axes.collections
-    ]
-    expected = [("forward", [[0.0, 0.1, 2000.0, 0.8]]), ("allreduce", [[1000.0, 1.1, 3000.0, 0.8]])]
-    if devices == 2:
-        expected += [("", [[0.0, 2.1, 2000.0, 0.8]]), ("", [[1000.0, 3.1, 3000.0, 0.8]])]
-    assert [label for label, _ in bars] == [label for label, _ in expected]
-    for (_, found), (_, places) in zip(bars, expected, strict=True):
-        assert found == [pytest.approx(place) for place in places]
-    (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["forward", "allreduce"]
-    assert [float(size) for size in figure.get_size_inches()] == pytest.approx([10, 1.6 + 0.4 * len(names)])
 
 
 def test_a_picture_has_room_for_some_lanes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,7 @@ import places
 from samples.foreign import foreign_files
 from treadle import planning
 from treadle.api.simulate import simulate
-from treadle.errors import FormatError, ScheduleError, TreadleError
-from treadle.formats.schedule_source import schedule_sources
+from treadle.errors import FormatError, TreadleError
 from treadle.inputs.problem import make_problem
 from treadle.program.program import Buffer, OperationKind
 from treadle.schedulers.third_party.placed_schedules import (
@@ -28,7 +27,6 @@ from treadle.schedulers.third_party.placed_schedules import (
 from treadle.schedules.plan_files.archive import save_plan
 from treadle.simulation.congestion import congestion, link_loads
 from treadle.topologies import TopologyBuilder
-from treadle.topologies.topology import Topology
 
 CASES = [
     ("dgx_a100(1)", "allgather", "forestcoll"),
@@ -92,46 +90,6 @@ def test_what_waits_in_a_text_waits_in_its_simulation(tmp_path: Path, to: str, k
     assert 70e-6 < float(row.time) < 71e-6
 
 
-def box_of_teccl() -> Topology:
-    """TE-CCL's two DGX-2: GPUs 1 to 16 at switch 0, 18 to 33 at switch 17, some joined across."""
-    sample = json.loads((places.FOREIGN_SAMPLES / "teccl_schedule_dgx2.json").read_text())
-    builder = TopologyBuilder("dgx2 of TE-CCL")
-    for number in (*range(1, 17), *range(18, 34)):
-        builder.compute(f"gpu{number}")
-    for number in (0, 17):
-        builder.switch(f"sw{number}")
-    across = set()
-    for flow in sample["7-Flows"]:
-        hop = flow.partition("over ")[2].split(" in epoch ")[0]
-        if "via" not in flow:
-            across.add(tuple(map(int, hop.split("->"))))
-    for switch, gpus in ((0, range(1, 17)), (17, range(18, 34))):
-        for number in gpus:
-            builder.duplex(f"gpu{number}", f"sw{switch}", 125 * 10**9)
-    for tail, head in sorted(across):
-        builder.link(f"gpu{tail}", f"gpu{head}", 125 * 10**8)
-    return builder.build()
-
-
-def test_teccl_sample_on_its_own_fabric() -> None:
-    if not places.FOREIGN_SAMPLES.is_dir():
-        pytest.skip(f"no samples of others in {places.FOREIGN_SAMPLES}")
-    fabric = box_of_teccl()
-    placed = route_file(places.FOREIGN_SAMPLES / "teccl_schedule_dgx2.json", fabric)
-    assert placed.report.violations == ()
-    assert placed.collective.kind == "allgather"
-    assert placed.program.n_chunks == 32
-    # every GPU gets 31 chunks over its link from the switch or from across; loads say how fast
-    loads = link_loads(fabric, placed.program)
-    into = np.zeros(fabric.n_nodes, dtype=np.int64)
-    np.add.at(into, fabric.heads, loads)
-    assert set(into[fabric.compute_nodes].tolist()) == {31}
-    assert placed.algbw == 32 * min(
-        Fraction(int(b), int(c)) for b, c in zip(fabric.bandwidths, loads, strict=True) if c
-    )
-    assert 0 < placed.algbw < (placed.optimal_algbw or 0)
-
-
 @pytest.mark.parametrize(
     ("name", "fabric", "algbw"),
     [
@@ -152,15 +110,6 @@ def test_samples(name: str, fabric: str, algbw: Fraction | None) -> None:
     assert placed.optimal_algbw is not None
     assert placed.algbw == (placed.optimal_algbw if algbw else placed.algbw) <= placed.optimal_algbw
     assert algbw is None or placed.algbw == algbw
-
-
-def test_trees_serve_what_forestcoll_turns_round(tmp_path: Path) -> None:
-    _, path = written(tmp_path, "dgx_a100(2)", "allgather", "forestcoll", "forestcoll-xml")
-    for kind, share in (("allgather", 1), ("reduce-scatter", 1), ("allreduce", 2)):
-        placed = route_schedule(path, make_problem("dgx_a100(2)", kind))
-        assert placed.report.violations == ()
-        assert placed.algbw == route_schedule(path, make_problem("dgx_a100(2)", "allgather")).algbw / share
-    assert not route_schedule(path, make_problem("dgx_a100(2)", "alltoall")).report.is_ok
 
 
 def text(tmp_path: Path, value: foreign_files.Json) -> Path:
@@ -186,41 +135,6 @@ def test_small_files_by_hand(tmp_path: Path, made: foreign_files.Json, kind: str
     assert placed.collective.kind == kind
     assert placed.algbw == algbw
     assert (placed.algbw == placed.optimal_algbw) == (algbw == 2)
-
-
-def test_what_does_not_fit_is_one_violation(tmp_path: Path) -> None:
-    path = text(tmp_path, foreign_files.taccl_ring_allgather(4))
-    for problem, words in (
-        (make_problem("ring(5)", "allgather"), "the file has 4 ranks, ring(5) has 5"),
-        (make_problem("ring(4)", "allreduce"), "it is for allgather, asked for is allreduce"),
-        (make_problem("ring(4)", "allgather", weights=(1, 2, 1, 1)), "shards are of one size"),
-    ):
-        placed = route_schedule(path, problem)
-        assert placed.report.n_violations == 1
-        assert words in placed.report.violations[0].message
-        with pytest.raises(ScheduleError, match=r"schedule\.json: "):
-            _ = placed.program
-
-
-def test_a_program_of_another_collective_keeps_its_name(tmp_path: Path) -> None:
-    program = planning.program_of(planning.solve("ring(4)", "allgather", algorithm="ring").plan, 2**20)
-    placed = route_schedule(program, make_problem("ring(4)", "allreduce"), name="theirs")
-    assert (placed.name, placed.form) == ("theirs", "Program")
-    assert [str(one) for one in placed.report.violations] == [
-        "text: it is for allgather, asked for is allreduce"
-    ]
-
-
-def test_a_send_that_cannot_be_placed_is_one_violation(tmp_path: Path) -> None:
-    """The file's ring goes 0, 1, 2, 3; on the path 0-1-2-3 nothing leads from 3 to 0 but other ranks."""
-    builder = TopologyBuilder("path")
-    for number in range(4):
-        builder.compute(str(number))
-    for number in range(3):
-        builder.duplex(str(number), str(number + 1), 1)
-    placed = route_file(text(tmp_path, foreign_files.taccl_ring_allgather(4)), builder.build())
-    (violation,) = placed.report.violations
-    assert "rank 3 sends to rank 0 (3 messages), but no path leads" in violation.message
 
 
 def test_plans_and_values_stand_beside_texts(tmp_path: Path) -> None:
@@ -252,23 +166,6 @@ def test_a_plan_with_a_false_claim_about_the_fabric_is_refused() -> None:
     plan = planning.solve("ring(4)", "allgather").plan
     false = replace(plan, algbw=2 * plan.algbw)
     assert not route_schedule(false, make_problem("ring(4)", "allgather")).report.is_ok
-
-
-def test_files_of_no_known_format_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "notes.txt"
-    path.write_text("hello")
-    with pytest.raises(FormatError, match="neither a plan nor a schedule of a known format"):
-        route_schedule(path, make_problem("ring(4)", "allgather"))
-    with pytest.raises(FormatError, match="No such file"):
-        route_schedule(tmp_path / "none", make_problem("ring(4)", "allgather"))
-    assert {record.name for record in schedule_sources()} == {
-        "forestcoll-xml",
-        "msccl-xml",
-        "mscclpp-json",
-        "nccl-graph",
-        "taccl",
-        "te-ccl",
-    }
 
 
 def test_congestion_names_the_links_that_bind(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from treadle.errors import ScheduleError
 from treadle.planning import Sweep, fit_cost_model, solve
 from treadle.program.operation_lists import OperationKind
 from treadle.simulation.calibration import cost_fit
-from treadle.simulation.calibration.cost_fit import _Costs, _predict, _slopes, _step, _value, _weights
+from treadle.simulation.calibration.cost_fit import _Costs, _predict, _slopes, _step, _value
 from treadle.simulation.calibration.measurements import Measurement
 from treadle.simulation.costs.cost_model import ClassCost, LinkClass
 from treadle.simulation.costs.link_classes import CLASSES
@@ -29,38 +29,6 @@ def point(*classes: LinkClass, adds: bool = False) -> Any:
 
 def costs_of(points: list[Any], *protocols: str) -> _Costs:
     return _Costs(cast(Any, points), protocols)
-
-
-def test_figures_of_the_classes_that_are_there() -> None:
-    box_first = [one for one in CLASSES if one in (LinkClass.BOX, LinkClass.NETWORK)]
-    found = costs_of([point(LinkClass.NETWORK), point(LinkClass.BOX, LinkClass.NETWORK)], "ll", "own")
-    assert list(found.start) == [
-        f"{name}.{rest}"
-        for name in ("ll", "own")
-        for rest in (
-            "launch_ns",
-            *(f"{one}.{key}" for one in box_first for key in ("alpha_ns", "occupancy_ns", "efficiency")),
-        )
-    ]
-    assert found.start == pytest.approx(
-        {
-            "ll.launch_ns": 6600,
-            "ll.box.alpha_ns": 1500,
-            "ll.box.occupancy_ns": 900,
-            "ll.box.efficiency": 0.45,
-            "ll.network.alpha_ns": 5000,
-            "ll.network.occupancy_ns": 600,
-            "ll.network.efficiency": 0.45,
-            "own.launch_ns": 15_000,
-            "own.box.alpha_ns": 6000,
-            "own.box.occupancy_ns": 3000,
-            "own.box.efficiency": 0.85,
-            "own.network.alpha_ns": 20_000,
-            "own.network.occupancy_ns": 2000,
-            "own.network.efficiency": 0.85,
-        }
-    )
-    assert found.is_share.tolist() == [label.endswith("efficiency") for label in found.start]
 
 
 def test_sums_have_a_speed_where_there_are_any() -> None:
@@ -89,10 +57,6 @@ def test_figures_stay_in_their_range() -> None:
     assert large.reduction_bytes_per_s == 2**49
     small = found.model(np.full(5, -59.0), "a", "b")
     assert small.protocols[0].box == ClassCost(0, 0, 0, Fraction(1, 10_000))
-
-
-def test_large_errors_count_by_their_size() -> None:
-    assert _weights(np.array([0.0, 0.25, -0.5, 2.5])).tolist() == [1.0, 1.0, 0.5, 0.1]
 
 
 def test_a_step_by_hand() -> None:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-import pytest
-
 from treadle.render.fitting import cost_fit_rows
-from treadle.render.rows import lines, values
-from treadle.simulation.calibration.cost_fit import CostFit, FittedPoint, errors_by_sweep, mean_error
+from treadle.render.rows import lines
+from treadle.simulation.calibration.cost_fit import CostFit, FittedPoint
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
-from treadle.simulation.costs.cost_model_file import cost_model_to_json
 
 MODEL = CostModel(
     "ours",
@@ -46,18 +43,6 @@ UNSEEN = (FittedPoint("c", 64, 4.0, 1.0, "ll", 8, None),)
 FIT = CostFit(MODEL, POINTS, UNSEEN)
 
 
-def test_errors_are_relative_to_what_was_measured() -> None:
-    assert [one.error for one in (*POINTS, *UNSEEN)] == [0.5, -0.25, 0.125, -0.75]
-    assert FIT.mean_error == mean_error(POINTS) == (0.5 + 0.25 + 0.125) / 3
-    assert FIT.max_error == 0.5
-    assert replace(FIT, points=POINTS[1:2]).max_error == 0.25
-    assert mean_error(()) == 0.0
-    assert replace(FIT, points=()).max_error == 0.0
-    assert errors_by_sweep(POINTS) == {"a": 0.3125, "b": 0.25}
-    assert list(errors_by_sweep(POINTS[::-1])) == ["a", "b"]
-    assert list(errors_by_sweep(POINTS[1:])) == ["b", "a"]
-
-
 def text_of(fit: CostFit) -> list[str]:
     return lines(list(cost_fit_rows(fit)))
 
@@ -84,59 +69,3 @@ def test_lines() -> None:
         ["c", "64B", "4000000.00", "1000000.00", "-75.0%", "ll", "8", "-"],
     ]
     assert [line for line in text_of(replace(FIT, held_out=())) if "held out" in line] == []
-
-
-def test_json() -> None:
-    told = values(cost_fit_rows(FIT))
-    assert told == {
-        "measurements": 3,
-        "cost_model": "ours",
-        "cost_model_source": "by hand",
-        "model": cost_model_to_json(MODEL),
-        "mean_error": pytest.approx(0.875 / 3),
-        "max_error": 0.5,
-        "points": [
-            {
-                "sweep": "a",
-                "size_bytes": 8,
-                "time_s": 2.0,
-                "predicted_s": 3.0,
-                "error": 0.5,
-                "protocol": "ll",
-                "slices": 1,
-                "efficiency": 0.5,
-            },
-            {
-                "sweep": "b",
-                "size_bytes": 16,
-                "time_s": 4.0,
-                "predicted_s": 3.0,
-                "error": -0.25,
-                "protocol": "simple",
-                "slices": 2,
-            },
-            {
-                "sweep": "a",
-                "size_bytes": 32,
-                "time_s": 8.0,
-                "predicted_s": 9.0,
-                "error": 0.125,
-                "protocol": "ll",
-                "slices": 4,
-                "efficiency": 0.25,
-            },
-        ],
-        "held_out": [
-            {
-                "sweep": "c",
-                "size_bytes": 64,
-                "time_s": 4.0,
-                "predicted_s": 1.0,
-                "error": -0.75,
-                "protocol": "ll",
-                "slices": 8,
-            }
-        ],
-        "held_out_mean_error": 0.75,
-    }
-    assert "held_out_mean_error" not in values(cost_fit_rows(replace(FIT, held_out=())))

@@ -12,7 +12,6 @@ import pytest
 from treadle import capture, operator_rule
 from treadle.errors import FormatError, TreadleError
 from treadle.parallelism.capture import added_rules
-from treadle.parallelism.graph.compute_graph import OperatorKind
 
 MODULE = """
 import torch
@@ -62,10 +61,6 @@ def counting():
 def fails():
     raise RuntimeError("not\\ntoday")
 """
-RULE = """
-import treadle
-treadle.operator_rule("aten.roll.default", "ELEMENTWISE", "i!j->ij", linear=[["self"]])
-"""
 
 
 @pytest.fixture
@@ -84,19 +79,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def needs_torch() -> None:
     pytest.importorskip("torch", reason="torch: not installed; pip install 'treadle[torch]'")
-
-
-def test_models_of_the_zoo_need_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    found = capture("llama-3-8b", tokens="128K", sequence=4096)
-    assert (found.tokens, found.layers, found.parameters) == (131072, 34, 8_030_261_248)
-    assert capture("llama-3-8b", tokens=2**17).digest == found.digest, "at most 4096 by default"
-
-
-def test_without_torch_a_module_says_what_is_missing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(TreadleError, match=r"pip install 'treadle\[torch\]'"):
-        capture(f"{folder}/modules.py:make")
 
 
 @pytest.mark.parametrize(
@@ -143,43 +125,6 @@ def test_a_function_without_example_inputs_is_named(tmp_path: Path, returned: st
     assert capture(f"{file}:mod").parameters == 64 * 65
 
 
-def test_an_operator_without_a_rule_is_added_in_one_line(folder: Path) -> None:
-    needs_torch()
-    source = f"{folder}/modules.py:make"
-    with pytest.raises(TreadleError, match=r"aten\.roll\.default at .*modules\.py:12: no rule") as caught:
-        capture(source)
-    assert 'treadle.operator_rule("aten.roll.default"' in str(caught.value)
-    (folder / "modules.py").write_text(RULE + MODULE)
-    (node,) = [n for n in capture(source).parts[0].graph.nodes if n.path == "" and "roll" in n.operator][:1]
-    assert node.kind is OperatorKind.ELEMENTWISE
-    assert node.linear == ((0,),)
-
-
-def install(folder: Path, text: str) -> None:
-    """A distribution as pip leaves it."""
-    (folder / "more_operators.py").write_text(text)
-    info = folder / "more_operators-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: more-operators\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[{added_rules.ENTRY_POINTS}]\nmore = more_operators\n")
-
-
-def test_a_package_brings_rules(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    needs_torch()
-    install(folder, RULE)
-    monkeypatch.syspath_prepend(folder)
-    graph = capture(f"{folder}/modules.py:make").parts[0].graph
-    assert [node.kind for node in graph.nodes if "roll" in node.operator] == [OperatorKind.ELEMENTWISE] * 2
-
-
-def test_a_package_that_cannot_be_loaded_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    needs_torch()
-    install(folder, "raise RuntimeError('no\\nfurther')\n")
-    monkeypatch.syspath_prepend(folder)
-    with pytest.raises(TreadleError, match=r"no rule .* plug-in more: .*more_operators.*no further"):
-        capture(f"{folder}/modules.py:make")
-
-
 def test_rules_are_checked(folder: Path) -> None:
     with pytest.raises(FormatError, match=r"unknown kind 'EINSUMS'.*EINSUM"):
         operator_rule("my.double.default", "EINSUMS", "i->i")
@@ -191,15 +136,6 @@ def test_rules_are_checked(folder: Path) -> None:
     operator_rule("my.double.default", "ELEMENTWISE", "i->i")  # a file that is read twice
     with pytest.raises(FormatError, match="has a rule already"):
         operator_rule("my.double.default", "ELEMENTWISE", "ij->ij")
-
-
-def test_a_block_runs_as_often_as_is_said(folder: Path) -> None:
-    needs_torch()
-    found = capture(f"{folder}/modules.py:layer", repeats=12, name="stack")
-    (part,) = found.parts
-    assert (found.name, part.repeats, part.parameter_elements) == ("stack", 12, 8 * 32 * 2 + 32 + 8)
-    assert part.enters is not None
-    assert (found.tokens, found.batch != "", found.sequence != "") == (8, True, True)
 
 
 @pytest.mark.parametrize(
@@ -216,8 +152,3 @@ def test_what_fails_in_a_module_is_one_line(folder: Path, name: str, words: str)
     with pytest.raises(TreadleError, match=words) as caught:
         capture(f"{folder}/modules.py:{name}")
     assert "\n" not in str(caught.value)
-
-
-def test_a_module_takes_no_tokens(folder: Path) -> None:
-    with pytest.raises(FormatError, match="tokens 1K: given by the module"):
-        capture(f"{folder}/modules.py:make", tokens="1K")

@@ -8,7 +8,6 @@ from math import inf, prod
 import pytest
 from tests.parallelism.plan.small_models import small_model
 
-from treadle.parallelism.problem.refining import JoinedCosts, refined
 from treadle.parallelism.searching.mesh_choices import joined_meshes
 from treadle.parallelism.searching.mesh_problem import MeshProblem, MeshResult
 from treadle.parallelism.searching.mesh_search import Look
@@ -38,33 +37,6 @@ def plans() -> PlanSearch:
 @pytest.fixture(scope="module")
 def fine(plans: PlanSearch) -> MeshProblem:
     return plans.make_problem(FINE, COSTS)
-
-
-def test_a_plan_of_the_coarser_mesh_costs_the_same_on_the_finer_one(
-    plans: PlanSearch, fine: MeshProblem
-) -> None:
-    """By the evaluator, which knows nothing of the search's tables; routes through parts may be cheaper."""
-    *_, (mesh, parts) = joined_meshes(FINE)
-    coarse = plans.make_problem(mesh, JoinedCosts(COSTS, parts))
-    for name, labels in coarse.named.items():
-        before = plans.estimated(coarse.problem.decode(labels), coarse.costs)
-        lifted = refined(coarse.problem, fine.problem, parts, labels)
-        assert lifted is not None, name
-        after = plans.estimated(fine.problem.decode(lifted), fine.costs)
-        assert after.peak_bytes == before.peak_bytes, name
-        assert after.compute_s == pytest.approx(before.compute_s), name
-        assert after.seconds <= before.seconds * (1 + 1e-9), name
-    shown = coarse.problem.decode(coarse.named["FSDP"]).parts["block"][0]
-    finer = fine.problem.decode(lifted_fsdp(coarse, fine, parts)).parts["block"][0]
-    for path, state in shown.parameters.items():
-        expected = tuple(tuple(one for axis in axes for one in parts[axis]) for axes in state.dims)
-        assert finer.parameters[path].dims == expected, path
-
-
-def lifted_fsdp(coarse: MeshProblem, fine: MeshProblem, parts: dict[str, tuple[str, ...]]) -> tuple[int, ...]:
-    found = refined(coarse.problem, fine.problem, parts, coarse.named["FSDP"])
-    assert found is not None
-    return found
 
 
 def test_a_search_takes_what_coarser_meshes_know_and_no_more_where_that_is_enough(

@@ -10,11 +10,10 @@ import pytest
 
 from treadle.errors import InfeasibleError
 from treadle.parallelism.searching.fabric_matrix import IsolatedCosts, fabric_matrix
-from treadle.parallelism.searching.large_costs import LargeCosts, costs_of_any_size, has_equal_pairs
+from treadle.parallelism.searching.large_costs import LargeCosts
 from treadle.planning import step_costs
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
-from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
 
 GATHER, SCATTER = CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER
@@ -51,18 +50,6 @@ def pair(there: int = 8, back: int = 8, *, late: int = 5, late_back: int = 5) ->
     return draft.build()
 
 
-def test_links_come_in_equal_pairs_or_not() -> None:
-    assert has_equal_pairs(pair())
-    assert not has_equal_pairs(pair(8, 9))
-    assert not has_equal_pairs(pair(late=5, late_back=6))
-    for able in ({}, {"multicast": True}, {"aggregation": True}):
-        draft = TopologyBuilder("star")
-        draft.compute("a")
-        draft.switch("s", **able)
-        draft.duplex("a", "s", 3)
-        assert has_equal_pairs(draft.build()) == (not able)
-
-
 def large(mesh: Mesh, *, paired: bool = True) -> LargeCosts:
     costs = LargeCosts(cast(Any, Prices(mesh, pair(8, 8 if paired else 9))))
 
@@ -71,21 +58,6 @@ def large(mesh: Mesh, *, paired: bool = True) -> LargeCosts:
 
     vars(costs)["_block_price"] = block
     return costs
-
-
-class ByKind(Prices):
-    """Seconds by kind alone."""
-
-    def time_s(self, kind: CollectiveKind, axes: tuple[str, ...], size_bytes: float) -> Any:
-        return {GATHER: 5.0, SCATTER: 11.0, SUM: 17.0}[kind]
-
-
-def test_a_reduce_scatter_is_a_gather_where_links_are_paired() -> None:
-    mesh = Mesh((2, 3), ("x", "y"))
-    paired = LargeCosts(cast(Any, ByKind(mesh, pair())))
-    assert [paired.time_s(kind, ("x",), 1) for kind in (GATHER, SCATTER, SUM)] == [5.0, 5.0, 10.0]
-    single = LargeCosts(cast(Any, ByKind(mesh, pair(8, 9))))
-    assert [single.time_s(kind, ("x",), 1) for kind in (GATHER, SCATTER, SUM)] == [5.0, 11.0, 17.0]
 
 
 def test_what_large_costs_leave_as_it_is() -> None:
@@ -118,19 +90,6 @@ def test_alltoalls_have_a_price_within_blocks_and_of_4096_ranks(
     shape: tuple[int, ...], axes: tuple[str, ...], found: object
 ) -> None:
     assert large(Mesh(shape, ("x", "y", "z"))).time_s(EXCHANGE, axes, 6) == found
-
-
-def test_blocks_need_ranks_in_their_order() -> None:
-    turned = Mesh((2, 3), ("x", "y"), (1, 0, 2, 3, 4, 5))
-    assert large(turned).time_s(EXCHANGE, ("y",), 6) == cast(Any, (EXCHANGE, ("y",), 6))
-
-
-def test_large_costs_begin_beyond_512_ranks() -> None:
-    for ranks in (512, 513):
-        prices = Prices(Mesh((ranks,), ("0",)), pair())
-        found = costs_of_any_size(cast(Any, prices))
-        assert isinstance(found, LargeCosts) == (ranks > 512)
-        assert found is prices or ranks > 512
 
 
 def test_the_first_blocks_are_priced_with_each_other() -> None:
@@ -180,13 +139,6 @@ def test_ranks_of_a_group_alone_reach_each_other_through_others() -> None:
     # 0, 1, 2 in a row: the outer ones take two thirds through one link
     assert costs.time_s(GATHER, ("1",), 3 * 10**9) <= 2.0
     assert costs._price(GATHER, "0") is costs._price(GATHER, "0")
-
-
-def test_boxes_need_nobody_to_forward() -> None:
-    costs = IsolatedCosts(step_costs("dgx_h100:2", "2,8", alpha_s=0, simulates=False))
-    problem_price = costs._price(GATHER, "1")
-    assert problem_price.time_s(8 * 450e9) > 0
-    assert not parse("dgx_h100:2").is_compute.all()
 
 
 def search_on(name: str, seconds: float, cut_off: str = "") -> Any:

@@ -10,13 +10,11 @@ from typing import Any, cast
 
 import pytest
 
-from treadle.context import context
 from treadle.errors import InfeasibleError
 from treadle.inputs.problem import resolve_topology
 from treadle.parallelism.graph.graph_argument import as_model_graph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.search.branching import SearchEffort
-from treadle.parallelism.searching import fabric_run
 from treadle.parallelism.searching.fabric_run import FabricRun
 from treadle.parallelism.searching.mesh_problem import MeshResult
 from treadle.parallelism.searching.mesh_search import Look
@@ -101,48 +99,9 @@ def fitting(
     return FabricRun(ring(4), cast(Any, plans), {})._fitting(plans.look(posed), MESH, rows)
 
 
-def test_a_plan_that_fits_is_taken_as_it_is() -> None:
-    labels, row = fitting({(1,): 100.0}, {})
-    assert labels == (1,)
-    assert row.name == "treadle"
-
-
-def test_the_search_is_asked_under_lower_limits_until_a_plan_fits() -> None:
-    assert fitting({(1,): 108.0, (2,): 130.0, (3,): 80.0}, {})[0] == (3,)
-    assert fitting({(1,): 108.0, (2,): 99.0}, {})[0] == (2,)
-
-
-def test_a_named_plan_stands_by() -> None:
-    labels, row = fitting({(1,): 500.0, (9,): 50.0}, {"FSDP": (9,)})
-    assert labels == (9,)
-    assert row.name == "treadle"
-    assert row.fits
-
-
 def test_where_nothing_fits_that_is_said() -> None:
     with pytest.raises(InfeasibleError, match=r"model on ring\(4\), mesh 4: no plan was found that fits"):
         fitting({(1,): 500.0, (9,): 101.0}, {"FSDP": (9,)})
-
-
-def test_searches_under_lower_limits_stop_at_what_is_proven() -> None:
-    """Half a second is the bound, and a fifth of a plan's time need not be proven."""
-    enough: list[float] = []
-    fitting({(1,): 108.0, (2,): 130.0, (3,): 80.0}, {}, enough)
-    assert enough == [pytest.approx(0.5 / 0.8)] * 2
-
-
-def test_a_search_on_a_mesh_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    left: list[float | None] = []
-
-    def stop(*_: object, **__: object) -> None:
-        left.append(context().seconds_left)
-        raise InfeasibleError("stop")
-
-    monkeypatch.setattr(fabric_run, "search_meshes", stop)
-    for options, most_s in (({}, 120), ({"time_limit_s": 5.0}, 5)):
-        with pytest.raises(InfeasibleError, match="stop"):
-            FabricRun(ring(4), cast(Any, Searches({})), cast(Any, options)).run(MESH)
-        assert left[-1] == pytest.approx(most_s, abs=2)
 
 
 def test_a_search_that_has_enough_ends_early_with_a_plan_that_is_good_enough(tmp_path: Path) -> None:

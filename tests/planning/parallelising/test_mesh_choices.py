@@ -21,17 +21,6 @@ def test_meshes_of_two_axes_are_all_factorisations() -> None:
     assert [mesh.shape for mesh in coarse_meshes(7, "ring(7)")] == [(7,)]
 
 
-def test_tiles_of_a_grid() -> None:
-    """Of a torus of 4 x 4: blocks of 2 x 2 as well, which no row-by-row mesh has."""
-    tiled = [mesh for mesh in coarse_meshes(16, "torus(4, 4)") if mesh.rank_order is not None]
-    block = frozenset((0, 1, 4, 5))
-    assert any(block in one for mesh in tiled for one in groups(mesh))
-    plain = [mesh for mesh in coarse_meshes(16) if mesh.rank_order is None]
-    assert not any(block in one for mesh in plain for one in groups(mesh))
-    for mesh in tiled:
-        assert sorted(mesh.rank_order or ()) == list(range(16))
-
-
 def test_names_that_are_no_grid_have_no_tiles() -> None:
     assert all(mesh.rank_order is None for mesh in coarse_meshes(16, "dgx_h100(2)"))
     assert all(mesh.rank_order is None for mesh in coarse_meshes(16, "torus(8, 8)"))
@@ -61,29 +50,6 @@ def test_tiles_of_four_dimensions() -> None:
     assert len(tiled) == 11 - 1 - 2
     assert len(set(tiled)) == len(tiled)
     assert (0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15) in {mesh.rank_order for mesh in tiled}
-
-
-def test_squares_of_primes_have_one_divisor() -> None:
-    assert [mesh.shape for mesh in coarse_meshes(49)] == [(49,), (7, 7)]
-    assert [mesh.shape for mesh in coarse_meshes(6)] == [(6,), (2, 3), (3, 2)]
-    assert [mesh.shape for mesh in coarse_meshes(30)][1:] == [
-        (2, 15),
-        (3, 10),
-        (5, 6),
-        (6, 5),
-        (10, 3),
-        (15, 2),
-    ]
-
-
-def test_finer_meshes_keep_the_order_of_ranks() -> None:
-    order = (*range(11, -1, -1),)
-    found = list(finer_meshes(Mesh((6, 2), ("x", "y"), order)))
-    assert [(mesh.shape, mesh.axis_names, mesh.rank_order) for mesh in found] == [
-        ((2, 3, 2), ("0", "1", "2"), order),
-        ((3, 2, 2), ("0", "1", "2"), order),
-    ]
-    assert [mesh.shape for mesh in finer_meshes(Mesh((3, 4, 5), ("a", "b", "c")))] == [(3, 2, 2, 5)]
 
 
 def test_joined_meshes_leave_axes_of_one_rank_out() -> None:

@@ -64,19 +64,6 @@ def found_plan(plans: PlanSearch, posed: MeshProblem) -> ParallelPlan:
     return posed.problem.decode(found.found.plan)
 
 
-def test_a_pinned_parameter_is_stored_so(free: PlanSearch, posed: MeshProblem) -> None:
-    plans = plans_of(constraints={"up": "f:b", "w": "whole"})
-    within = pinned(plans, posed)
-    plan = found_plan(plans, within)
-    assert plan.parts["block"][0].parameters["up"] == Sharding(((), ("b",)))
-    assert plan.parts["head"][0].parameters["w"] == Sharding(((),))
-    for labels in plans.allowed(within):
-        parts = posed.problem.decode(labels).parts
-        assert parts["block"][0].parameters["up"] == Sharding(((), ("b",)))
-    assert len(plans.allowed(within)) < len(posed.named)
-    assert free.allowed(posed) == list(posed.named.values())
-
-
 def test_a_pinned_result_is_made_so(posed: MeshProblem) -> None:
     plans = plans_of(constraints={"block/u": "t:a/f:b"})
     plan = found_plan(plans, pinned(plans, posed))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from math import inf
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from tests.parallelism.plan.small_models import small_model
@@ -16,13 +14,10 @@ from treadle.api import capture
 from treadle.errors import FormatError, InfeasibleError
 from treadle.parallelism.explaining import explain_plan
 from treadle.parallelism.plan.plan_json import read_plan
-from treadle.parallelism.searching.fabric_run import FabricRun
-from treadle.parallelism.searching.mesh_search import Look, MeshSearch
-from treadle.parallelism.searching.parallel_result import FabricSearch, ParallelizeResult
+from treadle.parallelism.searching.parallel_result import ParallelizeResult
 from treadle.parallelism.searching.pipeline_run import inner_mesh, stages_of
 from treadle.parallelism.searching.plan_search import PlanSearch
 from treadle.schedules.mesh import Mesh
-from treadle.topologies import parse
 
 MODEL = small_model(t=48, h=24, f=36)
 FABRICS = ["complete(6, bandwidth='25GB/s')", "complete(6, bandwidth='1GB/s')"]
@@ -81,21 +76,6 @@ def test_plans_of_two_fabrics_on_each_other(found: ParallelizeResult) -> None:
     assert slow[1] is not None
     assert fast[0] <= fast[1]
     assert slow[1] <= fast[1] * 1.25
-
-
-def search_of(seconds: float, bound_s: float) -> FabricSearch:
-    best = cast(Any, SimpleNamespace(estimate_s=seconds))
-    fields: list[Any] = [None] * 11
-    fields[0], fields[2], fields[3], fields[4] = parse("ring(4)"), best, ("named",), bound_s
-    return FabricSearch(*fields)
-
-
-def test_what_may_be_saved_at_most() -> None:
-    assert search_of(4.0, 3.0).gap == 0.25
-    assert search_of(4.0, 5.0).gap == 0.0
-    one = search_of(4.0, 3.0)
-    assert one.fabric == "ring(4)"
-    assert [*one.rows] == [one.best, "named"]
 
 
 @pytest.mark.parametrize("name", ["up", "u", "block/x", "w"])
@@ -161,72 +141,6 @@ def test_meshes_of_a_stage() -> None:
     assert [stages_of(Mesh((2, 4), names)) for names in (("a", "pp"), ("pp", "a"), ("a", "b"))] == [4, 2, 1]
     with pytest.raises(FormatError, match=r"^mesh pp=4: stages only; expected another axis, as pp=4,0=1$"):
         inner_mesh(Mesh((4,), ("pp",)))
-
-
-@pytest.mark.parametrize(
-    ("shortage", "words"),
-    [
-        (
-            None,
-            "no plan was found that fits into 3 GB a rank before time was up, and none is proven to be "
-            "impossible; give a longer --time-limit",
-        ),
-        (
-            SimpleNamespace(plan=None),
-            "no plan fits into 3 GB a rank; none fits into any: what is pinned, or the mesh, forbids every "
-            "plan",
-        ),
-        (
-            SimpleNamespace(plan=(1,), least_bytes=2 * 2**30, bound_bytes=1.23456 * 2**30),
-            "no plan fits into 3 GB a rank; the least that a plan was found to fit into is 2 GB, and none "
-            "fits into less than 1.235 GB; use more ranks, or fewer tokens",
-        ),
-    ],
-)
-def test_where_no_plan_fits(shortage: Any, words: str) -> None:
-    plans = SimpleNamespace(
-        request=SimpleNamespace(memory_bytes=3 * 2**30), model=SimpleNamespace(name="small")
-    )
-    run = FabricRun(parse("ring(4)"), cast(Any, plans), {})
-    mesh = Mesh((4,), ("0",))
-
-    def looked(seconds: float) -> MeshSearch[Any]:
-        return MeshSearch(Look(seconds, 0.0, SimpleNamespace(shortage=shortage)), mesh, ())
-
-    run._check_fit(looked(1.0))
-    with pytest.raises(InfeasibleError, match=f"^{re.escape(f'small on ring(4), mesh 4: {words}')}$"):
-        run._check_fit(looked(inf))
-
-
-def test_searches_have_time() -> None:
-    mesh = Mesh((4,), ("0",))
-    for options, given, seconds in (({}, mesh, 120), ({}, None, 300), ({"time_limit_s": 7}, None, 7)):
-        run = FabricRun(parse("ring(4)"), cast(Any, None), cast(Any, options))
-        left = run.context_for(given).seconds_left
-        assert left is not None
-        assert seconds - 5 < left <= seconds
-
-
-def test_costs_of_a_mesh_are_made_once_and_as_asked() -> None:
-    options = {"alpha_s": 3e-9, "schedule": "Ring", "forward": True}
-    run = FabricRun(parse("ring(4)"), cast(Any, None), cast(Any, options))
-    costs = run.fabric_costs(Mesh((4,), ("0",)))
-    assert run.fabric_costs(Mesh((4,), ("0",))) is costs
-    assert run.fabric_costs(Mesh((2, 2), ("0", "1"))) is not costs
-    assert (costs.messages.alpha_ns, costs.scheduler.name, costs.forward) == (3, "ring", True)
-    plain = FabricRun(parse("ring(4)"), cast(Any, None), {}).fabric_costs(Mesh((4,), ("0",)))
-    assert (plain.scheduler.name, plain.forward) == ("treadle", False)
-
-
-def test_names_of_what_is_captured() -> None:
-    def make() -> None:
-        raise AssertionError
-
-    assert capture._name_of(make) == "make"
-    assert capture._name_of("folder/model.py:build") == "model"
-    assert capture._name_of("own") == "own"
-    assert capture.maker("gpt2") is None
-    assert capture.maker(tuple) is not None
 
 
 def test_whatever_a_function_raises_is_one_line() -> None:

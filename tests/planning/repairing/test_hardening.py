@@ -9,72 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from treadle.api.harden import single_failures
 from treadle.cli.main import main
 from treadle.errors import ScheduleError
-from treadle.planning import Failures, bound, harden, repair, solve, verify
+from treadle.planning import harden, repair, solve, verify
 from treadle.schedules.plan_files.archive import load_plan
-from treadle.topologies import TopologyBuilder, parse, with_failed_links, with_failed_nodes
+from treadle.topologies import parse, with_failed_links, with_failed_nodes
 from treadle.workers import workers
-
-
-def test_every_cable_and_every_node_may_fail_once() -> None:
-    builder = TopologyBuilder("mixed")
-    for name in "abc":
-        builder.compute(name)
-    builder.duplex("a", "b", 10)
-    builder.duplex("b", "a", 10)
-    builder.link("a", "b", 7)
-    builder.link("b", "c", 5)
-    builder.link("c", "c", 5)
-    fabric = builder.build()
-    names = ["a--b#0", "a--b#1", "a->b#2", "b->c"]
-    assert [one.name for one in single_failures(fabric, Failures.CABLES)] == names
-    assert [one.name for one in single_failures(fabric, Failures.NODES)] == ["a", "b", "c"]
-    assert len(single_failures(fabric, Failures.ALL)) == 7
-    assert [one.is_node for one in single_failures(fabric, Failures.ALL)] == [False] * 4 + [True] * 3
-
-
-@pytest.mark.parametrize(
-    ("fabric", "collective"), [("dgx1_v100()", "allgather"), ("hypercube(3)", "allreduce")]
-)
-def test_plans_and_losses_are_those_of_a_repair(fabric: str, collective: str) -> None:
-    old = solve(fabric, collective).plan
-    rows = list(harden(old, which="all"))
-    assert [row.failure for row in rows] == list(single_failures(old.topology, Failures.ALL))
-    for row in rows[:: max(1, len(rows) // 8)]:
-        assert row.result is not None
-        name = (row.failure.name,)
-        failed = repair(old, nodes=name) if row.failure.is_node else repair(old, links=name)
-        assert (row.result.new.algbw, row.loss) == (failed.new.algbw, failed.optimum_loss)
-        left = (with_failed_nodes if row.failure.is_node else with_failed_links)(old.topology, *name)
-        assert row.result.new.optimal_algbw == bound(left, collective).algbw
-        assert verify(row.result.new, left).report.is_ok
-
-
-def test_each_of_parallel_cables_has_a_plan_and_alike_ones_are_solved_once() -> None:
-    """Of twelve cables one fails; kinds that differ in bandwidth are not taken for each other."""
-    old = solve("with_parallel_links(complete(3), 4)", "allreduce").plan
-    rows = list(harden(old))
-    assert len(rows) == 12
-    assert {row.loss for row in rows} == {Fraction(1, 12)}
-    assert [row.result.seconds["total"] > 0 for row in rows if row.result] == [True, False, False, False] * 3
-    for row in rows[1::4]:
-        assert row.result is not None
-        left = with_failed_links(old.topology, row.failure.name)
-        assert (row.result.links, row.result.lost_links) == ((row.failure.name,), 2)
-        assert row.result.new.topology.name == left.name
-        assert verify(row.result.new, left).report.is_ok
-    builder = TopologyBuilder("two kinds")
-    for name in "ab":
-        builder.compute(name)
-    for bandwidth in (1, 2, 1, 2):
-        builder.duplex("a", "b", bandwidth)
-    unlike = list(harden(solve(builder.build(), "allgather").plan))
-    assert [row.loss for row in unlike] == [Fraction(1, 6), Fraction(1, 3)] * 2
-    for row in unlike:  # without the first or the third the links have other numbers
-        assert row.result is not None
-        assert row.result.new.topology == with_failed_links(builder.build(), row.failure.name)
 
 
 def test_what_a_plan_loses_is_told_beside_what_the_optimum_loses() -> None:

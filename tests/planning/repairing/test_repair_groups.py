@@ -47,18 +47,6 @@ def test_groups_are_solved_anew_together(kind: str) -> None:
     assert [one.groups for one in result.solved.alone][-1]
 
 
-def test_forwarders_and_the_place_of_the_root_stay() -> None:
-    posed: ProblemOptions = {"mesh": "2,3", "axes": "1", "ranks": "2-7", "forward": True, "root": 2}
-    old = solve("torus:3,3", "broadcast", **posed).plan
-    result = held(repair(old, links=["n0_2--n1_2"]), **posed)
-    assert result.new.collective.root == 2
-    assert len(result.new.collective.forwarders) == 3
-    gone = repair(old, nodes=["n0_0"])  # a node that only forwarded
-    assert gone.lost_ranks == ()
-    assert (gone.new.collective.root, len(gone.new.collective.forwarders)) == (2, 2)
-    assert verify(gone.new).is_ok
-
-
 def test_a_group_that_is_cut_off_is_named_and_may_be_reached_through_others() -> None:
     old = solve("rail_optimized:4", "allgather", **RAILS).plan
     with pytest.raises(CutOffGroupError, match=r"group 3 .*'box0.gpu3' does not reach 'box2.gpu3'") as caught:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +11,7 @@ import pytest
 from treadle import planning
 from treadle.api.report import report
 from treadle.drawing.pages import task_tracks as lanes_module
-from treadle.drawing.pages.parallel_plan_file import is_parallel_plan, report_parallel_plan
 from treadle.drawing.pages.task_tracks import task_tracks
-from treadle.errors import FormatError
 from treadle.training.timeline.task import COMPUTE_STREAM, Category, Task
 from treadle.training.timeline.timeline import Timeline
 
@@ -125,50 +121,6 @@ def test_what_does_not_fit_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def sharded() -> planning.ParallelizeResult:
     return planning.parallelize("gpt2", "dgx_h100:1", gpu="h100", mesh="8", tokens=2**16, gap=0.1)
-
-
-def test_a_plan_that_shards_tells_what_the_evaluator_says(
-    sharded: planning.ParallelizeResult, tmp_path: Path
-) -> None:
-    values = values_of(report(sharded))
-    search = sharded.searches[0]
-    plans = panel(values, "plans")
-    assert plans["limit"] == search.bound_s
-    for row in search.rows:
-        assert not row.fits or row.estimate_s >= search.bound_s * (1 - 1e-9)
-    assert sum(plans["rows"][0][1]) == pytest.approx(search.best.seconds)
-    moved = panel(values, "collectives")
-    assert sum(row[-1] for row in moved["rows"]) == pytest.approx(search.best.communication_s)
-    parts = panel(values, "parts")["rows"]
-    moving = sum(sum(row[1]) for row in parts if row[0] == "communication")
-    assert moving == pytest.approx(search.best.communication_s)
-    memory = panel(values, "memory")["rows"]
-    assert memory[0][2] == search.best.memory_bytes == sum(row[2] for row in memory[1:])
-    stored = {(row[0], row[1]): row[2] for row in panel(values, "parameters")["rows"]}
-    wq = search.best.plan.parts["block"][0].parameters["layers.*.attention.wq.weight"]
-    assert ("0" in stored["block", "layers.*.attention.wq.weight"]) == bool(wq.axes)
-    assert report(sharded) == report(sharded)
-
-    path = tmp_path / "plan.json"
-    path.write_text(planning.explain_parallel_plan(sharded))
-    assert is_parallel_plan(path)
-    again = values_of(report_parallel_plan(path))
-    for name in ("parts", "collectives", "memory", "parameters", "operators"):
-        assert panel(again, name) == panel(values, name)
-    assert again["lanes"]["choices"] == values["lanes"]["choices"]
-    with pytest.raises(FormatError, match="--tokens and --sequence as when it was made"):
-        report_parallel_plan(path, tokens="32K")
-    with pytest.raises(FormatError, match="ring\\(4\\) has 4"):
-        report_parallel_plan(path, "ring:4")
-    told = json.loads(path.read_text())
-    assert told.pop("made_for") == {"gpu": "h100", "fabric": "dgx_h100(1)", "tokens": 2**16}
-    path.write_text(json.dumps(told))
-    with pytest.raises(FormatError, match="--gpu is missing"):
-        report_parallel_plan(path, "dgx_h100:1")
-    old = values_of(report_parallel_plan(path, "dgx_h100:1", gpu="h100", tokens="64K"))
-    assert panel(old, "parts") == panel(values, "parts")
-    with pytest.raises(FormatError, match="only plans of collectives can be compared"):
-        report(sharded, [sharded])  # type: ignore[list-item]
 
 
 def test_figures_are_numbers(sharded: planning.ParallelizeResult, trained: planning.TrainResult) -> None:

@@ -2,44 +2,9 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
-from itertools import groupby, product
-from math import inf
-
 import pytest
 
 from treadle.schedulers.sizes.envelope import choose_ranges, crossing
-
-
-def best_by_force(times: Sequence[Sequence[float]], most: int) -> tuple[float, float]:
-    """Least worst ratio, then least mean ratio, of all assignments of sizes in at most so many ranges."""
-    n_sizes = len(times[0])
-    best = [min(row[place] for row in times) for place in range(n_sizes)]
-    found = []
-    for chosen in product(range(len(times)), repeat=n_sizes):
-        if sum(1 for _ in groupby(chosen)) <= most:
-            ratios = [times[number][place] / best[place] for place, number in enumerate(chosen)]
-            found.append((max(ratios), sum(ratios)))
-    return min(found, key=lambda one: (one[0], round(one[1], 9)))
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_no_choice_is_better(seed: int) -> None:
-    chance = random.Random(seed)
-    times = [[chance.choice([1.0, 1.5, 2.0, 3.0, chance.uniform(1, 4)]) for _ in range(6)] for _ in range(3)]
-    best = [min(column) for column in zip(*times, strict=True)]
-    for most in (1, 2, 3, 6):
-        ranges = choose_ranges(times, most)
-        assert len(ranges) <= most
-        places = [place for one in ranges for place in range(one.first, one.last + 1)]
-        assert places == list(range(6))
-        ratios = [
-            times[one.schedule][place] / best[place]
-            for one in ranges
-            for place in range(one.first, one.last + 1)
-        ]
-        assert (max(ratios), sum(ratios)) == pytest.approx(best_by_force(times, most))
 
 
 def test_without_a_limit_every_size_has_its_fastest_in_as_few_ranges_as_that_takes() -> None:
@@ -98,13 +63,6 @@ TIMES = [[1.0, 2.0, 6.0, 4.0], [3.0, 1.0, 2.0, 4.0], [2.0, 3.0, 1.0, 1.0]]
 def test_ranges_of_three_schedules(most: int | None, ranges: list[tuple[int, int, int]]) -> None:
     found = choose_ranges(TIMES, most)
     assert [(one.schedule, one.first, one.last) for one in found] == ranges
-
-
-def test_sizes_that_a_schedule_cannot_serve() -> None:
-    found = choose_ranges([[inf, 1.0, 9.0], [5.0, inf, 3.0]], None)
-    assert [(one.schedule, one.first, one.last) for one in found] == [(1, 0, 0), (0, 1, 1), (1, 2, 2)]
-    found = choose_ranges([[inf, 1.0, 9.0], [5.0, inf, 3.0]], 2)
-    assert [(one.schedule, one.first, one.last) for one in found] == [(1, 0, 0), (0, 1, 2)]
 
 
 def test_of_equal_choices_the_fewest_ranges_and_the_first_schedule() -> None:

@@ -8,45 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from shortcuts.group_plans import solved_alone
 from treadle.errors import FormatError
 from treadle.inputs.problem import make_problem
-from treadle.planning import solve, verify
+from treadle.planning import solve
 from treadle.schedulers import plan_directory
-from treadle.schedulers.plan_directory import find_group_plans, find_plans, has_gap, index_plans
-from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.mesh import Mesh
+from treadle.schedulers.plan_directory import find_plans, has_gap, index_plans
+from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import save_plan
-from treadle.schedules.trees.group_schedule import GroupSchedule
-from treadle.topologies import parse, topology_hash
 
 
 @pytest.fixture(scope="module")
 def ring_plan() -> Plan:
     return solve("ring:4", "allgather").plan
-
-
-def test_plans_are_found_by_fabric_collective_and_root(tmp_path: Path, ring_plan: Plan) -> None:
-    save_plan(tmp_path / "ring.plan", ring_plan)
-    save_plan(tmp_path / "root2.plan", solve("ring:4", "broadcast", root=2).plan)
-    (tmp_path / "notes.txt").write_text("no plan")
-    index = index_plans(tmp_path)
-    assert index.problems == ()
-    assert [listing.path.name for listing in index.listings] == ["ring.plan", "root2.plan"]
-    assert index.listings[0].topology_sha256 == topology_hash(parse("ring:4"))
-    assert index.listings[0].sizes == ((0, None),)
-    for fabric, kind, root, names in (
-        ("ring:4", "allgather", None, ["ring.plan"]),
-        ("ring:4", "reduce-scatter", None, []),
-        ("ring:4", "broadcast", 2, ["root2.plan"]),
-        ("ring:4", "broadcast", 1, []),
-        ("complete:4", "allgather", None, []),
-    ):
-        problem = make_problem(fabric, kind, root=root)
-        found = find_plans(index, problem.topology, problem.collective)
-        assert [path.name for path, _ in found.plans] == names, (fabric, kind, root)
-        assert found.problems == ()
 
 
 def test_other_weights_or_ranks_are_another_question(tmp_path: Path) -> None:
@@ -113,18 +87,6 @@ def test_strange_manifests_are_one_line_each(tmp_path: Path, manifest: str) -> N
     assert "\n" not in index.problems[0]
 
 
-def test_damaged_files_are_problems_and_the_rest_is_used(tmp_path: Path, ring_plan: Plan) -> None:
-    save_plan(tmp_path / "good.plan", ring_plan)
-    content = (tmp_path / "good.plan").read_bytes()
-    (tmp_path / "short.plan").write_bytes(content[: len(content) // 2])
-    (tmp_path / "flipped.plan").write_bytes(content[:60] + b"\xff" * 40 + content[100:])
-    (tmp_path / "folder.plan").mkdir()
-    index = index_plans(tmp_path)
-    assert [listing.path.name for listing in index.listings] == ["good.plan"]
-    assert len(index.problems) == 3
-    assert all("\n" not in line for line in index.problems)
-
-
 def test_directories_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FormatError, match="no readable directory of plans"):
         index_plans(tmp_path / "absent")
@@ -145,41 +107,3 @@ def test_gaps_between_sizes() -> None:
     assert not has_gap([(5, None), (0, 7)])
     assert not has_gap([(0, 9), (10, None)])
     assert has_gap([(0, 9), (11, None)])
-
-
-def test_a_group_finds_its_part_of_a_plan_of_all_groups(tmp_path: Path) -> None:
-    kind, root = CollectiveKind.BROADCAST, 1
-    plan = solved_alone("torus:2,4", kind, Mesh((2, 4), ("dp", "tp")), "tp", root=root)
-    save_plan(tmp_path / "all.plan", plan)
-    index = index_plans(tmp_path / "all.plan")
-    assert index == index_plans(tmp_path)
-    schedule = plan.entries[0].schedule
-    assert isinstance(schedule, GroupSchedule)
-    for number, nodes in enumerate(((0, 1, 2, 3), (4, 5, 6, 7))):
-        wanted = Collective(kind, nodes, root=root)
-        found = find_group_plans(index, plan.topology, wanted)
-        ((path, part),) = found.plans
-        assert path == tmp_path / "all.plan"
-        assert part.collective.ranks == nodes
-        assert part.entries[0].schedule == schedule.groups[number]
-        assert verify(part).is_ok
-    for other in (
-        Collective(kind, (0, 1, 2, 3), root=0),
-        Collective(kind, (1, 0, 2, 3), root=1),
-        Collective(CollectiveKind.REDUCE, (0, 1, 2, 3), root=1),
-        Collective(kind, (0, 1, 2, 3, 4, 5, 6, 7), root=1),
-    ):
-        assert find_group_plans(index, plan.topology, other).plans == ()
-    assert find_group_plans(index, parse("torus:4,2"), wanted).plans == ()
-    everything = Collective(kind, tuple(range(8)), root=1)
-    assert find_plans(index, plan.topology, everything).plans == ()
-
-
-def test_a_false_plan_of_groups_is_left_out(tmp_path: Path) -> None:
-    plan = solved_alone("torus:2,4", CollectiveKind.ALLGATHER, Mesh((2, 4), ("dp", "tp")), "tp")
-    save_plan(tmp_path / "false.plan", replace(plan, algbw=plan.algbw * 2))
-    found = find_group_plans(
-        index_plans(tmp_path), plan.topology, Collective(CollectiveKind.ALLGATHER, (0, 1, 2, 3))
-    )
-    assert found.plans == ()
-    assert "fails verification" in found.problems[0]

@@ -9,9 +9,8 @@ import pytest
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning import bound, step_costs
 from treadle.schedules.collective import CollectiveKind
-from treadle.training.prices import fabric_costs, schedule_prices
-from treadle.training.prices.collective_prices import CollectivePrice, TimeModel
-from treadle.training.prices.direct_prices import torus_sides
+from treadle.training.prices import schedule_prices
+from treadle.training.prices.collective_prices import TimeModel
 from treadle.training.prices.fabric_costs import SCHEDULERS
 
 AG, RS, AR, A2A = (
@@ -71,27 +70,6 @@ def test_no_schedule_is_quicker_than_the_bound(schedule: str) -> None:
     assert not costs.is_bound
 
 
-def test_simulated_and_alpha_beta_times_are_near_each_other() -> None:
-    for alpha_s, near in ((10e-6, 0.05), (None, 0.2)):  # a formula knows no time that slices hold links for
-        simulated, formula = (
-            step_costs(DGX, MESH, simulates=simulates, alpha_s=alpha_s) for simulates in (True, False)
-        )
-        for size in (64 * 1024, MIB, 64 * MIB, GIB):
-            one, other = (costs.time_s(AR, ("tp",), size) for costs in (simulated, formula))
-            assert other == pytest.approx(one, rel=near)
-    assert simulated.price((AR, ("tp",))).model is TimeModel.SIMULATED
-    assert formula.price((AR, ("tp",))).model is TimeModel.ALPHA_BETA
-
-
-def test_rates_are_those_of_bound() -> None:
-    costs = step_costs("dgx_h100:16", "fsdp=16,tp=8")
-    assert (
-        gb_per_s(costs, AG, "fsdp") * 10**9
-        == bound("dgx_h100:16", AG, mesh="fsdp=16,tp=8", axes="fsdp").algbw
-    )
-    assert costs.price((AG, ("fsdp",))).model is TimeModel.ALPHA_BETA
-
-
 def test_large_clusters_are_priced_by_rates() -> None:
     fabric = "leaf_spine:32,8,gpus_per_leaf=64,oversubscription=4"
     costs = step_costs(fabric, "fsdp=32,tp=64")
@@ -105,21 +83,6 @@ def test_large_clusters_are_priced_by_rates() -> None:
         step_costs(fabric, "fsdp=32,tp=64", schedule="tree").time_s(AR, ("fsdp",), MIB)
 
 
-def test_axes_of_one_rank_cost_nothing() -> None:
-    costs = step_costs("dgx_h100:1", "dp=1,tp=8")
-    assert costs.time_s(AR, ("dp",), MIB) == 0
-    assert costs.send_s("dp", MIB) == 0
-    assert costs.time_s(AR, ("dp", "tp"), MIB) == costs.time_s(AR, ("tp",), MIB) > 0
-    assert costs.time_s(AR, ("tp",), 0) == 0
-
-
-def test_mesh_that_does_not_fit() -> None:
-    with pytest.raises(ScheduleError, match=r"lays out 8 ranks, and dgx_h100.2. has 16; .* 2x as many"):
-        step_costs(DGX, "fsdp=8")
-    with pytest.raises(ScheduleError, match="unknown schedule 'rings'; did you mean ring"):
-        step_costs(DGX, MESH, schedule="rings")
-
-
 @pytest.mark.parametrize("schedule", ["treadle", "ring", "bound"])
 def test_groups_that_are_cut_off_say_what_helps(schedule: str) -> None:
     """A path from rank 0 to rank 2 leads through rank 1 only, which is of another group."""
@@ -128,24 +91,6 @@ def test_groups_that_are_cut_off_say_what_helps(schedule: str) -> None:
         costs.time_s(AG, ("a",), MIB)
     forwarding = step_costs("mesh:4", "a=2,b=2", schedule=schedule, forward=True)
     assert forwarding.price((AG, ("a",))).algbw == 2 / (2 * Fraction(1, 2) * 2)
-
-
-DIRECT = {
-    # Dissertation, table 3.4 and its caption: alpha 10 us, B 100 Gbit/s, 1 MB; all-to-all by the optimal flow
-    "shifted-ring": (20627.6, 10738),
-    "torus": (1407.6, 1342.2),
-}
-
-
-@pytest.mark.parametrize("schedule", DIRECT)
-def test_direct_connect_baselines_of_1024_nodes(schedule: str) -> None:
-    costs = step_costs(
-        f"generalized_kautz(4, 1024, bandwidth={LINK})", "ep=1024", schedule=schedule, alpha_s=10e-6
-    )
-    allreduce, exchange = DIRECT[schedule]
-    assert costs.time_s(AR, ("ep",), MIB) * 1e6 == pytest.approx(allreduce, abs=0.1)
-    price = costs.price((A2A, ("ep",)))
-    assert (costs.time_s(A2A, ("ep",), MIB) - price.delay_s) * 1e6 == pytest.approx(exchange, rel=1e-3)
 
 
 def test_double_binary_trees() -> None:
@@ -191,12 +136,6 @@ def test_fabrics_of_their_own_need_direct_links(schedule: str) -> None:
         step_costs("torus:4,4", "dp=4,tp=4", schedule=schedule).time_s(AR, ("dp",), MIB)
 
 
-def test_sides_of_tori() -> None:
-    assert [torus_sides(n, 2) for n in (9, 15, 256)] == [(3, 3), (5, 3), (16, 16)]
-    with pytest.raises(ScheduleError, match="14 nodes do not form a grid"):
-        torus_sides(14, 2)
-
-
 @pytest.mark.parametrize("most", [schedule_prices.MOST_SHARING_RANKS, 0])
 def test_slowdowns_of_what_shares_links(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """All goes through the one NIC of each; exact rates of all at once and what lengths prove agree."""
@@ -215,29 +154,3 @@ def test_slowdowns_of_larger_fabrics() -> None:
     costs = step_costs("dgx_h100:16", "fsdp=16,tp=8")
     assert costs.slowdowns(((AG, ("fsdp",)), (AR, ("tp",)))) == pytest.approx((1.1, 1.1))
     assert costs.slowdowns(((AG, ("fsdp",)), (AR, ("fsdp",)))) == pytest.approx((2, 2))
-
-
-def test_prices() -> None:
-    curve = CollectivePrice(Fraction(10**9), 1e-5, TimeModel.SIMULATED, ((1000, 2e-5), (2000, 4e-5)))
-    assert [curve.time_s(size) for size in (0, 500, 1000, 1500)] == pytest.approx([0, 1.5e-5, 2e-5, 3e-5])
-    assert curve.time_s(3000) == pytest.approx(4.1e-5)
-    limit = CollectivePrice(Fraction(10**9), 1e-5, TimeModel.BOUND)
-    assert [limit.time_s(size) for size in (1, 10**6)] == pytest.approx([1e-5, 1e-3])
-    with pytest.raises(ScheduleError, match="expected more than 0"):
-        CollectivePrice(Fraction(0), 0, TimeModel.BOUND)
-    with pytest.raises(ScheduleError, match="0 points"):
-        CollectivePrice(Fraction(1), 0, TimeModel.SIMULATED)
-
-
-def test_beyond_a_matrix_of_demands_sends_are_broadcasts(monkeypatch: pytest.MonkeyPatch) -> None:
-    costs = step_costs(DGX, MESH)
-    monkeypatch.setattr(fabric_costs, "MOST_EXCHANGED", 16)
-    for kind in (None, A2A):
-        assert costs.problem((kind, ("tp",))).collective.kind is A2A
-    monkeypatch.setattr(fabric_costs, "MOST_EXCHANGED", 15)
-    sends = costs.problem((None, ("tp",))).collective
-    assert sends.kind is CollectiveKind.BROADCAST
-    assert sends.groups == costs.mesh.groups(("tp",))
-    assert costs.problem((AG, ("tp",))).collective.kind is AG
-    with pytest.raises(ScheduleError, match="an all-to-all in groups of 16 ranks; expected at most 15"):
-        costs.problem((A2A, ("tp",)))

@@ -11,24 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from treadle.errors import FormatError, InfeasibleError, ScheduleError
+from treadle.errors import FormatError, ScheduleError
 from treadle.inputs.problem import Problem, make_problem, resolve_topology
 from treadle.planning import step_costs, write_step_chakra
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.group_certificate import GroupDualCertificate
 from treadle.schedules.mesh import Mesh
-from treadle.topologies import parse
 from treadle.topologies.topology import TopologyBuilder
 from treadle.training import step_files
-from treadle.training.prices import fabric_costs, schedule_prices
-from treadle.training.prices.collective_prices import CURVE_SIZES, TimeModel
+from treadle.training.prices import schedule_prices
+from treadle.training.prices.collective_prices import TimeModel
 from treadle.training.prices.message_costs import MessageCosts, message_costs
 from treadle.training.prices.schedule_prices import (
     baseline_price,
-    exchange_price,
-    optimal_price,
-    planned_price,
     spread_price,
 )
 from treadle.training.timeline.task import COMPUTE_STREAM, Category, Task
@@ -36,37 +31,6 @@ from treadle.training.timeline.timeline import Timeline
 
 GATHER, SUM, EXCHANGE = CollectiveKind.ALLGATHER, CollectiveKind.ALLREDUCE, CollectiveKind.ALLTOALL
 FREE = MessageCosts(alpha_ns=0)
-
-
-def problem(fabric: str, kind: CollectiveKind = GATHER) -> Problem:
-    topology = parse(fabric)
-    return Problem(topology, Collective(kind, tuple(topology.compute_nodes.tolist())))
-
-
-BOXES = "leaf_spine(2, 1, gpus_per_leaf=2)"
-
-
-def test_few_ranks_are_simulated_and_many_are_not_planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    four = problem(BOXES)
-
-    def model(**how: Any) -> TimeModel:
-        return planned_price(four, FREE, **{"simulates": True, **how}).model
-
-    monkeypatch.setattr(schedule_prices, "MOST_SIMULATED", 4)
-    monkeypatch.setattr(schedule_prices, "MOST_PLANNED", 4)
-    assert model() is TimeModel.SIMULATED
-    assert model(simulates=False) is TimeModel.ALPHA_BETA
-    monkeypatch.setattr(schedule_prices, "MOST_SIMULATED", 3)
-    assert model() is TimeModel.ALPHA_BETA
-    monkeypatch.setattr(schedule_prices, "MOST_PLANNED", 3)
-    assert model() is TimeModel.FARTHEST_RANK
-    assert baseline_price(four, "ring", FREE, simulates=False).model is TimeModel.RINGS
-    message = (
-        r"^double-binary-tree: 4 ranks of leaf_spine\(2, 1, gpus_per_leaf=2\); it has schedules for at most "
-        r"3; use treadle, bound, or rings that pass no other rank$"
-    )
-    with pytest.raises(ScheduleError, match=message):
-        baseline_price(four, "double-binary-tree", FREE, simulates=False)
 
 
 @pytest.mark.parametrize(
@@ -131,32 +95,6 @@ def test_rings_of_thousands_of_ranks() -> None:
     assert float(across.algbw) == pytest.approx(float(small.price((SUM, ("dp",))).algbw), rel=0.02)
 
 
-def test_what_is_simulated_has_a_curve(monkeypatch: pytest.MonkeyPatch) -> None:
-    found: Any = planned_price(problem(BOXES), FREE, simulates=True)
-    assert [size for size, _ in found.curve] == list(CURVE_SIZES)
-    assert CURVE_SIZES == (2**14, 2**17, 2**20, 2**23, 2**26, 2**30)
-    seconds = [time for _, time in found.curve]
-    assert seconds == sorted(seconds)
-    assert found.algbw >= Fraction(2**30) / Fraction(seconds[-1])
-
-
-def test_exchanges_have_demands_that_fit_a_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
-    ring = problem("ring(4, bandwidth='1GB/s')", EXCHANGE)
-    monkeypatch.setattr(schedule_prices, "MOST_EXCHANGED", 4)
-    price = exchange_price(ring, FREE)
-    # each rank has 4 units, of which the two neighbours take one each and the opposite one two links
-    assert float(price.algbw) == pytest.approx(4e9 * 8 / 16, rel=1e-3)
-    assert price.model is TimeModel.FARTHEST_RANK
-    assert exchange_price(ring, FREE, is_bound=True).model is TimeModel.BOUND
-    assert optimal_price(ring, FREE, TimeModel.BOUND).model is TimeModel.BOUND
-    assert optimal_price(ring, FREE, TimeModel.FARTHEST_RANK).model is TimeModel.FARTHEST_RANK
-    monkeypatch.setattr(schedule_prices, "MOST_EXCHANGED", 3)
-    with pytest.raises(
-        ScheduleError, match="an all-to-all among 4 ranks; expected at most 3, whose demands fit"
-    ):
-        exchange_price(ring, FREE)
-
-
 def test_messages_on_shortest_paths_of_unequal_links(monkeypatch: pytest.MonkeyPatch) -> None:
     """a and b 1 byte/s apart, c between them with 4; c has twice as much for a as others have."""
     draft = TopologyBuilder("odd")
@@ -182,43 +120,6 @@ def test_messages_on_shortest_paths_of_unequal_links(monkeypatch: pytest.MonkeyP
         ScheduleError, match=r"^odd: an all-to-all of 6 messages, of which at most 5 are routed; "
     ):
         spread_price(odd, FREE)
-
-
-def test_prices_that_were_asked_for_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    known: dict[Any, Any] = {}
-    monkeypatch.setattr(fabric_costs, "_KNOWN", known)
-    monkeypatch.setattr(fabric_costs, "_MOST_KNOWN", 2)
-    costs = step_costs("ring(4)", "a=4", schedule="bound")
-    sizes = []
-    for kind in (GATHER, GATHER, SUM, EXCHANGE):
-        costs.price((kind, ("a",)))
-        sizes.append(len(known))
-    assert sizes == [1, 1, 2, 1]
-    cut = step_costs("path(4)", "a=2,b=2", schedule="bound")
-    with pytest.raises(InfeasibleError):
-        cut.price((GATHER, ("a",)))
-
-
-def test_sends_go_to_the_next_of_a_group() -> None:
-    """Groups (0, 2, 4) and (1, 3, 5), the last sends to the first."""
-    costs = step_costs("complete(6)", "a=3,b=2")
-    demands = costs.problem((None, ("a",))).collective.demands
-    assert demands is not None
-    sent = {(int(source), int(target)) for source, target in np.argwhere(demands.matrix)}
-    assert sent == {(0, 2), (2, 4), (4, 0), (1, 3), (3, 5), (5, 1)}
-    assert set(demands.matrix[demands.matrix > 0].tolist()) == {1}
-
-
-def test_shares_of_links_by_lengths() -> None:
-    """A path of two links of 3 bytes/s each way: lengths of one link allow an allgather of two ranks 6."""
-    fabric = parse("path(2, bandwidth='3B/s')")
-    gather = Problem(fabric, Collective(GATHER, (0, 1)))
-    lengths = (Fraction(1), Fraction(0))
-    alone = GroupDualCertificate(lengths).bound(fabric, gather.collective)
-    assert schedule_prices._share(fabric, gather, alone, lengths) == 1.0
-    assert schedule_prices._share(fabric, gather, alone / 3, lengths) == pytest.approx(1 / 3)
-    nothing = (Fraction(0), Fraction(0))
-    assert schedule_prices._share(fabric, gather, alone, nothing) == 0.0
 
 
 def chakra(n_ranks: int, n_tasks: int, devices: int = 1) -> tuple[Any, Any]:

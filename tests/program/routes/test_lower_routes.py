@@ -13,10 +13,9 @@ from treadle.errors import InfeasibleError, ScheduleError
 from treadle.formats.msccl.interpreter import interpret_msccl_xml
 from treadle.formats.msccl.writer import emit_msccl_xml
 from treadle.program.any_schedule import lower
-from treadle.program.program import Buffer, OperationKind, Program
-from treadle.program.routes.route_program import lower_routes
+from treadle.program.program import OperationKind, Program
 from treadle.schedules.alltoall.demands import Demands
-from treadle.schedules.alltoall.routes import RouteSchedule, routes_from_paths
+from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.routes.route_rounds import timed_routes
@@ -64,46 +63,6 @@ def test_programs_keep_the_rules_and_follow_the_routes(name: str, flows: int | N
             assert not any(program.uses_scratch(rank) for rank in range(n))
 
 
-def test_a_program_by_hand() -> None:
-    """0 -> 1 has three chunks on two routes, 1 -> 2 has one unit, 2 keeps one."""
-    topology = parse("complete:3")
-    link = {(int(a), int(b)): e for e, (a, b) in enumerate(zip(topology.tails, topology.heads, strict=True))}
-    demands = Demands([[0, 1, 0], [0, 0, 1], [0, 0, 1]])
-    collective = samples.alltoall(topology, demands)
-    around = [link[0, 2], link[2, 1]]
-    rows = [(0, 1, 2, 0, [link[0, 1]]), (0, 1, 1, 1, around), (1, 2, 3, 0, [link[1, 2]])]
-    routes = routes_from_paths(3, 3, rows)
-    program = lower(topology, collective, routes)
-    assert program.n_chunks == 6  # two units come to rank 2
-    assert program.shard_offset.tolist() == [0, 0, 3, 3, 3, 3, 6, 6, 6, 9]
-    seen = [
-        (
-            OperationKind(int(program.operation_kind[i])).name,
-            *(int(c[i]) for c in (program.peer, program.first, program.count, program.channel)),
-        )
-        for rank in range(3)
-        for i in program.operations(rank)
-    ]
-    assert seen == [
-        ("SEND", 1, 0, 2, 0),
-        ("SEND", 1, 2, 1, 1),
-        ("RECEIVE", 0, 0, 2, 0),
-        ("RECEIVE", 0, 2, 1, 1),
-        ("SEND", 2, 3, 3, 0),
-        ("COPY", -1, 6, 3, 0),
-        ("RECEIVE", 1, 3, 3, 0),
-    ]
-    assert program.waits.size == 0
-    assert program.ranges(0, Buffer.INPUT) == [(0, 3)]
-    timed = TimedRoutes(routes, np.array([0, 3, 5, 6]), np.array([0, 1, 2, 2, 0, 2]))
-    program = lower(topology, collective, timed)
-    waiting = [[int(w) for w in program.waits_of(i)] for i in program.operations(1)]
-    # two receives and a send; a receive and a send that wait for these three; one that waits for those two
-    assert [len(waits) for waits in waiting] == [0, 0, 0, 3, 3, 2]
-    assert program.step[list(program.operations(1))].tolist() == [0, 0, 0, 1, 1, 2]
-    assert check_program(program) == ()
-
-
 @pytest.mark.parametrize("name", ["torus:3,3", "generalized_kautz:3,10"])
 @pytest.mark.parametrize("flows", [1, 2])
 def test_few_flows_of_a_host_are_open_at_a_time(name: str, flows: int) -> None:
@@ -121,16 +80,6 @@ def test_few_flows_of_a_host_are_open_at_a_time(name: str, flows: int) -> None:
         for kind in (OperationKind.SEND, OperationKind.RECEIVE):
             steps = [int(program.step[i]) for i in moves if program.operation_kind[i] == kind]
             assert max(np.bincount(steps)) <= flows
-
-
-def test_without_rounds_all_ranks_send_to_the_same_shift() -> None:
-    topology, collective, schedule = case("generalized_kautz:3,10", None)
-    program = lower(topology, collective, schedule)
-    shifts = (program.peer - program.operation_rank)[sends_of(program)] % 10
-    ranks = program.operation_rank[sends_of(program)]
-    for rank in range(10):
-        assert np.all(np.diff(shifts[ranks == rank]) >= 0)
-    assert program.waits.size == 0
 
 
 @pytest.mark.parametrize("name", FABRICS)
@@ -171,9 +120,3 @@ def test_what_programs_cannot_do_is_refused() -> None:
     odd[pair : pair + 2] += [1, -1]
     with pytest.raises(InfeasibleError, match=r"need 1073741824 equal chunks.*--chunks"):
         lower(topology, collective, replace(fine, units=odd))
-
-
-def test_uneven_demands_have_no_text() -> None:
-    program = lower_routes(*case("hypercube:3", None, samples.random_demands(8, 2)))
-    with pytest.raises(ScheduleError, match="alltoall with unequal shards"):
-        emit_msccl_xml(program)

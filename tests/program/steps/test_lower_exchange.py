@@ -13,7 +13,6 @@ from treadle.errors import InfeasibleError, ScheduleError
 from treadle.formats.msccl.interpreter import interpret_msccl_xml
 from treadle.formats.msccl.writer import emit_msccl_xml
 from treadle.program.any_schedule import lower
-from treadle.program.program import Buffer, Operation, OperationKind, program_from_operations
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
@@ -57,28 +56,6 @@ def test_text_does_what_an_alltoall_asks(name: str) -> None:
         assert seen.n_chunks == program.n_chunks
 
 
-def test_a_program_by_hand() -> None:
-    # 0 -> 1 -> 2: rank 0's data for 2 rests at 1; all demands are one unit of two chunks
-    path = from_arcs("path", [0, 1, 2, 2], [1, 2, 0, 1], n=3)
-    sends = [(0, 0, 0, 0, 2), (1, 0, 0, 0, 2), (1, 1, 1, 0, 1), (1, 1, 2, 1, 2), (2, 1, 0, 0, 2)]
-    homes, targets = [0, 0, 1], [1, 2, 2]
-    demands = Demands([[1, 1, 1], [0, 0, 1], [0, 0, 0]])
-    schedule = ExchangeSchedule(
-        steps_from_sends(Direction.BROADCAST, 3, 2, sends, homes=homes), np.array(targets)
-    )
-    program = lower(path, samples.alltoall(path, demands), schedule)
-    assert program.shard_offset.tolist() == [0, 2, 4, 6, 6, 6, 8, 8, 8, 8]
-    assert program.n_chunks == 6  # rank 0 sends three units
-    assert program.ranges(0, Buffer.INPUT) == [(0, 6)]
-    assert program.ranges(0, Buffer.OUTPUT) == [(0, 2)]
-    assert program.ranges(1, Buffer.SCRATCH) == [(4, 6)]
-    assert program.ranges(2, Buffer.OUTPUT) == [(4, 8)]
-    # a copy of what stays at home; one message of what goes to 1 and what goes on; and so on
-    own = [OperationKind(kind).name for kind in program.operation_kind[list(program.operations(0))]]
-    assert own == ["COPY", "SEND", "SEND"]
-    assert check_program(program) == ()
-
-
 def test_what_programs_cannot_do_is_refused() -> None:
     cube = parse("hypercube:3")
     collective = samples.alltoall(cube)
@@ -100,40 +77,6 @@ def test_what_programs_cannot_do_is_refused() -> None:
     ):
         with pytest.raises(ScheduleError, match=said):
             lower(cube, collective, samples.with_sends(schedule, wrong))
-
-
-def test_what_forwarders_pass_on_is_one_message_of_ranks() -> None:
-    # 0 -> f -> 1 -> 2 and 0 -> g -> f -> 2; all of it in steps, so that forwarders hold chunks for some
-    arcs = [(0, 3), (3, 1), (1, 2), (0, 4), (4, 3), (3, 2), (1, 0), (2, 0)]
-    fabric = from_arcs("relays", *map(list, zip(*arcs, strict=True)), n=5)
-    collective = samples.alltoall(fabric, Demands([[0, 0, 1], [0, 0, 0], [0, 0, 0]]), n_ranks=3)
-    sends = [
-        (0, 0, 0, 0, 1),
-        (0, 1, 2, 0, 1),
-        (0, 2, 3, 0, 1),
-        (0, 3, 1, 1, 2),
-        (0, 4, 2, 1, 2),
-        (0, 5, 3, 1, 2),
-    ]
-    steps = steps_from_sends(Direction.BROADCAST, 3, 2, sends, homes=[0])
-    schedule = ExchangeSchedule(steps, np.array([2]))
-    program = lower(fabric, collective, schedule)
-    assert check_program(program) == ()
-    assert check_program(program) == ()
-    sent = [operation for operation in range(program.n_operations) if program.path[operation] >= 0]
-    found = [
-        (
-            int(program.operation_rank[operation]),
-            int(program.peer[operation]),
-            int(program.step[operation]),
-            *program.links(int(program.path[operation])),
-        )
-        for operation in sent
-    ]
-    assert found == [(0, 1, 0, 0, 1), (0, 2, 1, 3, 4, 5), (1, 2, 3, 2)]
-    backwards = [*sends[:1], (0, 1, 0, 0, 1), *sends[2:]]
-    with pytest.raises(ScheduleError, match="before it has arrived"):
-        lower(fabric, collective, samples.with_sends(schedule, backwards))
 
 
 def test_circles_switches_and_too_many_chunks_cannot_be_lowered() -> None:
@@ -162,25 +105,3 @@ def test_circles_switches_and_too_many_chunks_cannot_be_lowered() -> None:
     uneven = Demands([[2**20, 1], [1, 0]])
     with pytest.raises(InfeasibleError, match="use a schedule with fewer chunks"):
         lower(line, replace(forwarded, demands=uneven), ExchangeSchedule(many, schedule.targets))
-
-
-def test_malformed_programs_are_refused() -> None:
-    copy = [Operation(OperationKind.COPY, 0, 1)]
-    with pytest.raises(ScheduleError, match="cannot be in place"):
-        program_from_operations(
-            CollectiveKind.ALLTOALL, [copy, []], n_chunks=1, shard_offset=[0, 1, 1, 1, 1], in_place=True
-        )
-    with pytest.raises(ScheduleError, match="must rise from 0 to 1 in 5 values"):
-        program_from_operations(CollectiveKind.ALLTOALL, [copy, []], n_chunks=1, shard_offset=[0, 1, 1])
-    stray = program_from_operations(
-        CollectiveKind.ALLTOALL, [[], copy], n_chunks=1, shard_offset=[0, 1, 1, 1, 1]
-    )
-    assert any("uses INPUT chunks [0, 1), which has none" in fault for fault in check_program(stray))
-
-
-def test_uneven_demands_have_no_text() -> None:
-    cube = parse("hypercube:3")
-    collective = samples.alltoall(cube, samples.random_demands(8, 2))
-    program = lower(cube, collective, samples.over_shortest_paths(cube, collective))
-    with pytest.raises(ScheduleError, match="alltoall with unequal shards"):
-        emit_msccl_xml(program)

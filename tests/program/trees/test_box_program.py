@@ -11,11 +11,11 @@ from treadle.inputs.problem import make_problem
 from treadle.planning import as_cost_model, solve, solve_sizes
 from treadle.program.any_schedule import lower
 from treadle.program.operation_lists import OperationKind
-from treadle.program.trees.box_program import box_rotation_of, lower_box
+from treadle.program.trees.box_program import lower_box
 from treadle.schedulers.generation import generate
 from treadle.schedulers.schedulers import find_scheduler
 from treadle.schedulers.sizes import selection
-from treadle.schedules.factored import CirculantTrees, FactoredSchedule
+from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.schedule import written_out
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.simulation import schedule_tasks
@@ -25,8 +25,6 @@ from treadle.simulation.costs.message_prices import protocol_options
 from treadle.simulation.messages import seconds_below
 from treadle.simulation.simulation_options import SimulationOptions
 from treadle.simulation.tasks import task_graph
-from treadle.topologies import TopologyBuilder, parse
-from treadle.topologies.rotation import box_rotation
 
 
 def made(fabric: str, collective: str, algorithm: str) -> ForestSchedule:
@@ -92,44 +90,6 @@ def test_factored_trees_need_not_be_written_out(fabric: str, collective: str) ->
     assert curves[0](2**20) == curves[1](2**20)
 
 
-def test_factored_trees_that_differ_have_no_rotation() -> None:
-    """A failed link, two children of a box in the other order, one box's egress or number of trees."""
-    damaged = solve("dgx_h100:4", "allgather", form="factored", without=["box1.gpu2--ib0"]).plan
-    assert damaged is not None
-    schedule = damaged.entries[0].schedule
-    assert isinstance(schedule, FactoredSchedule)
-    assert box_rotation_of(damaged.topology, damaged.collective, schedule) is None
-    plan = solve("dgx_h100:4", "allgather", form="factored").plan
-    assert plan is not None
-    schedule = plan.entries[0].schedule
-    assert isinstance(schedule, FactoredSchedule)
-    assert box_rotation_of(plan.topology, plan.collective, schedule) is not None
-    assert schedule.broadcast is not None
-    (layer,) = schedule.broadcast.layers
-    children = layer.children.copy()
-    first = layer.child_offset[2]
-    children[[first, first + 1]] = children[[first + 1, first]]
-    trees = layer.pieces[layer.kind[0]].trees
-    assert isinstance(trees, CirculantTrees)
-    links = trees.out_links.copy()
-    links[1] = np.roll(links[1], 1)
-    pieces = [
-        replace(one, trees=replace(trees, out_links=links)) if one.trees is trees else one
-        for one in layer.pieces
-    ]
-    outermost = layer.pieces[layer.kind[0]]
-    native = outermost.native.copy()
-    native[:2] += np.array([1, -1])
-    uneven = [replace(one, native=native) if one is outermost else one for one in layer.pieces]
-    for changed in (
-        replace(layer, children=children),
-        replace(layer, pieces=tuple(pieces)),
-        replace(layer, pieces=tuple(uneven)),
-    ):
-        other = replace(schedule, broadcast=replace(schedule.broadcast, layers=(changed,)))
-        assert box_rotation_of(plan.topology, plan.collective, other) is None
-
-
 def test_both_ends_of_a_message_are_partners() -> None:
     problem = make_problem("dgx_a100(3, 2)", "allreduce")
     box = lower_box(problem.topology, problem.collective, made("dgx_a100(3, 2)", "allreduce", "rail"))
@@ -173,48 +133,6 @@ def test_trees_that_differ_by_box_have_no_such_part() -> None:
     moved[[-1, -2]] = moved[[-2, -1]]
     changed = replace(schedule, broadcast=replace(forest, entry_path=moved))
     assert lower_box(problem.topology, problem.collective, changed) is None
-
-
-def test_fabrics_that_differ_by_box_have_no_rotation() -> None:
-    topology = parse("dgx_h100:4")
-    ranks = topology.compute_nodes.astype(np.int64)
-    rotation = box_rotation(topology, ranks, 8)
-    assert rotation is not None
-    assert rotation.moves.all()
-    assert np.array_equal(rotation.links[3][rotation.links[1]], rotation.links[0])
-    assert box_rotation(topology, ranks, 4) is None
-    rates = topology.bandwidths.copy()
-    rates[5] += 1
-    assert box_rotation(replace(topology, bandwidths=rates), ranks, 8) is None
-    latencies = topology.latencies_ns.copy()
-    latencies[-1] += 1
-    assert box_rotation(replace(topology, latencies_ns=latencies), ranks, 8) is None
-
-
-def test_boxes_that_share_a_leaf_have_no_part() -> None:
-    """Two turns of four bring boxes back to their leaf, whose links to the spine then rest."""
-    builder = TopologyBuilder("shared-leaves")
-    for box in range(4):
-        for gpu in "ab":
-            builder.compute(f"{gpu}{box}")
-    for switch in ("leaf0", "leaf1", "spine"):
-        builder.switch(switch)
-    for box in range(4):
-        builder.duplex(f"a{box}", f"b{box}", 100)
-        for gpu in "ab":
-            builder.duplex(f"{gpu}{box}", f"leaf{box % 2}", 10)
-    for leaf in ("leaf0", "leaf1"):
-        builder.duplex(leaf, "spine", 40)
-    topology = builder.build()
-    problem = make_problem(topology, "allgather")
-    rotation = box_rotation(topology, topology.compute_nodes.astype(np.int64), 2)
-    assert rotation is not None
-    assert rotation.moves.any()
-    assert not rotation.moves.all()
-    for algorithm in ("forestcoll", "rail", "three-stage"):
-        schedule = written_out(generate(problem, find_scheduler(algorithm)).schedule)
-        assert isinstance(schedule, ForestSchedule)
-        assert lower_box(topology, problem.collective, schedule) is None
 
 
 def test_sets_of_many_ranks_are_those_of_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from reference.program_check import check_program
 from samples.program_cases import random_case, reference_errors
 from shortcuts.rank_parts import union
-from treadle.errors import ScheduleError
 from treadle.program.program import OperationKind, Program
 from treadle.program.trees.forest_program import lower
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
@@ -61,19 +59,6 @@ def test_parts_of_random_forests_make_correct_programs(kind: CollectiveKind, in_
         assert reference_errors(program) == []
 
 
-def test_parts_move_the_same_data_as_the_whole() -> None:
-    """On one channel, where both ways of lowering name it alike, and in chunks of one unit tree."""
-    for seed in range(6):
-        for kind in (CollectiveKind.ALLGATHER, CollectiveKind.ALLREDUCE):
-            topology, collective, schedule = random_case(seed, kind)
-            whole = lower(topology, collective, schedule)
-            parts = union(
-                [lower(topology, collective, schedule, rank=rank) for rank in range(collective.n_ranks)]
-            )
-            assert moved(parts) == moved(whole)
-            assert np.array_equal(parts.shard_offset, whole.shard_offset)
-
-
 def test_a_part_has_the_operations_of_one_rank() -> None:
     topology, collective, schedule = random_case(1, CollectiveKind.ALLGATHER)
     program = lower(topology, collective, schedule, rank=1)
@@ -81,13 +66,6 @@ def test_a_part_has_the_operations_of_one_rank() -> None:
     assert [len(program.operations(rank)) > 0 for rank in range(program.n_ranks)] == [
         rank == 1 for rank in range(program.n_ranks)
     ]
-
-
-def test_channels_must_be_at_least_one() -> None:
-    topology, collective, schedule = random_case(1, CollectiveKind.ALLGATHER)
-    for rank in (None, 0):
-        with pytest.raises(ScheduleError, match="at least 1"):
-            lower(topology, collective, schedule, rank=rank, channels=0)
 
 
 FACTORED = [
@@ -122,14 +100,3 @@ def test_parts_of_factored_schedules_make_correct_programs(
         assert whole == lower(topology, collective, schedule.explicit())
         scale = program.n_chunks // whole.n_chunks
         assert {(*row[:3], row[3] // scale, row[4]) for row in moved(program)} == moved(whole)
-
-
-def test_ranks_that_do_not_exist_and_schedules_that_do_not_fit() -> None:
-    topology, collective, schedule = factored("dgx_a100(2, gpus_per_box=2)", "allgather", None)
-    for rank in (-1, 4):
-        for one in (schedule, schedule.explicit()):
-            with pytest.raises(ScheduleError, match="expected 0 to 3"):
-                lower(topology, collective, one, rank=rank)
-    other = on_all_ranks(topology, CollectiveKind.REDUCE_SCATTER)
-    with pytest.raises(ScheduleError, match="is for allgather, the collective is reduce-scatter"):
-        lower(topology, other, schedule, rank=0)

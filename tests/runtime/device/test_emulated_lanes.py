@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -13,41 +11,21 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from samples.matrix_cases import modes, plans
-from samples.runtime_programs import exchange, overwritten, random_program
+from samples.runtime_programs import random_program
 from treadle import planning
-from treadle.cli.main import main
 from treadle.errors import MissingDependencyError, ScheduleError
-from treadle.planning import program_of
 from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
-from treadle.runtime.data import ElementType, Pattern, Reduction, make_pattern
+from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.device import checked_blocks
 from treadle.runtime.device.block_lowering import lower_to_blocks
 from treadle.runtime.device.block_machine import LaunchJob, aligned
-from treadle.runtime.device.block_program import BlockAction, BlockProgram, DeviceProtocol
+from treadle.runtime.device.block_program import BlockProgram, DeviceProtocol
 from treadle.runtime.device.emulated import BlockThreads, measure_emulated
-from treadle.runtime.device.sized_blocks import STAGING_BYTES, at_size, part_ends
+from treadle.runtime.device.sized_blocks import STAGING_BYTES, at_size
 from treadle.runtime.memory import Layout, RankMemory, allocate
 from treadle.schedules.collective import CollectiveKind
 
 PROTOCOLS = tuple(DeviceProtocol)
-SIZES = (20, 4100)
-
-
-def test_every_kind_of_schedule_moves_the_right_data() -> None:
-    """By turns in either protocol, in or out of place, 1 or 4 threads a block; in slices of 512 bytes."""
-    for turn, ((row, kind), plan) in enumerate(plans().items()):
-        protocol, in_place = PROTOCOLS[turn % 2], modes(kind)[turn // 2 % len(modes(kind))]
-        rows = measure_emulated(
-            program_of(plan, 1024, in_place=in_place),
-            SIZES,
-            device_protocols=(protocol,),
-            threads=1 if turn % 3 else 4,
-            slice_bytes=512,
-            seed=turn,
-        )
-        assert [one.wrong for one in rows] == [0] * len(SIZES), (row, kind, in_place)
-        assert {one.protocol for one in rows} == {protocol.value}
 
 
 @pytest.mark.parametrize("element", list(ElementType))
@@ -63,18 +41,6 @@ def test_every_type_and_reduction(element: ElementType, reduction: Reduction) ->
         slice_bytes=64,
     )
     assert not any(row.wrong for row in rows)
-
-
-def test_sends_that_must_be_buffered() -> None:
-    for program in (exchange(4, in_place=True), overwritten(3)):
-        if (
-            program.kind is CollectiveKind.BROADCAST
-        ):  # rubbish is sent on purpose: that cannot be proved right
-            with pytest.raises(ScheduleError, match=r"is wrong: .* reads what is not there"):
-                measure_emulated(program, [4])
-        else:
-            rows = measure_emulated(program, [20_000], device_protocols=PROTOCOLS, slice_bytes=32)
-            assert not any(row.wrong for row in rows)
 
 
 def pair_sum() -> Program:
@@ -173,14 +139,6 @@ def test_waits_end_however_often_they_have_polled() -> None:
     assert monotonic() - begun < 20
 
 
-def test_launches_beyond_the_flags_of_lines() -> None:
-    """Flags of LL have 32 bits: that of launch 2^32 is not 0, as memory has never been written is."""
-    lanes = lower_to_blocks(pair_sum(), DeviceProtocol.LL, lanes=1)
-    machine = at_launch(BlockThreads(lanes), 2**32 - 2)
-    values = list(range(1, 8))
-    assert [one.tolist() for one in launched(machine, 3, values)] == [[2.0 * value] * 3 for value in values]
-
-
 @pytest.mark.parametrize("period", [2**32 - 1, 2**32])
 def test_lines_of_launches_long_before_are_not_taken(period: int) -> None:
     """After launches 5 and 6 all lines but the first are left alone, until flags begin again."""
@@ -191,33 +149,6 @@ def test_lines_of_launches_long_before_are_not_taken(period: int) -> None:
         launched(at_launch(machine, period - 1), 2, [2] * 6)
         found = launched(at_launch(machine, period + 5), count, [3, 4])
         assert [set(one.tolist()) for one in found] == [{6.0}, {8.0}]
-
-
-@pytest.mark.parametrize("shifts", [(0, 0), (1, 1), (3, 0), (0, 2), (1, 3)])
-def test_places_off_16_bytes_are_moved_in_vectors(shifts: tuple[int, int]) -> None:
-    """Wherever buffers lie, staging is written in vectors, and what is in step with it at both ends."""
-    machine = BlockThreads(lower_to_blocks(pair_sum(), DeviceProtocol.SIMPLE, lanes=1))
-    count = 4000
-    before = machine.vectors_moved()
-    assert set(launched(machine, count, [5], shifts=shifts)[0].tolist()) == {10.0}
-    moved = machine.vectors_moved() - before
-    # rank 0 loads and puts; rank 1 loads what has come and its own, and stores
-    assert moved >= (5 if shifts == (0, 0) else 2) * (count // 4 - 1)
-
-
-def test_parts_begin_at_units_of_16_bytes() -> None:
-    program = random_program(CollectiveKind.ALLREDUCE, 3, seed=0, trees_per_root=2)
-    lanes = lower_to_blocks(program, DeviceProtocol.SIMPLE, lanes=2)
-    for size in (0, 1, 7, 100, 12_345):
-        for element_bytes in (2, 4, 8):
-            ends = part_ends(lanes, size, element_bytes=element_bytes)
-            assert (ends[0], ends[-1]) == (0, size)
-            assert ends == sorted(ends)
-            assert all(end * element_bytes % 16 == 0 for end in ends[:-1] if end < size)
-    gather = lower_to_blocks(random_program(CollectiveKind.ALLGATHER, 3, seed=0), PROTOCOLS[0], lanes=2)
-    ends = part_ends(gather, 100, element_bytes=4)
-    shards = {gather.program.element(int(chunk), 100) for chunk in gather.program.shard_offset}
-    assert shards <= set(ends)
 
 
 def test_staging_is_bounded() -> None:
@@ -232,44 +163,6 @@ def test_staging_is_bounded() -> None:
     low_latency = lower_to_blocks(program, DeviceProtocol.LL, lanes=2)
     with pytest.raises(ScheduleError, match=r"protocol LL needs .* of staging at a rank, 16MB are there"):
         at_size(low_latency, 2**24, element_bytes=4)
-
-
-def test_sums_are_passed_on_in_one_pass_and_stores_go_straight_to_their_place() -> None:
-    """Of an allreduce by trees: sums are staged; what is broadcast over partial sums is not."""
-    lanes = lower_to_blocks(plan_program("trees", "allreduce"), DeviceProtocol.SIMPLE, lanes=2)
-    listed = [operation for lane in lanes.lanes for operation in lane.operations]
-    assert sum(one.action is BlockAction.REDUCE and bool(one.puts) for one in listed) > 8
-    assert sum(message.is_staged for message in lanes.messages) == sum(
-        one.action is BlockAction.REDUCE for one in listed
-    )
-    assert not any(one.action is BlockAction.TAKE for one in listed)
-
-
-def plan_program(row: str, kind: str) -> Program:
-    return program_of(plans()[row, kind], 1024)
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_wait_that_nobody_ends_is_given_up(protocol: DeviceProtocol) -> None:
-    lanes = lower_to_blocks(pair_sum(), protocol, lanes=1)
-
-    def silent(one: BlockProgram) -> BlockProgram:
-        first = replace(one.lanes[0], operations=())
-        return replace(one, lanes=(first, *one.lanes[1:]))
-
-    less = silent(lanes)
-    layout = Layout(lanes.program, 4)
-    memories = [allocate(layout, rank, np.dtype(np.float32)) for rank in range(2)]
-    threads = BlockThreads(less, limit_s=0.05)
-    with pytest.raises(ScheduleError, match=r"reduce, protocol \w+: rank 1, lane 1 waited 0.05 s for rank 0"):
-        threads.run(
-            at_size(less, 4, element_bytes=4),
-            memories,
-            [[memory.arrays[Buffer.INPUT].copy()] for memory in memories],
-            [[memory.arrays[Buffer.OUTPUT].copy()] for memory in memories],
-            element=0,
-            reduction=Reduction.SUM,
-        )
 
 
 def test_lanes_and_threads_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,39 +182,6 @@ def test_lanes_and_threads_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     job: Any = LaunchJob()
     with pytest.raises(ScheduleError, match=r"^6 threads are not available; use fewer --lanes$"):
         machine.launch(job, (0, 0, 0), 0, 1)
-
-
-@pytest.mark.parametrize(("most", "launches"), [(3 * 8 - 1, 2), (3 * 8, 4)])
-def test_large_data_are_launched_less_often(
-    most: int, launches: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both ranks have an input of 8 bytes, and one an output: each launch has data of its own."""
-    told: list[tuple[int, int]] = []
-    run, pattern = BlockThreads.run, checked_blocks.pattern_of
-
-    def noted(machine: BlockThreads, *given: Any, **named: Any) -> float:
-        assert [len(one) for of in given[2:4] for one in of] == [launches] * 4
-        run(machine, *given, **named)
-        return 6.0
-
-    def seen(program: Program, count: int, asked: Any, group: int, launch: int) -> Any:
-        told.append((group, launch))
-        found = pattern(program, count, asked, group, launch)
-        assert np.array_equal(found.values, pattern_of_seed(5 + 1000 * launch + group).values)
-        return found
-
-    def pattern_of_seed(seed: int) -> Pattern:
-        return make_pattern(
-            2, 2, element=ElementType.FLOAT32, reduction=Reduction.SUM, reduces=True, seed=seed
-        )
-
-    monkeypatch.setattr(checked_blocks, "_FOUR_LAUNCHES_BYTES", most)
-    monkeypatch.setattr(BlockThreads, "run", noted)
-    monkeypatch.setattr(checked_blocks, "pattern_of", seen)
-    (row,) = measure_emulated(pair_sum(), [10], seed=5, device_protocols=(PROTOCOLS[0],))
-    assert told == [(0, launch) for launch in range(launches)]
-    assert (row.size_bytes, row.wrong) == (8, 0)
-    assert row.time_s == 6.0 / launches
 
 
 def test_lanes_that_are_not_right_are_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,75 +209,6 @@ def test_lanes_are_proved_right_once_for_each_number_of_slices(monkeypatch: pyte
     assert [*rows] == seen
     assert len(rows) == 5
     assert len(told) == len(set(told)) > 1
-
-
-def test_wrong_data_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    make: Callable[..., BlockProgram] = checked_blocks.lower_to_blocks
-
-    def taking(*given: Any, **named: Any) -> BlockProgram:
-        made = make(*given, **named)
-        last = made.lanes[1]
-        operations = tuple(
-            replace(one, action=BlockAction.TAKE, source=None) if one.action is BlockAction.REDUCE else one
-            for one in last.operations
-        )
-        return replace(made, lanes=(made.lanes[0], replace(last, operations=operations)))
-
-    monkeypatch.setattr(checked_blocks, "lower_to_blocks", taking)
-    monkeypatch.setattr(checked_blocks, "check_blocks", lambda *_, **__: ())
-    (row,) = measure_emulated(pair_sum(), [400])
-    assert row.wrong == 4 * 100
-
-
-def model_of(ll_ns: int) -> dict[str, object]:
-    """A cost model with the given latency of LL."""
-    costs = {"occupancy_ns": 50, "efficiency": "9/10"}
-    protocols = [
-        {"name": name, "launch_ns": 1000, "box": {"alpha_ns": alpha, **costs}}
-        for name, alpha in (("simple", 1000), ("ll", ll_ns))
-    ]
-    return {"treadle": "cost-model", "version": 1, "name": "made", "source": "a test", "protocols": protocols}
-
-
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plan = str(tmp_path / "ring.plan")
-    assert main(["solve", "ring:3", "allreduce", "-o", plan, "-q"]) == 0
-    words = [
-        "run",
-        plan,
-        "--runtime",
-        "device-emulated",
-        "--size",
-        "1B,5B..40B",
-        "--in-place",
-        "--threads",
-        "2",
-    ]
-    assert main([*words, "--protocol", "LL,Simple", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["rows"]
-    assert [row["protocol"] for row in rows] == ["LL", "Simple"] * 5
-    assert not any(row["wrong"] for row in rows)
-    assert main([*words, "--protocol", "ll"]) == 0
-    assert "protocol" in capsys.readouterr().out
-    assert main([*words, "--protocol", "LL128"]) == 2
-    assert "expected auto, or some of Simple and LL with commas, found 'LL128'" in capsys.readouterr().err
-    assert main(["run", plan, "--protocol", "LL", "--size", "1K"]) == 2
-    wanted = "--protocol: for --runtime device-emulated and device-gpu only, found in-process"
-    assert wanted in capsys.readouterr().err
-    assert main(["run", plan, "--protocol", "auto", "--size", "1K"]) == 2  # which would mean nothing
-    assert wanted in capsys.readouterr().err
-    assert main(["run", plan, "--cost-model", "reference", "--size", "1K"]) == 2
-    assert "--cost-model: for --runtime device-emulated" in capsys.readouterr().err
-    model = tmp_path / "slow.json"  # LL is free of what Simple costs: it is taken at every size
-    choose = ["run", plan, "--runtime", "device-emulated", "--size", "8K", "--protocol", "auto", "--json"]
-    chosen = {}
-    for name, ll_ns in (("dear", 10**6), ("cheap", 1)):
-        model.write_text(json.dumps(model_of(ll_ns)))
-        assert main([*choose, "--cost-model", str(model)]) == 0
-        chosen[name] = json.loads(capsys.readouterr().out)["rows"][0]["protocol"]
-    assert chosen == {"dear": "Simple", "cheap": "LL"}
-    assert main([*words, "--lanes", "65"]) == 2
-    assert "lanes: expected 1 to 64, found 65" in capsys.readouterr().err
 
 
 def test_several_groups_run_one_after_the_other() -> None:

@@ -63,21 +63,6 @@ def test_lanes_over_nccl_are_linked_with_its_library(nvcc: Path, monkeypatch: py
     ]
 
 
-def test_a_library_is_compiled_once_for_its_words(nvcc: Path) -> None:
-    first = build_for_gpu(directory=nvcc)
-    words, sources = told(nvcc)
-    assert words[-1] == "-arch=native"
-    assert sources == ["lanes.cpp", "gpu_host.cpp", "rank_host.cpp", "cumem_host.cpp"]
-    assert build_for_gpu(directory=nvcc) == first
-    assert told(nvcc) == (words, sources)
-    other = build_for_gpu(directory=nvcc, architectures=("sm_90",))
-    assert other != first
-    assert build_threads(directory=nvcc, flags=("-g3",)) not in (first, other)
-    assert told(nvcc)[0][-1] == "-g3"
-    assert told(nvcc)[1][-1] == "lanes.cpp"
-    assert not list(nvcc.glob("*.partial"))
-
-
 def test_what_lacks_is_named(nvcc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(nvcc))
     for build, words in (

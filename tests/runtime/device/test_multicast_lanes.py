@@ -3,16 +3,14 @@ fake GPU copies and adds up there."""
 
 from __future__ import annotations
 
-import ctypes
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 from tools.rank_check import CheckedRank
 
 from harness.fake_gpu import live
-from harness.rank_groups import in_processes, in_threads
+from harness.rank_groups import in_threads
 from treadle.errors import MissingDependencyError
 from treadle.planning import program_of, solve
 from treadle.program.program import Buffer, Program
@@ -21,10 +19,8 @@ from treadle.runtime.device.block_lowering import lower_to_blocks
 from treadle.runtime.device.block_program import BlockProgram, DeviceProtocol
 from treadle.runtime.device.kernel_build import GPU_LIBRARY
 from treadle.runtime.device.memory.cumem import CuMemMemory
-from treadle.runtime.device.memory.gpu_library import gpu_library
 from treadle.runtime.device.memory.peer_memory import Exchange, PeerMemory
-from treadle.runtime.device.rank_blocks import RankBlocks, RankBuffers
-from treadle.runtime.device.switch_parts import switch_groups
+from treadle.runtime.device.rank_blocks import RankBlocks
 from treadle.runtime.run_options import RunOptions
 from treadle.topologies.topology import Topology
 
@@ -128,63 +124,6 @@ def test_elements_and_reductions(library: Path, element: ElementType, reduction:
 
     assert in_threads(4, work, memory=own_device) == [0] * 4
     assert live(library) == 0
-
-
-def test_processes_and_several_boxes(library: Path, tmp_path: Path) -> None:
-    groups = switch_groups(case(BOXES, "allreduce")[0], case(BOXES, "allreduce")[1].nodes.tolist())
-    assert groups == ((0, 1, 2, 3), (4, 5, 6, 7))
-    programs = [(lowered(BOXES, kind), count) for kind in KINDS[:4] for count in (333, 1601)]
-    assert all(asks(lanes) for lanes, _ in programs)
-
-    def work(rank_lanes: RankBlocks) -> int:
-        return wrong_of(rank_lanes, programs, RunOptions(), groups, through=True)
-
-    assert in_processes(8, tmp_path, work, memory=own_device) == [0] * 8
-    two = [
-        (
-            lower_to_blocks(program_of(solve("complete:2", kind).plan, 64), SIMPLE, lanes=2, reached=PLACED),
-            999,
-        )
-        for kind in KINDS
-    ]
-
-    def of_two(rank_lanes: RankBlocks) -> int:
-        return wrong_of(rank_lanes, two, RunOptions(), ((0, 1),), through=False)
-
-    (tmp_path / "two").mkdir()
-    assert in_processes(2, tmp_path / "two", of_two, memory=own_device) == [0, 0]
-    assert live(library) == 0
-
-
-def test_a_graph_is_replayed_with_its_copies(library: Path) -> None:
-    fake = ctypes.CDLL(str(library))
-    lanes = lowered(FOUR, "allreduce")
-
-    def work(rank_lanes: RankBlocks) -> list[float]:
-        gpu, rank, n = gpu_library(), rank_lanes.memory.rank, 64
-        block = rank_lanes.memory.allocate(4096, ((0, 1, 2, 3),))
-        ready = rank_lanes.prepare(rank_lanes.admit(lanes), n, element=0, element_bytes=4, slice_bytes=64)
-        data = np.full(n, rank + 1.0, np.float32)
-        own = gpu.address("treadle_peer_allocate", data.nbytes)
-        at = block.addresses[rank]
-        buffers = RankBuffers((at, at + 2048), (block, block), (own, data.nbytes), (own, data.nbytes))
-        fake.fake_cuda_capture()
-        rank_lanes.launch(ready, buffers, Reduction.SUM, threads=1)
-        fake.fake_cuda_end_capture()
-        found = []
-        for turn in range(20):
-            data[:] = rank + turn
-            gpu.call("treadle_peer_write", own, data.ctypes.data, data.nbytes)
-            assert fake.fake_cuda_replay() == 0
-            gpu.call("treadle_peer_read", data.ctypes.data, own, data.nbytes)
-            found.append(float(data[turn]))
-        gpu.c.treadle_peer_free(own)
-        return found
-
-    folder = library.parent / "replayed"
-    folder.mkdir()
-    expected = [6.0 + 4 * turn for turn in range(20)]
-    assert in_processes(4, folder, work, memory=own_device) == [expected] * 4
 
 
 def test_without_multicast_the_reason_is_known_at_all_ranks(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from threading import Thread, current_thread
 from typing import Any
 
@@ -24,9 +23,7 @@ from treadle.runtime.device.block_program import (
     RankBlock,
 )
 from treadle.runtime.device.memory import nccl_network, peer_memory
-from treadle.runtime.device.memory.gpu_library import GpuLibrary
-from treadle.runtime.device.memory.nccl_network import OUTBOX_BYTES, NcclNetworkMemory
-from treadle.runtime.device.memory.peer_memory import BLOCK_BYTES, FLAGS_AT, PeerBlock
+from treadle.runtime.device.memory.nccl_network import NcclNetworkMemory
 
 BOX_OF = (0, 1, 0, 1, 1)
 """Of five ranks: even ones but the last are in one box, the others in another."""
@@ -109,56 +106,6 @@ def opened(n: int, then: Callable[[NcclNetworkMemory], Any] = lambda memory: mem
     return found
 
 
-def test_ranks_meet_and_have_addresses_of_their_box(libraries: Callable[[list[StandIn]], None]) -> None:
-    given = [StandIn(rank) for rank in range(5)]
-    libraries(given)
-    for rank, (memory, library) in enumerate(zip(opened(5), given, strict=True)):
-        box = [peer + 1001 if BOX_OF[peer] == BOX_OF[rank] else 0 for peer in range(5)]
-        assert memory.blocks == tuple(box)
-        own_id = [("treadle_nccl_id", 3)] if rank == 0 else []
-        assert library.asked == [
-            ("treadle_peer_device", 20 + rank),
-            *own_id,
-            ("treadle_nccl_open", b"i\0d", rank, 5),
-            ("treadle_nccl_window", 50 + rank, BLOCK_BYTES),
-            ("treadle_nccl_addresses", 50 + rank),
-            ("treadle_peer_write", 1001 + rank + FLAGS_AT, [2**20 - 1] * 5),
-            ("treadle_nccl_window", 50 + rank, OUTBOX_BYTES),
-            ("treadle_nccl_addresses", 50 + rank),
-            ("treadle_nccl_connect", 50 + rank, 5, FLAGS_AT),
-        ]
-        assert memory.network is memory
-        assert memory.library is library
-        assert memory.no_multicast == ""
-        assert OUTBOX_BYTES == 32 * 2**20
-        library.asked.clear()
-        for _ in range(2):
-            memory.close()
-        assert library.asked == [("treadle_nccl_close", 50 + rank)]
-
-
-@pytest.mark.parametrize("lacking", [None, 3])
-def test_boxes_have_an_address_where_every_rank_has_one(
-    libraries: Callable[[list[StandIn]], None], lacking: int | None
-) -> None:
-    libraries([StandIn(rank, multimem=0 if rank == lacking else 70 + rank) for rank in range(5)])
-    boxes = ((0, 2), (1, 3, 4))
-
-    def then(memory: NcclNetworkMemory) -> tuple[PeerBlock, str]:
-        assert memory.allocate(64).multicast == {}
-        assert memory.no_multicast == ""  # nobody has asked
-        return memory.allocate(128, (*boxes, (0, 1))), memory.no_multicast
-
-    for rank, (block, why) in enumerate(opened(5, then)):
-        assert (block.size, block.number, block.addresses[rank]) == (128, 3, 4001 + rank)
-        if lacking is None:
-            assert block.multicast == {box: 70 + rank if rank in box else 0 for box in boxes}
-            assert why == ""
-        else:
-            assert block.multicast == {}
-            assert why == "NCCL has no multimem address of its windows here"
-
-
 @pytest.mark.parametrize(
     ("failing", "closed"),
     [
@@ -236,81 +183,3 @@ def test_slices_have_room_in_the_outbox(
     )
     tables.operations = tables.operations[:0]
     memory.check_size(tables, 4)
-
-
-def test_a_launch_tells_where_windows_are(alone: tuple[NcclNetworkMemory, StandIn]) -> None:
-    memory, library = alone
-    memory.launch(5, 6, "places", [(-1, 0), (3, 44)], 7, 8, 9, None)
-    assert memory.max_blocks(2, 96) == 9
-    (name, comm, rank, tables, places, given, *codes), room = library.asked
-    assert (name, comm, rank, tables, places, codes) == (
-        *("treadle_nccl_launch", 51, 5, 6, "places"),
-        [7, 8, 9, None],
-    )
-    told = given._obj
-    assert (list(told.windows), list(told.at), told.outbox_bytes) == ([-1, 3], [0, 44], OUTBOX_BYTES)
-    assert room == ("treadle_nccl_room", 2, 2, 96)
-    assert [(name, getattr(type(told), name).offset) for name, _ in told._fields_] == [
-        ("windows", 0),
-        ("at", 16),
-        ("outbox_bytes", 32),
-    ]
-
-
-class Functions:
-    """A library whose functions return what is told, and put words where the caller has room for them."""
-
-    def __init__(self, found: Any = 0) -> None:
-        self.found, self.known, self.arguments = found, dict[str, Any](), tuple[Any, ...]()
-
-    def __getattr__(self, name: str) -> Any:
-        def function(*arguments: Any) -> Any:
-            self.arguments = arguments
-            arguments[-2].value = b"no \xff way"
-            assert arguments[-1] == len(arguments[-2]) == 300
-            return self.found
-
-        return self.known.setdefault(name, function)
-
-
-def test_libraries_have_the_functions_of_their_sources(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Functions] = []
-
-    def load(path: str) -> Functions:
-        assert path == "lanes.so"
-        made.append(Functions())
-        return made[-1]
-
-    monkeypatch.setattr(ctypes, "CDLL", load)
-    kinds = []
-    for with_network in (False, True):
-        GpuLibrary(Path("lanes.so"), with_network=with_network)
-        kinds.append({name.split("_")[1] for name in made[-1].known})
-    assert kinds == [{"peer", "rank", "cumem"}, {"peer", "rank", "nccl"}]
-    monkeypatch.setattr(nccl_network, "build_for_nccl", lambda: Path("lanes.so"))
-    assert "treadle_nccl_open" in made[1].known
-    assert isinstance(nccl_network.nccl_library(), GpuLibrary)
-    assert made[2].known.keys() == made[1].known.keys()
-    whole, address = ctypes.c_int64, ctypes.c_void_p
-    found = made[2].known["treadle_nccl_open"]
-    assert (found.restype, found.argtypes) == (address, (address, whole, whole, address, whole))
-
-
-def test_functions_say_what_went_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    functions = Functions()
-    monkeypatch.setattr(ctypes, "CDLL", lambda _: functions)
-    library = GpuLibrary(Path("lanes.so"))
-    for found, address, count, is_said in ((0, None, 0, True), (5, 5, 5, False), (-1, -1, None, False)):
-        functions.found = found
-        for call, expected in ((library.address, address), (library.count, count)):
-            if expected is None:
-                with pytest.raises(ScheduleError, match=r"^no \ufffd way$"):
-                    call("treadle_peer_open", 1, 2)
-            else:
-                assert call("treadle_peer_open", 1, 2) == expected
-            assert functions.arguments[:-2] == (1, 2)
-        if is_said:
-            library.call("treadle_peer_open", 3)
-        else:
-            with pytest.raises(ScheduleError, match=r"^no \ufffd way$"):
-                library.call("treadle_peer_open", 3)

@@ -17,7 +17,7 @@ import pytest
 from treadle.errors import MissingDependencyError
 from treadle.runtime.device.memory import nccl_windows, peer_memory
 from treadle.runtime.device.memory.nccl_windows import NcclWindowMemory
-from treadle.runtime.device.memory.peer_memory import BLOCK_BYTES, FLAGS_AT, PeerBlock
+from treadle.runtime.device.memory.peer_memory import PeerBlock
 
 BLOCK, MULTICAST = 0x1000, 0x9000
 
@@ -140,26 +140,6 @@ def opened(
     monkeypatch.setattr(nccl_windows, "loaded_nccl", loaded)
     with ThreadPoolExecutor(len(libraries)) as pool:
         return list(pool.map(open_rank, range(len(libraries)))), writes
-
-
-def test_every_rank_has_the_blocks_of_all_and_its_first_flags(monkeypatch: pytest.MonkeyPatch) -> None:
-    libraries = [StandIn(0), StandIn(1), StandIn(2)]
-    found, writes = opened(monkeypatch, list(libraries))
-    for rank, (memory, library) in enumerate(zip(found, libraries, strict=True)):
-        assert isinstance(memory, NcclWindowMemory)
-        assert memory.blocks == (BLOCK, 2 * BLOCK, 3 * BLOCK)
-        own = BLOCK * (rank + 1)
-        assert library.told["group"] == (3, b"id of rank 0", rank)
-        assert (library.told["bytes"], library.told["window"]) == (BLOCK_BYTES, (1, own, BLOCK_BYTES, 1))
-        asked = [one for one in writes.asked if one[1] in (10 + rank, own, own + FLAGS_AT)]
-        assert asked == [
-            ("treadle_peer_device", 10 + rank),
-            ("treadle_peer_zero", own, BLOCK_BYTES),
-            ("treadle_peer_write", own + FLAGS_AT, 3 * 8),
-        ]
-        for _ in range(2):  # the second time there is nothing left to give back
-            memory.close()
-            assert library.held == []
 
 
 @pytest.mark.parametrize("refused", [(), (1,)])

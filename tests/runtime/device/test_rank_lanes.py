@@ -3,22 +3,20 @@ share staging, graphs that are replayed, waits that nobody ends."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic, sleep
 
-import numpy as np
 import pytest
 from tools.rank_check import CheckedRank, FolderExchange
 
 from harness.fake_gpu import live
-from harness.rank_groups import in_processes, in_threads
+from harness.rank_groups import in_threads
 from samples.matrix_cases import modes, one_of_each_row
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.planning import program_of, solve
-from treadle.runtime.data import ElementType, Reduction
+from treadle.runtime.data import Reduction
 from treadle.runtime.device.block_lowering import lower_to_blocks
 from treadle.runtime.device.block_program import BlockProgram, DeviceProtocol
 from treadle.runtime.device.kernel_build import GPU_LIBRARY
@@ -57,31 +55,6 @@ def checked(
     return work
 
 
-@pytest.mark.parametrize("n", [2, 8])
-def test_processes_that_open_each_others_memory(n: int, tmp_path: Path, library: Path) -> None:
-    fabric = "ring:2" if n == 2 else "dgx_h100:1"
-    programs = [
-        (lanes_of(fabric, kind, protocol, in_place=in_place), count)
-        for count, kind, protocol, in_place in (
-            (5000, "allreduce", SIMPLE, True),
-            (333, "allreduce", LL, False),
-            (4001, "allgather", SIMPLE, True),
-            (96, "reduce-scatter", LL, False),
-        )
-    ]
-    assert in_processes(n, tmp_path, checked(programs, RunOptions())) == [0] * n
-    assert live(library) == 0
-
-
-def test_programs_share_staging(library: Path) -> None:
-    turns = [(SIMPLE, 1800), (LL, 700), (LL, 64), (SIMPLE, 3), (LL, 701), (SIMPLE, 0)]
-    kinds = ("allreduce", "alltoall", "broadcast")
-    programs = [(lanes_of("ring:4", kind, protocol), count) for kind in kinds for protocol, count in turns]
-    asked = RunOptions(element=ElementType.INT64, reduction=Reduction.MAX)
-    assert in_threads(4, checked(programs, asked, threads=2)) == [0] * 4
-    assert live(library) == 0
-
-
 def test_every_kind_of_schedule(library: Path) -> None:
     for turn, ((row, kind), plan) in enumerate(one_of_each_row().items()):
         in_place = modes(kind)[turn % len(modes(kind))]
@@ -90,38 +63,6 @@ def test_every_kind_of_schedule(library: Path) -> None:
         found = in_threads(program.n_ranks, checked([(lanes, 900)], RunOptions()))
         assert found == [0] * program.n_ranks, (row, kind)
     assert live(library) == 0
-
-
-def test_a_graph_counts_its_launches_itself(library: Path, tmp_path: Path) -> None:
-    def work(rank_lanes: RankBlocks) -> list[float]:
-        gpu = gpu_library()
-        fake, rank, n, replays = ctypes.CDLL(str(library)), rank_lanes.memory.rank, 64, 100
-        admitted = rank_lanes.admit(lanes_of("ring:4", "allreduce", LL, in_place=True))
-        other = rank_lanes.admit(lanes_of("ring:4", "allreduce", SIMPLE, in_place=True))
-        kernel = {"element": 0, "element_bytes": 4, "slice_bytes": 64}
-        data = np.full(n, rank + 1.0, np.float32)
-        at = gpu.address("treadle_peer_allocate", data.nbytes)
-        fake.fake_cuda_capture()
-        ready = [rank_lanes.prepare(one, n, **kernel) for one in (admitted, other)]
-        for one in ready:
-            rank_lanes.launch(one, RankBuffers((at, at)), Reduction.MAX, threads=1)
-        fake.fake_cuda_end_capture()
-        gpu.call("treadle_peer_write", at, data.ctypes.data, data.nbytes)
-        found = []
-        for turn in range(replays):
-            assert fake.fake_cuda_replay() == 0
-            gpu.call("treadle_peer_read", data.ctypes.data, at, data.nbytes)
-            found.append(float(data[turn % n]))
-            data[:] = rank + turn + 2.0
-            gpu.call("treadle_peer_write", at, data.ctypes.data, data.nbytes)
-        rank_lanes.launch(ready[0], RankBuffers((at, at)), Reduction.SUM, threads=1)  # and beside graphs
-        gpu.call("treadle_peer_read", data.ctypes.data, at, data.nbytes)
-        gpu.c.treadle_peer_free(at)
-        assert rank_lanes.failure() == ""
-        return [*found, float(data[0])]
-
-    expected = [4.0 + turn for turn in range(100)] + [4 * 101.0 + 6]
-    assert in_processes(4, tmp_path, work) == [expected] * 4
 
 
 @pytest.mark.parametrize("protocol", [SIMPLE, LL])

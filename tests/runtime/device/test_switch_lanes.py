@@ -10,23 +10,18 @@ import pytest
 
 from reference.lanes.lane_orders import (
     changed,
-    every_conflict_is_ordered,
     slices_to_judge,
-    without_a_raise,
-    without_a_wait,
 )
 from treadle.errors import ScheduleError
 from treadle.planning import program_of, run, solve
 from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.device.block_lowering import left_to_switches, lower_to_blocks
-from treadle.runtime.device.block_machine import given_up
 from treadle.runtime.device.block_program import (
     BlockAction,
     BlockOperation,
     BlockProgram,
     DeviceProtocol,
-    FlagPurpose,
 )
 from treadle.runtime.device.emulated import measure_emulated
 from treadle.runtime.device.happens_before import check_blocks
@@ -177,60 +172,6 @@ def test_maxima_of_float32_go_from_rank_to_rank() -> None:
         assert (result.shortfall and result.shortfall.n_sends) == sums
 
 
-def test_ll_asks_nothing() -> None:
-    topology, program = case(ONE_BOX, "allreduce", "nvls")
-    lanes = lower_to_blocks(program, DeviceProtocol.LL, lanes=2, switches=topology)
-    assert lanes == lower_to_blocks(program, DeviceProtocol.LL, lanes=2)
-    assert not lanes.groups
-
-
-@pytest.mark.parametrize(
-    "case_of",
-    [
-        (ONE_BOX, "allreduce", "nvls"),
-        (ONE_BOX, "reduce-scatter", "nvls"),
-        (ONE_BOX, "allgather", "nvls"),
-        (TWO_BOXES, "reduce-scatter", "multicast"),
-    ],
-)
-def test_a_wait_left_out_is_refused_or_proved_redundant(case_of: tuple[str, str, str]) -> None:
-    purposes = needed_waits(lowered(*case_of, in_place=True))
-    wanted = {
-        "allreduce": {FlagPurpose.ENTERED, FlagPurpose.ARRIVAL},
-        "allgather": {FlagPurpose.ENTERED, FlagPurpose.ARRIVAL},
-        "reduce-scatter": {FlagPurpose.ENTERED, FlagPurpose.READ},
-    }
-    assert purposes >= wanted[case_of[1]]
-
-
-def needed_waits(lanes: BlockProgram) -> set[FlagPurpose]:
-    """Of what kinds the waits are without which lanes are refused; the second check agrees on each."""
-    slices = 2
-    assert check_blocks(lanes, slices=slices) == ()
-    assert every_conflict_is_ordered(lanes, slices)
-    seen = set()
-    found = list(without_a_wait(lanes))
-    for lane, place, wait, less in found[:: -(-len(found) // 40)]:
-        is_refused = bool(check_blocks(less, slices=slices))
-        assert is_refused != every_conflict_is_ordered(less, slices), (lane, place, lanes.flags[wait.flag])
-        if is_refused:
-            seen.add(lanes.flags[wait.flag].purpose)
-    return seen
-
-
-def test_parts_that_are_made_before_they_are_summed_are_exposed() -> None:
-    topology = star()
-    program = sums_of_scratch(topology, chunks_of=(0, 1, 2))
-    lanes = lower_to_blocks(program, SIMPLE, lanes=2, switches=topology)
-    assert sum(one.action is BlockAction.EXPOSE for _, one in operations(lanes)) == 12
-    assert sum(one.sums >= 0 for _, one in operations(lanes)) == 6
-    assert needed_waits(lanes) == {FlagPurpose.EXPOSED, FlagPurpose.ARRIVAL}
-    for flag, less in without_a_raise(lanes):
-        assert any("which nobody raises" in one for one in check_blocks(less, slices=1)), lanes.flags[flag]
-    rows = measure_emulated(program, [4, 700, 5000], switches=topology, slice_bytes=512)
-    assert [row.wrong for row in rows] == [0, 0, 0]
-
-
 def test_one_rank_that_asks_for_all_is_refused_as_slow() -> None:
     topology = star(4)
     program = sums_of_scratch(topology, chunks_of=(0, 0))
@@ -281,28 +222,3 @@ def test_operations_of_other_groups_are_refused() -> None:
     assert "without part" in refused(sums=-1, action=BlockAction.PUT)
     fewer = replace(lanes, groups=((1, 2, 3),))
     assert any("of which it is not" in one for one in check_blocks(fewer, slices=1))
-
-
-def test_who_has_not_read_a_part_is_named_where_a_rank_gives_up() -> None:
-    lanes = lowered(ONE_BOX, "reduce-scatter", "nvls")
-    places = [
-        (number, place, operation)
-        for number, lane in enumerate(lanes.lanes)
-        for place, operation in enumerate(lane.operations)
-        if operation.action is BlockAction.RECLAIM
-    ]
-    assert places
-    for number, place, operation in places:
-        rank = lanes.lanes[number].rank
-        readers = {
-            other
-            for other, one in operations(lanes)
-            if one.action is BlockAction.SUM and one.part == operation.part and other != rank
-        }
-        (flag,) = (wait.flag for wait in operation.waits)
-        (reader,) = {other for other, one in operations(lanes) if flag in one.raises}
-        assert reader in readers
-        assert given_up(lanes, number, place, 2.5) == (
-            f"reduce-scatter, protocol Simple: rank {rank}, lane {number} waited 2.5 s for rank {reader} "
-            f"and gave up (RECLAIM of part {operation.part})"
-        )

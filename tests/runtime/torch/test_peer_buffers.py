@@ -68,26 +68,6 @@ def floats_in(memory: Blocks, first: int, past: int) -> torch.Tensor:
     return memory.made[-1][4 * first : 4 * past].view(torch.float32)
 
 
-def test_tensors_in_blocks_are_where_switches_are_asked(asking: dict[bool, SizedProgram]) -> None:
-    memory = Blocks()
-    buffers = buffers_of(memory)
-    assert buffers.has_switches
-    assert not PeerBuffers(memory, (), 0, lambda: None).has_switches  # type: ignore[arg-type]
-    assert buffers.allocate(64) == memory.made[0].data_ptr()
-    inside = floats_in(memory, 8, 16)
-    way = buffers.method(whole(inside, inside), KERNEL, CHOICE, asking[True], lambda: asking[False])
-    assert (way.words, way.refusal, len(memory.made)) == (" that ask switches", "", 1)
-    assert way.buffers.addresses == (inside.data_ptr(), inside.data_ptr())
-    assert [block and block.number for block in way.buffers.blocks] == [1, 1]
-    assert way.lanes.groups == ((0, 1, 2, 3),)
-    assert way.lanes.averages is False
-    again = buffers.method(whole(inside, inside), KERNEL, CHOICE, asking[True], lambda: asking[False])
-    assert again.lanes is way.lanes
-    mean = replace(KERNEL, reduction=Reduction.AVG)
-    averaged = buffers.method(whole(inside, inside), mean, CHOICE, asking[True], lambda: asking[False])
-    assert averaged.lanes.averages is True
-
-
 @pytest.mark.parametrize(("window", "is_copied"), [(32, True), (31, False)])
 def test_other_tensors_are_copied_to_a_window(
     asking: dict[bool, SizedProgram], window: int, is_copied: bool

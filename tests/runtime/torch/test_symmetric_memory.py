@@ -11,7 +11,7 @@ import pytest
 from harness.rank_groups import ThreadExchange
 from treadle.errors import MissingDependencyError
 from treadle.runtime.device.memory import peer_memory
-from treadle.runtime.device.memory.peer_memory import BLOCK_BYTES, FLAGS_AT, PeerBlock
+from treadle.runtime.device.memory.peer_memory import PeerBlock
 
 pytest.importorskip("torch", reason="torch: not installed; pip install 'treadle[torch]'")
 
@@ -78,35 +78,6 @@ def opened(gpus: Gpus, *groups: tuple[int, ...]) -> list[Any]:
     for one in threads:
         one.join(60)
     return found
-
-
-def test_ranks_have_addresses_of_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpus = Gpus(monkeypatch)
-    for rank, (memory, block) in enumerate(opened(gpus, (0, 1), (1,))):
-        assert memory.blocks == (100 + rank, 200 + rank)
-        assert (block.size, block.number, block.addresses) == (64, 1, memory.blocks)
-        assert (block.multicast, memory.first.multicast) == ({(0, 1): 70 + rank}, {})
-        assert memory.no_multicast == ""
-        assert len(memory._kept) == 4
-        device = torch.device("cuda", 5 + rank)
-        made = [
-            [
-                ("empty", size, torch.uint8, device),
-                ("rendezvous", "treadle-lanes"),
-                ("zero",),
-                ("synchronize", 5 + rank),
-            ]
-            for size in (BLOCK_BYTES, 64)
-        ]
-        assert gpus.asked[rank] == [
-            ("treadle_peer_device", 5 + rank),
-            ("group", "treadle-lanes", rank, 2, "store"),
-            *made[0],
-            ("treadle_peer_write", memory.blocks[rank] + FLAGS_AT),
-            *made[1],
-        ]
-        memory.close()
-        assert memory._kept == []
 
 
 @pytest.mark.parametrize("groups", [((0, 1),), ((1,),)])

@@ -19,7 +19,6 @@ from torch import Tensor
 from torch.distributed import AllreduceOptions, DistBackendError, HashStore, ReduceOp, ReduceScatterOptions
 
 from treadle.torch import Options, agreement
-from treadle.torch.agreement import CallSignature
 from treadle.torch.group import TreadleGroup
 from treadle.torch.plans import Membership
 from treadle.torch.settings import settings_of
@@ -184,13 +183,3 @@ def test_averages_of_16_bits_are_scaled_first(dtype: torch.dtype) -> None:
 
     for found in ranks(work):
         assert found.tolist() == torch.full((12,), large, dtype=dtype).tolist()
-
-
-def test_words_of_signatures_fit() -> None:
-    sizes = tuple((10**9 + number, torch.float64) for number in range(500))
-    long = CallSignature("reduce-scatter", sizes, "sum", 1000, "in lists")
-    assert len(long.summary.encode()) <= 192
-    assert long.summary.startswith(
-        "reduce-scatter sum of 500 tensors of 1000000000 float64, ..., 1000000499 "
-    )
-    assert long.digest != CallSignature("reduce-scatter", sizes[:-1], "sum", 1000, "in lists").digest

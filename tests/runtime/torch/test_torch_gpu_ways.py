@@ -16,7 +16,7 @@ import torch
 from torch.distributed import DistBackendError, HashStore
 
 from treadle.torch import Options
-from treadle.torch.gpu.gpu_calls import GpuCalls, GpuWork
+from treadle.torch.gpu.gpu_calls import GpuCalls
 from treadle.torch.gpu.gpu_settings import GpuMethod, GpuSettings
 from treadle.torch.group_engine import NoPlanError, TensorCall
 from treadle.torch.plans import Membership
@@ -124,14 +124,3 @@ def test_lanes_that_are_asked_for_and_cannot_be_are_an_error() -> None:
         "room"
     )
     assert stepped == []
-
-
-def test_works_on_a_stream_are_complete() -> None:
-    calls, lanes, _ = calls_of(GpuMethod.AUTO)
-    work = GpuWork(calls, [FLAT])
-    assert work.wait()
-    work.synchronize()
-    assert lanes.said == ["check", "check"]
-    assert (work.is_completed(), work.is_success()) == (True, True)
-    assert work.result()[0] is FLAT
-    assert work.get_future().wait()[0] is FLAT

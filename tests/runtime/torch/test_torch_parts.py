@@ -10,29 +10,24 @@ from typing import Any, cast
 
 import pytest
 
-from treadle.errors import FormatError, TopologyError
 from treadle.schedules.collective import CollectiveKind
-from treadle.topologies import parse
 
 pytest.importorskip("torch", reason="torch: not installed; pip install 'treadle[torch]'")
 
 import torch
 from torch import Tensor
-from torch._C._distributed_c10d import AllreduceOptions, BroadcastOptions
-from torch.distributed import DistBackendError, HashStore, ReduceOp
+from torch.distributed import DistBackendError, ReduceOp
 
-from treadle.runtime.data import Reduction
 from treadle.runtime.device.block_program import DeviceProtocol
 from treadle.runtime.rank_script import Action, ActionKind, Script, Span
 from treadle.torch import Options, collectives, transport
-from treadle.torch.collectives import as_list, call_options, one_by_one, own_timeout, reductions_of
-from treadle.torch.gpu.gpu_settings import GpuMemory, GpuMethod, GpuSettings, checked, gpu_settings
-from treadle.torch.group_engine import Engine, TensorCall
+from treadle.torch.collectives import reductions_of
+from treadle.torch.gpu.gpu_settings import GpuMemory, GpuSettings, gpu_settings
+from treadle.torch.group_engine import TensorCall
 from treadle.torch.peer_tensors import empty
-from treadle.torch.plans import Membership
-from treadle.torch.reductions import TensorReduction, reduction_of
-from treadle.torch.settings import fabric_of, settings_of
-from treadle.torch.transport import TransportError, _one_line
+from treadle.torch.reductions import TensorReduction
+from treadle.torch.settings import settings_of
+from treadle.torch.transport import TransportError
 from treadle.torch.work import JobQueue
 
 LIMIT = timedelta(seconds=7)
@@ -60,18 +55,6 @@ class Told:
 def strided(*rows: list[int]) -> Tensor:
     """A tensor that lies in memory column by column."""
     return torch.tensor(rows).t().contiguous().t()
-
-
-def test_allreduce_and_broadcast_put_back_what_was_flattened() -> None:
-    told = Told(lambda call: call.source * 10)
-    for tensor in (torch.tensor([[1, 2, 3], [4, 5, 6]]), strided([1, 2, 3], [4, 5, 6])):
-        collectives.allreduce(told, tensor, SUM, LIMIT)
-        assert tensor.tolist() == [[10, 20, 30], [40, 50, 60]]
-        assert told.said() == (CollectiveKind.ALLREDUCE, 6, True, -1, SUM, LIMIT)
-        assert told.calls[-1].size_bytes == 48
-        collectives.broadcast(told, tensor, 2, None)
-        assert tensor.tolist() == [[100, 200, 300], [400, 500, 600]]
-        assert told.said() == (CollectiveKind.BROADCAST, 6, True, 2, None, None)
 
 
 def test_allgather_begins_with_its_own_part() -> None:
@@ -128,46 +111,6 @@ def test_alltoall_and_reduce() -> None:
         assert tensor.tolist() == ([10, 20, 30] if is_root else [1, 2, 3])
 
 
-def test_tensors_that_are_plain_or_alike() -> None:
-    one, other = torch.zeros(4), torch.zeros(2, 2)
-    assert collectives.are_plain()
-    assert collectives.are_plain(one, other)
-    assert not collectives.are_plain(one, one.to_sparse())
-    assert not collectives.are_plain(torch.zeros(2, device="meta"))
-    assert not collectives.are_plain(one, torch.zeros(2, device="meta"))
-    assert collectives.are_equal_sizes(one, other)
-    assert not collectives.are_equal_sizes(one, torch.zeros(3))
-    assert not collectives.are_equal_sizes(one, torch.zeros(4, dtype=torch.float64))
-    assert collectives.joined([torch.tensor([[1], [2]]), torch.tensor([3])]).tolist() == [1, 2, 3]
-
-
-@pytest.mark.parametrize(
-    ("operation", "result", "kernel"),
-    [
-        (ReduceOp.SUM, [4, 8], Reduction.SUM),
-        (ReduceOp.AVG, [4, 8], Reduction.AVG),
-        (ReduceOp.MAX, [6, 5], Reduction.MAX),
-        (ReduceOp.MIN, [-2, 3], Reduction.MIN),
-        (ReduceOp.PRODUCT, [-12, 15], None),
-        (ReduceOp.BAND, [6, 1], None),
-        (ReduceOp.BOR, [-2, 7], None),
-        (ReduceOp.BXOR, [-8, 6], None),
-    ],
-)
-def test_every_operation_combines_two_tensors(
-    operation: ReduceOp, result: list[int], kernel: Reduction
-) -> None:
-    how = reduction_of(operation, torch.int32)
-    assert how is not None
-    target = torch.zeros(2, dtype=torch.int32)
-    how.combine(torch.tensor([6, 3], dtype=torch.int32), torch.tensor([-2, 5], dtype=torch.int32), target)
-    assert target.tolist() == result
-    assert (how.is_average, how.kernel) == (operation == ReduceOp.AVG, kernel)
-    is_of_bits = operation in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
-    assert (reduction_of(operation, torch.float32) is None) is is_of_bits
-    assert reduction_of(operation, torch.bool) is None
-
-
 def test_averages_are_finished_and_sums_are_not() -> None:
     for dtype, values in ((torch.int32, [-4, 3]), (torch.float32, [-3.5, 3.5])):
         sums = torch.tensor([-7, 7]).to(dtype)
@@ -179,47 +122,6 @@ def test_averages_are_finished_and_sums_are_not() -> None:
     assert len(reductions_of(ReduceOp.SUM, tensors)) == 2
     assert reductions_of(ReduceOp.BAND, tensors) == []
     assert reductions_of(ReduceOp.SUM, [tensors[0].to_sparse()]) == []
-
-
-def test_options_of_calls() -> None:
-    tensor = torch.zeros(1)
-    assert as_list(tensor)[0] is tensor
-    assert len(as_list((tensor, tensor))) == 2
-    given = BroadcastOptions()
-    assert call_options(BroadcastOptions(), "rootRank", given, LIMIT) is given
-    made = call_options(BroadcastOptions(), "rootRank", 3, LIMIT)
-    assert (made.rootRank, made.timeout) == (3, LIMIT)
-    assert call_options(BroadcastOptions(), "rootRank", None).rootRank == BroadcastOptions().rootRank
-    assert call_options(BroadcastOptions(), "", 3).rootRank == BroadcastOptions().rootRank
-    plain = AllreduceOptions()
-    assert own_timeout(plain) is None
-    for seconds, found in ((0, None), (7, LIMIT)):
-        plain.timeout = timedelta(seconds=seconds)
-        assert own_timeout(plain) == found
-
-
-class Waited:
-    """A work that says when it is waited for."""
-
-    def __init__(self, number: int, said: list[int]) -> None:
-        self.number, self.said = number, said
-
-    def wait(self) -> None:
-        """As torch's."""
-        self.said.append(self.number)
-
-
-def test_works_one_by_one_leave_the_last_to_the_caller() -> None:
-    said: list[int] = []
-    started: list[tuple[float, float]] = []
-
-    def start(output: Tensor, own: Tensor) -> Any:
-        started.append((output.item(), own.item()))
-        return Waited(len(started), said)
-
-    tensors = [torch.tensor(float(value)) for value in range(6)]
-    last: Any = one_by_one(start, list(zip(tensors[:3], tensors[3:], strict=True)))
-    assert (started, said, last.number) == ([(0, 3), (1, 4), (2, 5)], [1, 2], 3)
 
 
 def test_jobs_run_in_their_order_and_tell_how_they_end() -> None:
@@ -260,23 +162,6 @@ def test_jobs_run_in_their_order_and_tell_how_they_end() -> None:
     queue.run(job("d"), "five", is_awaited=True)
     assert order[-1] == "d True"
     queue.close()
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("[a.cc:1] Connection closed by peer x", "its process has ended or has given up (connection closed)"),
-        ("[a] x Connection reset y", "its process has ended or has given up (connection closed)"),
-        ("Broken pipe", "its process has ended or has given up (connection closed)"),
-        ("[a] Timed out waiting 5ms", "no message within the group's timeout"),
-        ("[a.cc:1] [b]  odd\n thing", "[b] odd thing"),
-        ("z" * 300, "z" * 200),
-    ],
-)
-def test_gloos_words_in_one_line(text: str, line: str) -> None:
-    assert _one_line(RuntimeError(text)) == line
-    error = TransportError(3, line)
-    assert (str(error), error.peer) == (f"rank 3: {line}", 3)
 
 
 class Messages:
@@ -351,28 +236,6 @@ def test_actions_are_carried_out_in_their_order(failing: str, monkeypatch: pytes
     assert messages.said[-1] == ("send done", 0.001)
 
 
-def test_memory_of_an_engine_is_kept_and_dropped() -> None:
-    """Areas begin at multiples of 64 bytes; the largest so far is used again."""
-    fabric = parse("ring:2")
-    group = Membership("g", 0, (0, 1), fabric, LIMIT)
-    engine = Engine(HashStore(), group, settings_of(Options(fabric=fabric), {}))
-    large = engine._room(Script((), 0, 20, 3, 5), torch.float32)
-    assert [len(area) for area in large] == [20, 3, 5]
-    start = large[0].data_ptr()
-    assert [area.data_ptr() - start for area in large] == [0, 128, 192]
-    small = engine._room(Script((), 0, 1, 0, 2), torch.int16)
-    assert [area.data_ptr() - start for area in small] == [0, small[1].data_ptr() - start, 64]
-    assert len(engine._workspace) == 212
-    engine.close()
-    assert len(engine._workspace) == 0
-    engine.check()
-    engine.abort()
-    engine._failure = "first"
-    engine.abort()
-    with pytest.raises(DistBackendError, match="first"):
-        engine.check()
-
-
 def test_tensors_of_the_host_are_ordinary() -> None:
     for tensor in (empty(2, 3), empty((2, 3), device="cpu"), empty([2, 3], device=torch.device("cpu"))):  # type: ignore[arg-type]
         assert (tuple(tensor.shape), tensor.dtype, tensor.device.type) == ((2, 3), torch.float32, "cpu")
@@ -401,44 +264,3 @@ def test_settings_of_gpus_at_their_limits(environment: dict[str, str], settings:
     assert gpu_settings(environment) == settings
     assert GpuSettings().window_bytes == 33554432
     assert settings_of(Options(gpu=settings), {"TREADLE_GPU_LANES": "9"}).gpu == settings
-
-
-@pytest.mark.parametrize(
-    ("environment", "message"),
-    [
-        ({"TREADLE_GPU": "x"}, f"TREADLE_GPU=x: expected one of {', '.join(GpuMethod)}"),
-        ({"TREADLE_GPU_MEMORY": "x"}, "TREADLE_GPU_MEMORY=x: expected one of ipc, symmetric, nccl, cumem"),
-        ({"TREADLE_GPU_PROTOCOL": "x"}, "TREADLE_GPU_PROTOCOL=x: expected one of auto, simple, ll"),
-        ({"TREADLE_GPU_LANES": "0"}, "TREADLE_GPU_LANES=0: expected a number from 1 to 64"),
-        ({"TREADLE_GPU_LANES": "65"}, "TREADLE_GPU_LANES=65: expected a number from 1 to 64"),
-        ({"TREADLE_GPU_THREADS": "513"}, "TREADLE_GPU_THREADS=513: expected a number from 1 to 512"),
-        ({"TREADLE_GPU_THREADS": "-1"}, "TREADLE_GPU_THREADS=-1: expected a number"),
-        ({"TREADLE_GPU_SLICE": "1023B"}, "slice of 1023 bytes on a GPU: expected at least 1024"),
-        ({"TREADLE_GPU_COST_MODEL": "x"}, "cost model 'x': expected one of"),
-    ],
-)
-def test_settings_of_gpus_beyond_their_limits(environment: dict[str, str], message: str) -> None:
-    with pytest.raises(FormatError) as caught:
-        gpu_settings(environment)
-    assert str(caught.value).startswith(message)
-    with pytest.raises(FormatError, match="slice of 1023 bytes"):
-        checked(GpuSettings(slice_bytes=1023))
-
-
-def test_settings_of_jobs_at_their_limits() -> None:
-    assert settings_of(Options(slice_bytes=4096), {}).slice_bytes == 4096
-    with pytest.raises(FormatError, match="slice of 4095 bytes: expected at least 4096"):
-        settings_of(Options(slice_bytes=4095), {})
-    alone = fabric_of(settings_of(Options(), {}), 1)
-    assert (alone.name, alone.node_names) == ("one rank", ("rank0",))
-    with pytest.raises(
-        TopologyError, match=r"ring\(4\): has 4 compute nodes, the job has 1 ranks; set TREADLE_FABRIC"
-    ):
-        fabric_of(settings_of(Options(fabric="ring:4"), {}), 1)
-    words = " bfb , allreduce = ring , alltoall=pipelined,"
-    found = settings_of(Options(algorithm=words), {})
-    assert found.algorithm == "bfb"
-    assert found.algorithms == {CollectiveKind.ALLREDUCE: "ring", CollectiveKind.ALLTOALL: "pipelined"}
-    for words in ("allreduce", "allreduce=", "=ring", "bfb=ring"):
-        with pytest.raises(FormatError, match="expected NAME or COLLECTIVE=NAME"):
-            settings_of(Options(algorithm=words), {})

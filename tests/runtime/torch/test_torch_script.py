@@ -1,18 +1,13 @@
 """Scripts of all ranks of a program, played against a network that is as unkind as messages may be."""
 
 from collections.abc import Iterator
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from samples.plan_sets import plan_set
-from samples.runtime_programs import exchange, random_program
+from samples.runtime_programs import exchange
 from treadle.planning import program_of, solve
 from treadle.program.message_levels import dataflow
 from treadle.program.passes import merge_levels
@@ -20,14 +15,11 @@ from treadle.program.program import Buffer, Operation, OperationKind, Program, p
 from treadle.runtime.data import ElementType, Reduction, make_pattern
 from treadle.runtime.memory import Layout, allocate, count_wrong, fill_input
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
-from treadle.schedules.plan_files.archive import save_plan
 
 pytest.importorskip("torch", reason="torch: not installed; pip install 'treadle[torch]'")
 
 from treadle.runtime import rank_script as script_module
 from treadle.runtime.rank_script import ActionKind, PreparedRank, Script, Span
-from treadle.torch.plans import Membership, PlanSource
-from treadle.torch.settings import Options, settings_of
 
 
 class Network:
@@ -165,33 +157,6 @@ def test_plans_run_without_buffered_sends(
         assert wrong == 0, (count, in_place, slice_bytes)
 
 
-@settings(max_examples=20)
-@given(
-    kind=st.sampled_from(SPANNING_KINDS),
-    n=st.integers(2, 6),
-    seed=st.integers(0, 10**6),
-    trees=st.integers(1, 3),
-    in_place=st.booleans(),
-    channels=st.integers(1, 2),
-    count=st.integers(0, 200),
-    spare=st.sampled_from([0, 100, 10**6]),
-    is_late=st.booleans(),
-)
-def test_random_trees_run_without_buffered_sends(
-    kind: CollectiveKind,
-    n: int,
-    seed: int,
-    trees: int,
-    in_place: bool,
-    channels: int,
-    count: int,
-    spare: int,
-    is_late: bool,
-) -> None:
-    program = random_program(kind, n, seed=seed, trees_per_root=trees, in_place=in_place, channels=channels)
-    assert wrong_elements(program, count, slice_bytes=32, spare_bytes=spare, is_late=is_late) == 0
-
-
 @pytest.mark.parametrize("is_late", [False, True])
 def test_what_needs_buffered_sends_is_sent_from_copies(
     is_late: bool, monkeypatch: pytest.MonkeyPatch
@@ -290,29 +255,3 @@ def test_nothing_is_written_over_before_it_has_been_sent(
         assert made.packed_elements == 0
     finish(ranks, lazy=1)
     assert scratches[1][0] == 10
-
-
-def test_ranks_take_the_schedule_of_a_size_and_move_its_data(tmp_path: Path) -> None:
-    """At both edges of every range of a set, and between; every rank by itself, out of rank 0's store."""
-    import torch.distributed as dist
-
-    plan = plan_set("hypercube:3", "allreduce", ("one-shot", "ring", "bfb"), (1024, 65536), end=2**20)
-    save_plan(tmp_path / "set.plan", plan)
-    options = settings_of(Options(fabric="hypercube:3", plans=tmp_path), {})
-    assert options.fabric is not None
-    store, limit = dist.HashStore(), timedelta(seconds=10)
-    sources = [
-        PlanSource(store, Membership("all", rank, tuple(range(8)), options.fabric, limit), options)
-        for rank in range(8)
-    ]
-    taken = []
-    for entry in plan.entries:
-        assert entry.max_bytes is not None
-        for size in (entry.min_bytes, (entry.min_bytes + entry.max_bytes) // 2, entry.max_bytes):
-            parts = [source.part(plan.collective.kind, -1, size, in_place=False) for source in sources]
-            meant = program_of(plan, size)
-            assert all(part.program == meant for part in parts)
-            count = size // 4
-            assert wrong_elements(meant, count, slice_bytes=2**16, spare_bytes=2**16, is_late=False) == 0
-        taken.append(meant)
-    assert len({program.n_operations for program in taken}) == len(taken)

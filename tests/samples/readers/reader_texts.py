@@ -112,31 +112,6 @@ def platform_text(topology: str, shape: str, hosts: int, more: str = "") -> str:
     )
 
 
-INFRA_OLD = """infrastructure:
-  name: clos
-  description: servers below leaves, and spines
-  links:
-    - name: eth1
-      bandwidth:
-        choice: gigabytes_per_second
-        gigabytes_per_second: 100
-    - name: eth2
-      bandwidth:
-        choice: gigabytes_per_second
-        gigabytes_per_second: 400
-  instances:
-    - name: leafsw
-      device: generic-switch
-    - name: spinesw
-      device: generic-switch
-    - name: server
-      device: generic-server
-  connections:
-""" + "".join(
-    [f"    - server.{k}.nic.{j}.eth1.leafsw.{k}.port.{j}\n" for k in range(4) for j in range(4)]
-    + [f"    - leafsw.{k}.port.{4 + j}.eth2.spinesw.{j}.port.{k}\n" for k in range(4) for j in range(3)]
-)
-
 INFRA = """name: rail
 devices:
   - name: server

@@ -7,15 +7,9 @@ import json
 from treadle.errors import FormatError, TreadleError
 from treadle.parallelism.graph.compute_graph import ComputeGraph
 from treadle.parallelism.graph.graph_files import GraphTable
-from treadle.parallelism.graph.model_files import read_model_graph
-from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.plan.plan_json import parse_plan_json
 from treadle.typed_files import read_value
-
-
-def model_from_json(data: object, *, source: str = "") -> ModelGraph:
-    return read_model_graph(json.dumps(data), source=source)
 
 
 def plan_from_json(data: object, *, source: str = "") -> ParallelPlan:

@@ -11,8 +11,6 @@ import pytest
 from samples.factored import factored_samples as samples
 from treadle.errors import ScheduleError
 from treadle.schedules.factored import FactoredForest
-from treadle.schedules.factored.factored_roles import _Surrounding
-from treadle.schedules.factored.index import LayerIndex
 from treadle.schedules.trees.forest import RoleEdges, Tree, Trees
 
 TWO, PODS = samples.two_boxes, samples.nested_pods
@@ -103,11 +101,6 @@ def test_equal_edges_of_consecutive_units_are_one_row() -> None:
     assert any(one.units.max() > 1 for one in edges[1:])
 
 
-def test_only_ranks_have_roles() -> None:
-    with pytest.raises(ScheduleError, match="expected 0 to 3"):
-        samples.single_root()[2].forests[0].roles(4)
-
-
 def _damaged(forest: FactoredForest, kind: int, side: str, **changes: tuple[int, int]) -> FactoredForest:
     """One crossing of a kind of piece changed: by column, its row and what is added there."""
     (layer,) = forest.layers
@@ -166,29 +159,3 @@ def test_a_unit_tree_that_a_table_lacks_has_no_roles() -> None:
     with pytest.raises(ScheduleError) as caught:
         forest.roles(3)
     assert str(caught.value) == "table of trees: child 1 has 4 unit trees, none of number 4"
-
-
-def test_each_unit_tree_has_an_entrance() -> None:
-    """Of unit trees that are asked for together, one beyond the units of its entrance is enough."""
-    forest = PODS()[2].forests[0]
-    index = LayerIndex(forest.layers[0])
-    place = _Surrounding(index, 1, 0)
-    rows = place.kind.entrances
-    roots, units = rows.child[:2].astype(np.int64), rows.root_unit[:2].astype(np.int64)
-    links, offsets = place.entered_by(roots, units)
-    assert (links == place.links[rows.link[:2]]).all()
-    assert (offsets == rows.offset[:2]).all()
-    for wrong in range(2):
-        beyond = units.copy()
-        beyond[wrong] += rows.units[:2].sum() + 100
-        with pytest.raises(ScheduleError) as caught:
-            place.entered_by(roots, beyond)
-        assert str(caught.value) == (
-            f"factored forest: a unit tree of subproblem 1 {ENTRY}; treadle verify says what is wrong"
-        )
-    own = np.flatnonzero(rows.child == rows.child[0])
-    last = own[[rows.root_unit[own].argmax()]]
-    child, past = rows.child[last].astype(np.int64), rows.root_unit[last] + rows.units[last]
-    assert place.entered_by(child, past - 1)[1] == rows.offset[last] + rows.units[last] - 1
-    with pytest.raises(ScheduleError, match=ENTRY):
-        place.entered_by(child, past)

@@ -15,12 +15,10 @@ from reference.formula_checks import one_piece
 from samples.factored.formula_stars import (
     plane_sample,
     relay_sample,
-    relayed_star,
 )
 from treadle.errors import FormatError
 from treadle.schedules.collective import Collective
 from treadle.schedules.factored import (
-    CirculantTrees,
     PlaneTrees,
     RelayTrees,
 )
@@ -83,25 +81,3 @@ def test_malformed_members_are_refused(
             archive.writestr(one, data)
     with pytest.raises(FormatError, match=said):
         load_plan(tmp_path / "plan")
-
-
-def test_circulant_trees_with_more_columns_in_than_out_round_trip(tmp_path: Path) -> None:
-    topology, collective, equal = relayed_star([2, 2, 2, 2], [6, 6, 6, 6])
-    assert isinstance(equal, RelayTrees)
-    none = np.zeros((4, 1), dtype=np.int64)
-    trees = CirculantTrees(
-        n_children=4,
-        native_units=2,
-        block=1,
-        out_links=equal.out_links,
-        in_links=np.concatenate([equal.in_links, none], axis=1),
-        out_first=equal.out_first,
-        in_first=np.concatenate([equal.in_first, none + 6], axis=1),
-        out_offset=equal.out_offset,
-        in_offset=np.concatenate([equal.in_offset, none], axis=1),
-    )
-    schedule = one_piece(topology, trees)
-    assert not verify(topology, collective, schedule).violations
-    plan = Plan(topology, collective, (PlanEntry(0, None, schedule),), "by hand", Fraction(8))
-    save_plan(tmp_path / "plan", plan)
-    assert load_plan(tmp_path / "plan") == plan

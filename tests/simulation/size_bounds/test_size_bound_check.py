@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from itertools import permutations, product
 
 import pytest
 
@@ -13,8 +11,7 @@ from treadle.errors import ScheduleError
 from treadle.inputs.problem import make_problem
 from treadle.schedulers.bounds import find_bound
 from treadle.simulation.cost_models import as_cost_model
-from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
-from treadle.simulation.size_bounds.checked_fabric import CheckedFabric
+from treadle.simulation.costs.cost_model import Protocol
 from treadle.simulation.size_bounds.problem_bounds import size_bounds
 from treadle.simulation.size_bounds.size_bound_check import check_size_bounds
 from treadle.simulation.size_bounds.size_certificate import (
@@ -28,80 +25,6 @@ from treadle.simulation.size_bounds.size_certificate import (
     SizeBound,
     SizeProof,
 )
-from treadle.topologies import parse
-from treadle.topologies.topology import Topology, TopologyBuilder
-
-BOX_OF = (0, 0, 1, 1)
-
-
-@pytest.mark.parametrize("fabric", ["dgx_h100:2", "pods(2, 2, gpus_per_box=2)", "torus:3,4", "gb200_nvl72:2"])
-def test_the_nearest_two_ranks_are_those_of_all_pairs(fabric: str) -> None:
-    checked = CheckedFabric(parse(fabric), as_cost_model("reference").protocols[0])
-    ranks = checked.topology.compute_nodes.tolist()
-    ways = (checked.latencies([rank], checked.classes) for rank in ranks)
-    least = min(way[node] for rank, way in zip(ranks, ways, strict=True) for node in ranks if node != rank)
-    assert checked.least_between(ranks) == least
-
-
-def two_boxes() -> Topology:
-    """Two ranks in each, joined by a switch of the box and by one for all."""
-    builder = TopologyBuilder("two boxes")
-    builder.switch("ib")
-    for box in range(2):
-        builder.switch(f"box{box}.switch")
-        for place in range(2):
-            name = builder.compute(f"box{box}.gpu{place}")
-            builder.duplex(name, f"box{box}.switch", 10**11)
-            builder.duplex(name, "ib", 10**10)
-    return builder.build()
-
-
-def parents_of_all() -> Iterator[tuple[int, ...]]:
-    """Who tells whom: every tree that rank 0 is the root of."""
-    for parents in product(range(4), repeat=3):
-        reached = {0}
-        for _ in range(3):
-            reached |= {rank for rank in (1, 2, 3) if parents[rank - 1] in reached}
-        if len(reached) == 4:
-            yield parents
-
-
-def best_by_force(near: ClassCost, far: ClassCost) -> int:
-    """The least time in which all four know what rank 0 does, ns, over all trees, orders and links.
-
-    A far message may go out over either link of its sender, one that passes the other rank of the box.
-    """
-    best = 10**9
-    for parents in parents_of_all():
-        children = [[rank for rank in (1, 2, 3) if parents[rank - 1] == one] for one in range(4)]
-        for orders in product(*(permutations(row) for row in children)):
-            for links in product(range(2), repeat=3):
-                knows, todo = {0: 0}, [0]
-                while todo:
-                    one = todo.pop()
-                    free = [knows[one]] * 2
-                    for other in orders[one]:
-                        inside = BOX_OF[one] == BOX_OF[other]
-                        cost, link = (near, 0) if inside else (far, links[other - 1])
-                        free[link] += cost.occupancy_ns
-                        knows[other] = free[link] + cost.alpha_ns
-                        todo.append(other)
-                best = min(best, max(knows.values()))
-    return best
-
-
-@pytest.mark.parametrize(
-    ("near", "far"),
-    [((1000, 50), (5000, 200)), ((1000, 1000), (1000, 300)), ((100, 700), (5000, 1)), ((0, 10), (0, 10))],
-)
-def test_all_ways_to_tell_four_ranks(near: tuple[int, int], far: tuple[int, int]) -> None:
-    costs = ClassCost(*near), ClassCost(*far)
-    model = CostModel("tiny", "made up", (Protocol("only", *costs),))
-    (bound,) = size_bounds(make_problem(two_boxes(), "broadcast"), None, [1], cost_model=model)
-    reach = bound.time_by("reach")
-    assert reach is not None
-    least = Fraction(best_by_force(*costs), 10**9)
-    assert least / 2 <= reach <= least
 
 
 def bound_of(kind: str) -> tuple[SizeBound, Protocol]:

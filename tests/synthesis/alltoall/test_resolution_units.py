@@ -8,8 +8,8 @@ import pytest
 from treadle.math.lp import no_optimum
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.synthesis.alltoall.resolution import Resolution, _widest_paths, resolution
-from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
+from treadle.synthesis.alltoall.resolution import Resolution, resolution
+from treadle.topologies.topology import Topology, TopologyBuilder
 
 
 def fabric(narrow: int = 1, *, cap: int = 0) -> Topology:
@@ -47,37 +47,6 @@ def test_the_neediest_pair_gives_the_unit_and_what_matters() -> None:
     assert found.most == pytest.approx(10.5 / 2)
     assert found.is_wide
     assert found.of(np.array([1, 4, 10**7])).tolist() == pytest.approx([0.5, 2, 5.25])
-
-
-def test_steps_have_room_to_spare() -> None:
-    """In two steps of which each takes as long as its fullest link, what matters is 10^5 times as wide."""
-    found = resolution(fabric(), collective(), n_steps=2)
-    assert found.unit == 2
-    assert found.most == pytest.approx(1e5 * 2 * 10.5 / 2)
-    # a cap counts for the links of its host: b lets 10 through, which is still more than 1
-    capped = resolution(fabric(cap=10), collective(), n_steps=2)
-    assert capped.unit == 2
-    tight = resolution(fabric(50, cap=20), collective(), n_steps=2, wide=1e3)
-    # b to c has 20 for 4, a to b 20 for 2
-    assert tight.unit == 20
-    assert resolution(fabric(cap=10), collective()).unit == 2
-
-
-def test_widest_paths_hop_by_hop() -> None:
-    """Of no hops at home alone; of two from a to c by b."""
-    widths = np.array([1, 3, 2, 10, 20])
-    wide = MAX_BANDWIDTH + 1
-    found = [row.tolist() for row in _widest_paths(fabric(), widths, np.array([0, 2]), 2)]
-    assert found == [
-        [[wide, 0, 0], [0, 0, wide]],
-        [[wide, 3, 0], [20, 0, wide]],
-        [[wide, 3, 3], [20, 3, wide]],
-    ]
-    every = [row.tolist() for row in _widest_paths(fabric(), widths, np.array([0, 2]), None)]
-    assert every[:3] == found
-    assert every[3] == found[2]
-    assert len(every) == 4
-    assert len(list(_widest_paths(fabric(), widths, np.array([0]), 1))) == 2
 
 
 def test_solvers_that_fail_may_owe_it_to_bandwidths() -> None:

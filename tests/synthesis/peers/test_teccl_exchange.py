@@ -63,21 +63,6 @@ def test_more_epochs_than_needed_leave_the_last_empty() -> None:
     )
 
 
-def test_unequal_demands_and_bandwidths(tmp_path: object) -> None:
-    matrix = [[0, 2, 1, 0], [1, 0, 0, 3], [1, 1, 0, 1], [0, 0, 4, 0]]
-    from treadle.schedules.alltoall.demands import Demands
-
-    found = planning.solve(
-        "ring(4)",
-        "alltoall",
-        algorithm="te-ccl-alltoall",
-        chunks=4,
-        demands=Demands(tuple(map(tuple, matrix))),
-    )
-    assert found.report.is_ok
-    assert found.algbw <= found.optimal_algbw
-
-
 def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     topology = parse("ring(6)")
     collective = on_all_ranks(topology, CollectiveKind.ALLTOALL)

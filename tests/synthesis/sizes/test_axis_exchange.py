@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from treadle.errors import ScheduleError
 from treadle.planning import run, simulate, solve
 from treadle.schedules.steps.steps import StepSchedule
 
@@ -42,14 +41,3 @@ def test_all_links_work_at_once() -> None:
 
     alone = microseconds("factor-allreduce", factors=(8, 8), exchanged=(1, 2))
     assert microseconds("axis-exchange") < 6.7 < 8.4 < alone
-
-
-def test_what_it_refuses() -> None:
-    for fabric, exchanged, why in (
-        ("torus(3, 4)", (1,), "sides 3, 4 differ"),
-        ("torus(3, 3)", (3,), "places from 1 to 2"),
-        ("generalized_kautz(2, 7)", None, "axis-exchange"),
-    ):
-        options = {} if exchanged is None else {"exchanged": exchanged}
-        with pytest.raises(ScheduleError, match=why):
-            solve(fabric, "allreduce", algorithm="axis-exchange", **options)

@@ -7,13 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from shortcuts.switched_ranks import in_boxes, linked_boxes
-from treadle.errors import ScheduleError
+from shortcuts.switched_ranks import linked_boxes
 from treadle.planning import run, solve
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.synthesis.trees.baselines.embedding import GATHERING
-from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify
 
@@ -63,10 +61,3 @@ def test_damaged_ones_are_refused() -> None:
         offset = steps.step_offset - (steps.step_offset > send)
         mutant = replace(entry.schedule, reduce=replace(steps, step_offset=offset, **columns))
         assert not verify(fabric, collective, mutant).is_ok
-
-
-def test_what_it_needs() -> None:
-    with pytest.raises(ScheduleError, match=r"box of box0\.gpu0 do not join them; use rail"):
-        solve(in_boxes(2, 2), "allgather", algorithm="box-bfb")
-    with pytest.raises(ScheduleError, match="is one box"):
-        solve(parse("torus(3, 3)"), "allgather", algorithm="box-bfb")

@@ -3,57 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from shortcuts.switched_ranks import in_boxes, linked_boxes
 from treadle.errors import ScheduleError
-from treadle.planning import run, simulate, solve
+from treadle.planning import solve
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Direction, TreeSpec, forest_from_trees
 from treadle.synthesis.sizes.box_phases import steps_of_trees
-from treadle.synthesis.trees.baselines.embedding import GATHERING
-from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify
-
-ODD = [0, 4, 28, 1020, 4 * 997]
-
-
-@pytest.mark.parametrize(
-    "fabric",
-    [linked_boxes(2, 2), linked_boxes(2, 5), linked_boxes(3, 5, chords=2)],
-    ids=lambda one: one.name,
-)
-def test_boxes_of_rings(fabric: Topology) -> None:
-    for kind in GATHERING:
-        for trees, chunks, parts in ((None, None, None), (1, 1, None), (2, 3, 4)):
-            found = solve(fabric, kind, algorithm="box-trees", trees=trees, chunks=chunks, parts=parts)
-            assert found.report.is_ok
-            assert found.algbw <= found.optimal_algbw
-            assert not any(row.wrong for row in run(found.plan, ODD, iterations=1).rows)
-
-
-def test_mi250() -> None:
-    """Heights 5 in the box: 5 steps in, one across, 5 out; 9 us below what plain trees take at 4 MB."""
-    whole = solve("mi250(2)", "allreduce", algorithm="box-trees", trees=1, chunks=1)
-    assert whole.report.n_steps == 11
-    best = solve("mi250(2)", "allreduce", algorithm="box-trees", trees=3, chunks=8)
-    assert simulate(best.plan, "64M", cost_model="reference").rows[0].time < Fraction(420, 10**6)
-    times = []
-    for trees, chunks in ((3, 8), (3, 1), (1, 1)):
-        found = solve(linked_boxes(2, 6), "allreduce", algorithm="box-trees", trees=trees, chunks=chunks)
-        times.append(simulate(found.plan, "64M", cost_model="reference").rows[0].time)
-    assert times[0] < times[1] < times[2]
-
-
-def test_sums_in_parts_of_steps() -> None:
-    plain = solve("mi250(2)", "reduce-scatter", algorithm="box-trees")
-    parted = solve("mi250(2)", "reduce-scatter", algorithm="box-trees", chunks=12, parts=5)
-    times = [simulate(one.plan, "64M", cost_model="reference").rows[0].time for one in (parted, plain)]
-    assert times[0] < Fraction(210, 10**6) < Fraction(211, 10**6) < times[1]
 
 
 def test_damaged_ones_are_refused() -> None:

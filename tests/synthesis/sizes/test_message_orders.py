@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from itertools import product
-from math import prod
 
-import numpy as np
 import pytest
 
-from shortcuts.switched_ranks import in_boxes, on_a_switch
-from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
+from shortcuts.switched_ranks import in_boxes
+from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.steps import Steps
 from treadle.schedules.trees.forest import Direction, TreeSpec, forest_from_trees
-from treadle.synthesis.sizes.axis_exchange import axis_exchange
 from treadle.synthesis.sizes.box_phases import steps_of_trees
-from treadle.synthesis.sizes.exchanges import bruck, direct, far_first, on_axis, ring, sends_of
-from treadle.synthesis.sizes.factor_allreduce import factor_allreduce
-from treadle.synthesis.sizes.factor_exchange import factor_exchange
 from treadle.synthesis.sizes.leaders import leader_rounds
-from treadle.synthesis.sizes.routed_rounds import _on_torus, _swinging, _trebling
 from treadle.synthesis.sizes.scatter_chunks import gather_chunks, scatter_chunks
-from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 
 K = CollectiveKind
@@ -38,108 +30,6 @@ def rows(fabric: Topology, steps: Steps | None, *, chunks: bool = False) -> list
         part = (int(steps.low[send]), int(steps.high[send])) if chunks else ()
         found.append((step, int(steps.shard[send]), *ends, *part))
     return found
-
-
-def digits(number: int, radices: tuple[int, ...]) -> tuple[int, ...]:
-    """The last digit first."""
-    found = []
-    for radix in radices:
-        found.append(number % radix)
-        number //= radix
-    return tuple(found)
-
-
-def factor_rows(radices: tuple[int, ...], exchanged: set[int], *, gathers: bool) -> list[Row]:
-    """Partial sums are scattered or exchanged over the factors; sums are gathered from the last one back.
-
-    In each everybody sends to the one after it first; a shard goes from who has it: who agrees with its
-    number in the factors that are scattered so far.
-    """
-    n, kept = prod(radices), tuple(1 if f in exchanged else r for f, r in enumerate(radices))
-    found: list[Row] = []
-    factors = [f for f in range(len(radices)) if not gathers or f not in exchanged]
-    for step, factor in enumerate(factors[::-1] if gathers else factors):
-        before = [f for f in range(factor + gathers) if f not in exchanged]
-        for shift, sender, shard in product(range(1, radices[factor]), range(n), range(prod(kept))):
-            mine, wanted = digits(sender, radices), digits(shard, kept)
-            weight = prod(radices[:factor])
-            place = (mine[factor] + shift) % radices[factor]
-            target = sender + (place - mine[factor]) * weight
-            has = all(mine[f] == wanted[f] for f in before)
-            if has and (gathers or factor in exchanged or place == wanted[factor]):
-                found.append((step, shard, sender, target))
-    return found
-
-
-@pytest.mark.parametrize(
-    ("radices", "exchanged"), [((2, 3), (2,)), ((3, 2), ()), ((2, 3), (1,)), ((2, 2, 3), (2,)), ((6,), ())]
-)
-def test_factors_are_gone_through_in_order(radices: tuple[int, ...], exchanged: tuple[int, ...]) -> None:
-    fabric = on_a_switch(prod(radices))
-    made = factor_allreduce(fabric, on_all_ranks(fabric, K.ALLREDUCE), factors=radices, exchanged=exchanged)
-    places = {place - 1 for place in exchanged}
-    assert rows(fabric, made.reduce) == factor_rows(radices, places, gathers=False)
-    assert rows(fabric, made.broadcast) == factor_rows(radices, places, gathers=True)
-
-
-def test_ranks_are_numbered_box_by_box() -> None:
-    """Boxes of ranks 0 to 2 and 3 to 5: by default scattered in the boxes, exchanged between them."""
-    fabric = in_boxes(3, 3)
-    made = factor_allreduce(fabric, on_all_ranks(fabric, K.ALLREDUCE))
-    assert rows(fabric, made.reduce) == factor_rows((3, 2), {1}, gathers=False)
-    assert rows(fabric, made.broadcast) == factor_rows((3, 2), {1}, gathers=True)
-    cut = factor_allreduce(fabric, on_all_ranks(fabric, K.ALLREDUCE), chunks=2).reduce
-    assert cut is not None
-    assert cut.n_chunks == 2
-    assert cut.n_steps == 3
-
-
-def axis_rows(sides: tuple[int, ...], exchanged: set[int], *, gathers: bool) -> list[Row]:
-    """As `factor_rows`, for a part of the data for each axis that goes first; the farthest ranks first."""
-    count, ranks = len(sides), list(product(*map(range, sides)))
-    orders = [[*range(first, count), *range(first)] for first in range(count)]
-    places = [p for p in range(count) if p not in exchanged] if gathers else list(range(count))
-    found: list[Row] = []
-    for step, place in enumerate(places[::-1] if gathers else places):
-        for part, order in enumerate(orders):
-            scattered = [axis for p, axis in enumerate(order) if p not in exchanged]
-            shards = list(product(*(range(sides[axis]) for axis in scattered)))
-            axis = order[place]
-            side = sides[axis]
-            before = [a for a in scattered if order.index(a) < place + gathers]
-            for shift in sorted(range(1, side), key=lambda one: -min(one, side - one)):
-                for number, shard in enumerate(shards):
-                    for sender, at in enumerate(ranks):
-                        there = tuple((x + shift) % side if a == axis else x for a, x in enumerate(at))
-                        has = all(at[a] == shard[scattered.index(a)] for a in before)
-                        one = not gathers and place not in exchanged
-                        if has and (not one or there[axis] == shard[scattered.index(axis)]):
-                            found.append((step, part * len(shards) + number, sender, ranks.index(there)))
-    return found
-
-
-@pytest.mark.parametrize(
-    ("sides", "exchanged"),
-    [
-        ((3, 4), None),
-        ((5,), None),
-        ((5,), ()),
-        ((3, 3), (2,)),
-        ((3, 3), (1,)),
-        ((4, 4), ()),
-        ((2, 3), (1, 2)),
-    ],
-)
-def test_axes_are_gone_through_in_turn(sides: tuple[int, ...], exchanged: tuple[int, ...] | None) -> None:
-    fabric = parse(f"torus({', '.join(map(str, sides))})")
-    made = axis_exchange(fabric, on_all_ranks(fabric, K.ALLREDUCE), exchanged=exchanged)
-    places = set(range(len(sides))) if exchanged is None else {place - 1 for place in exchanged}
-    assert rows(fabric, made.reduce) == axis_rows(sides, places, gathers=False)
-    assert rows(fabric, made.broadcast) == axis_rows(sides, places, gathers=True)
-    assert made.reduce is not None
-    parts = len(sides)
-    scattered = prod(side for place, side in enumerate(sides) if place not in places)
-    assert made.reduce.n_shards == parts * scattered
 
 
 def test_carriers_and_receivers_of_three_boxes() -> None:
@@ -207,80 +97,6 @@ def test_ranks_of_a_box_of_three_begin_with_the_one_after_them() -> None:
     ]
 
 
-def test_digits_of_ranks_and_of_distances() -> None:
-    """Of 6 ranks in base (2, 3) shards go by the target's digits; in (2, 2, 2) by those of the distance."""
-    fabric = on_a_switch(6)
-    collective = on_all_ranks(fabric, K.ALLTOALL)
-    pairs = [(source, target) for source in range(6) for target in range(6) if source != target]
-    made = factor_exchange(fabric, collective, factors=(2, 3)).sends
-    expected = [(0, i, s, s - s % 2 + t % 2) for i, (s, t) in enumerate(pairs) if s % 2 != t % 2]
-    expected += [(1, i, s - s % 2 + t % 2, t) for i, (s, t) in enumerate(pairs) if s // 2 != t // 2]
-    assert rows(fabric, made) == expected
-    made = factor_exchange(fabric, collective, factors=(2, 2, 2)).sends
-    expected = []
-    for digit in range(3):
-        for i, (source, target) in enumerate(pairs):
-            apart = (target - source) % 6
-            at = (source + apart % 2**digit) % 6
-            if apart >> digit & 1:
-                expected.append((digit, i, at, (at + 2**digit) % 6))
-    assert rows(fabric, made) == expected
-
-
-def test_rounds_of_seven() -> None:
-    ranks = np.arange(7)
-    assert [one.tolist() for one in direct(3)] == [[[1, 2, 0], [2, 0, 1]]]
-    assert direct(1) == []
-    assert bruck(1) == []
-    assert ring(1) == []
-    assert [one.tolist() for one in ring(3)] == [[[1, 2, 0]]] * 2
-    found = bruck(7, 3)
-    assert [one.tolist() for one in found] == [
-        [((ranks + 1) % 7).tolist(), ((ranks + 2) % 7).tolist()],
-        [((ranks + 3) % 7).tolist(), ((ranks + 6) % 7).tolist()],
-    ]
-    assert [one.tolist() for one in far_first(7, 3)] == [one.tolist() for one in found[::-1]]
-    assert [len(one) for one in bruck(5, 3)] == [2, 1]  # 6 is beyond 5
-    assert on_axis((2, 3), 1, np.array([[1, 2, 0], [2, 0, 1]])).tolist() == [
-        [1, 2, 0, 4, 5, 3],
-        [2, 0, 1, 5, 3, 4],
-    ]
-    assert on_axis((2, 3), 0, np.array([[1, 0]])).tolist() == [[3, 4, 5, 0, 1, 2]]
-
-
-def test_each_shard_comes_once_by_the_first_message_that_brings_it() -> None:
-    """Rounds of distances 1 and 2 at once, then of 1 again, among 4; rank 3 waits at first."""
-    rounds = [np.array([[1, 2, 3, 3], [2, 3, 0, 1]]), np.array([[1, 2, 3, 0]])]
-    first, second = (list(zip(*(c.tolist() for c in one), strict=True)) for one in sends_of(rounds, 4))
-    assert first == [(0, 1, 0), (1, 2, 1), (2, 3, 2), (0, 2, 0), (1, 3, 1), (2, 0, 2), (3, 1, 3)]
-    assert second == [(2, 3, 0), (3, 0, 1), (0, 1, 2), (1, 2, 3), (3, 0, 3)]
-
-
-def test_rounds_of_swing_and_trivance() -> None:
-    """Distances 1, -1 and 3 of even ranks, the other way of odd ones; 9, 3 and 1 to both sides."""
-    assert [one.tolist() for one in _swinging(8, way=1)] == [
-        [[3, 6, 5, 0, 7, 2, 1, 4]],
-        [[7, 2, 1, 4, 3, 6, 5, 0]],
-        [[1, 0, 3, 2, 5, 4, 7, 6]],
-    ]
-    assert [one.tolist() for one in _swinging(4, way=-1)] == [[[1, 0, 3, 2]], [[3, 2, 1, 0]]]
-    assert [[row[0] for row in one.tolist()] for one in _trebling(10)] == [[1, 9], [3, 7], [1, 9]]
-    assert [[row[0] for row in one.tolist()] for one in _trebling(9)] == [[3, 6], [1, 8]]
-    assert [one.tolist() for one in _trebling(2)] == [[[1, 0]]]
-    assert [one.tolist() for one in _trebling(3)] == [[[1, 2, 0], [2, 0, 1]]]
-
-
-def test_axes_of_fewer_levels_come_in_later() -> None:
-    """Distances 3 and 1 on the side of 5, 1 on that of 2: the latter beside the last level of the former."""
-    first, second = _on_torus(parse("torus(5, 2)"), _trebling)
-    far = [(rank + 6) % 10 for rank in range(10)], [(rank + 4) % 10 for rank in range(10)]
-    near = [(rank + 2) % 10 for rank in range(10)], [(rank + 8) % 10 for rank in range(10)]
-    short = [[rank ^ 1 for rank in range(10)]]
-    long = [sorted(map(list, far), key=lambda row: row[0]), sorted(map(list, near), key=lambda row: row[0])]
-    assert [one.tolist() for one in first] == [*long, short]
-    assert [one.tolist() for one in second] == [long[0], short, long[1]]
-
-
 def test_units_of_trees_follow_each_other_and_paths_share_them() -> None:
     """From 0 two units go to 1 over two links, and on to 2; a third one straight to both."""
     chain = TreeSpec(0, 2, [-1, 0, 1], {1: [((0,), 1), ((5,), 1)], 2: [((2,), 2)]})
@@ -303,12 +119,3 @@ def test_units_of_trees_follow_each_other_and_paths_share_them() -> None:
         (1, 1, 4, 0, 3),
     ]
     assert steps.n_chunks == 3
-
-
-def test_collectives_of_some_ranks_keep_their_order() -> None:
-    """Ranks 2 and 0 of three, of which the other forwards."""
-    fabric = on_a_switch(3)
-    zero, one, two = fabric.compute_nodes.tolist()
-    some = Collective(K.ALLREDUCE, (two, zero), forwarders=(one,))
-    made = factor_allreduce(fabric, some).reduce
-    assert rows(fabric, made) == [(0, 0, 2, 0), (0, 0, 0, 2)]

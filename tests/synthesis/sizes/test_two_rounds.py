@@ -9,12 +9,10 @@ import pytest
 
 from reference.program_check import check_program
 from shortcuts.executed import execute
-from shortcuts.step_sums import all_right, mutants
+from shortcuts.step_sums import all_right
 from treadle.errors import FormatError, ScheduleError
-from treadle.planning import lower as lower_plan
-from treadle.planning import run, simulate, solve
+from treadle.planning import solve
 from treadle.program.any_schedule import lower
-from treadle.schedulers.schedulers import find_scheduler
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.plan_files.archive import dump_plan, parse_plan
 from treadle.schedules.steps.step_transforms import combine, pipelined, reverse, subdivide
@@ -24,10 +22,9 @@ from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.sizes.two_rounds import two_round
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
-from treadle.verification.schedules import ViolationKind, verify
+from treadle.verification.schedules import verify
 
 K = CollectiveKind
-ODD = [0, 4, 28, 1020, 4 * 997]
 
 
 def made(fabric: Topology, rounds: tuple[int, int]) -> StepSchedule:
@@ -84,67 +81,6 @@ def test_slices_and_what_is_dropped() -> None:
         assert len(kept) == 16
 
 
-@pytest.mark.parametrize(
-    ("words", "rounds"), [("generalized_kautz(2, 8)", (2, 2)), ("de_bruijn(2, 3)", (1, 2))]
-)
-@pytest.mark.parametrize("pieces", [1, 2])
-def test_the_verifier_agrees_with_a_slow_count_on_mutants(
-    words: str, rounds: tuple[int, int], pieces: int
-) -> None:
-    fabric = parse(words)
-    collective = on_all_ranks(fabric, K.ALLREDUCE)
-    schedule = made(fabric, rounds)
-    schedule = replace(schedule, reduce=pipelined(reducing(schedule), pieces))
-    assert all_right(fabric, schedule)
-    verdicts = []
-    for mutant in mutants(schedule, 150):
-        report = verify(fabric, collective, mutant)
-        assert report.is_ok == all_right(fabric, mutant)
-        verdicts.append(report.is_ok)
-        if report.is_ok:
-            continue
-        with pytest.raises(ScheduleError):
-            lower(fabric, collective, mutant)
-    assert verdicts.count(False) > 50
-
-
-def test_a_contribution_that_is_dropped_too_early_is_missed() -> None:
-    """n0 sends on to n1, after its sum has begun anew with n2's."""
-    fabric = parse("complete(3)")
-    link = {
-        (int(tail), int(head)): number
-        for number, (tail, head) in enumerate(zip(fabric.tails, fabric.heads, strict=True))
-    }
-    collective = on_all_ranks(fabric, K.ALLREDUCE)
-
-    def found(fresh: list[bool]) -> list[ViolationKind]:
-        reduce = Steps(
-            direction=Direction.REDUCE,
-            n_ranks=3,
-            homes=np.array([1], dtype=np.int32),
-            n_chunks=1,
-            step_offset=np.array([0, 1, 2]),
-            shard=np.array([0, 0], dtype=np.int32),
-            link=np.array([link[2, 0], link[0, 1]], dtype=np.int32),
-            low=np.array([0, 0], dtype=np.int32),
-            high=np.array([1, 1], dtype=np.int32),
-            fresh=np.array(fresh),
-        )
-        spread = replace(
-            reduce,
-            direction=Direction.BROADCAST,
-            step_offset=np.array([0, 2]),
-            link=np.array([link[1, 0], link[1, 2]], dtype=np.int32),
-            fresh=np.zeros(0, dtype=np.bool_),
-        )
-        report = verify(fabric, collective, StepSchedule(K.ALLREDUCE, reduce, spread))
-        return [one.kind for one in report.violations]
-
-    assert found([False, False]) == []
-    assert found([True, False]) == [ViolationKind.DELIVERY]  # n0's own
-    assert found([False, True]) == [ViolationKind.DELIVERY]  # n1's own
-
-
 def test_transforms() -> None:
     fabric = parse("generalized_kautz(2, 8)")
     collective = on_all_ranks(fabric, K.ALLREDUCE)
@@ -173,17 +109,6 @@ def test_transforms() -> None:
             StepSchedule(kind, reduce=steps)
 
 
-@pytest.mark.parametrize("fabric", ["generalized_kautz(2, 8)", "generalized_kautz(4, 64)"])
-def test_data_files_and_texts(fabric: str) -> None:
-    plan = solve(fabric, "allreduce", algorithm="two-round", rounds=(2, 2)).plan
-    assert not any(row.wrong for row in run(plan, ODD, iterations=1).rows)
-    again = parse_plan(dump_plan(plan), source="two.plan")
-    assert again.entries[0].schedule == plan.entries[0].schedule
-    texts = ("msccl-xml", "mscclpp-json", "cpu-xml")
-    for to in texts if plan.collective.n_ranks == 8 else texts[:1]:
-        assert lower_plan(plan, to=to).files
-
-
 def test_a_file_whose_flags_are_none() -> None:
     import io
     import zipfile
@@ -199,36 +124,6 @@ def test_a_file_whose_flags_are_none() -> None:
                 new.writestr(name, to_npy(np.array(values, dtype=np.int32)) if is_flags else old.read(name))
         with pytest.raises((FormatError, ScheduleError), match=message):
             parse_plan(changed.getvalue(), source="two.plan")
-
-
-def test_two_rounds_are_quicker_than_scatter_and_gather_while_data_are_small() -> None:
-    fabric = 'generalized_kautz(4, 64, bandwidth="12.5GB/s")'
-
-    def microseconds(size: str, algorithm: str, **options: object) -> float:
-        plan = solve(fabric, "allreduce", algorithm=algorithm, **options).plan  # type: ignore[arg-type]
-        return float(simulate(plan, size, cost_model="reference-hosts").rows[0].time) * 1e6
-
-    assert microseconds("1K", "two-round") < 14.5 < 15.5 < microseconds("1K", "factor-allreduce")
-    assert microseconds("16K", "two-round", rounds=(2, 2)) < 20.3 < 24 < microseconds("16K", "routed-direct")
-
-
-@pytest.mark.parametrize(
-    ("words", "tried"),
-    [
-        ("generalized_kautz(4, 64)", [(1, 2), (2, 2), (2, 3)]),
-        ("generalized_kautz(2, 128)", [(3, 4), (4, 4), (4, 5)]),
-        ("generalized_kautz(4, 256)", [(2, 2), (2, 3), (3, 3)]),
-        ("de_bruijn(3, 2)", [(1, 1), (1, 2)]),
-    ],
-)
-def test_few_even_pairs_are_tried_and_the_first_is_the_default(
-    words: str, tried: list[tuple[int, int]]
-) -> None:
-    fabric = parse(words)
-    collective = on_all_ranks(fabric, K.ALLREDUCE)
-    trials = find_scheduler("two-round").trials(fabric, collective)
-    assert trials == ({}, *({"rounds": pair} for pair in tried[1:]))
-    assert two_round(fabric, collective) == made(fabric, tried[0])
 
 
 def test_what_it_refuses() -> None:

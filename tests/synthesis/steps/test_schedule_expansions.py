@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import product
 
 import numpy as np
 import pytest
@@ -33,14 +32,12 @@ from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.expansions import (
     cartesian_power,
-    cartesian_product,
     degree_expansion,
     line_graph,
 )
 from treadle.verification.steps.step_check import verify_steps
 
 Case = tuple[Topology, Steps]
-Tuples = set[tuple[object, ...]]
 
 PARALLEL = from_arcs("parallel", [0, 0, 1, 1, 2, 2], [1, 1, 2, 2, 0, 0], n=3)
 LOOPS = from_arcs("loops", [0, 0, 1, 1, 2, 2], [1, 0, 2, 1, 0, 2], n=3)
@@ -75,18 +72,6 @@ CASES: dict[str, Case] = {
 WITHOUT_LOOPS = [name for name in CASES if not np.any(CASES[name][0].tails == CASES[name][0].heads)]
 
 
-def _chunks(steps: Steps, parts: int, scale: int = 1) -> Tuples:
-    """(shard, link, step, chunk) for chunks of 1/`parts` shard; every send counts once per chunk."""
-    each = parts // (steps.n_chunks * scale)
-    found = [
-        (shard, link, step, chunk)
-        for shard, link, step, low, high in sends_of(steps)
-        for chunk in range(low * each, high * each)
-    ]
-    assert len(set(found)) == len(found)
-    return set(found)
-
-
 def _kind(steps: Steps) -> CollectiveKind:
     if steps.direction is Direction.BROADCAST:
         return CollectiveKind.ALLGATHER
@@ -104,84 +89,6 @@ def _assert_valid(topology: Topology, steps: Steps) -> None:
 
 
 # --- the definitions ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_definition_1(name: str) -> None:
-    base, steps = CASES[name]
-    expanded, found = line_graph_schedule(base, steps)
-    assert expanded == line_graph(base)
-    ends = list(zip(expanded.tails.tolist(), expanded.heads.tolist(), strict=True))
-    arcs = {pair: number for number, pair in enumerate(ends)}
-    expected: Tuples = {
-        (e, arcs[e, f], 0, chunk) for e, f in arcs if e != f for chunk in range(steps.n_chunks)
-    }
-    for v, e, step, chunk in _chunks(steps, steps.n_chunks):
-        for into in np.flatnonzero(base.heads == v).tolist():
-            for f in np.flatnonzero(base.tails == base.heads[e]).tolist():
-                if into != f:
-                    expected.add((into, arcs[e, f], step + 1, chunk))
-    assert _chunks(found, steps.n_chunks) == expected
-
-
-@pytest.mark.parametrize("name", WITHOUT_LOOPS)
-@pytest.mark.parametrize("n", [1, 2, 3])
-def test_definition_2(name: str, n: int) -> None:
-    base, steps = CASES[name]
-    size, m = base.n_nodes, base.n_links
-    expanded, found = degree_expansion_schedule(base, steps, n)
-    assert expanded == degree_expansion(base, n)
-    ports = n * m // size
-    expected: Tuples = {
-        (j * size + v, (j * n + i) * m + e, step, chunk)
-        for v, e, step, chunk in _chunks(steps, found.n_chunks)
-        for j in range(n)
-        for i in range(n)
-    }
-    part = found.n_chunks // ports
-    for u, i, j in product(range(size), range(n), range(n)):
-        if i != j:
-            for alpha, link in enumerate(np.flatnonzero(expanded.heads == j * size + u).tolist()):
-                # which link brings which C_alpha is free; links are taken in the order of (copy, link into u)
-                for chunk in range(alpha * part, (alpha + 1) * part):
-                    expected.add((i * size + u, link, steps.n_steps, chunk))
-    assert {t[0::2] for t in _chunks(found, found.n_chunks)} == {t[0::2] for t in expected}
-    assert _chunks(found, found.n_chunks) == expected
-
-
-POWERS = [(name, n) for name in CASES for n in (1, 2, 3) if CASES[name][0].n_nodes ** n <= 64]
-
-
-@pytest.mark.parametrize(("name", "n"), POWERS)
-def test_definition_14(name: str, n: int) -> None:
-    base, steps = CASES[name]
-    size, m = base.n_nodes, base.n_links
-    expanded, found = cartesian_power_schedule(base, steps, n)
-    assert expanded == cartesian_power(base, n)
-    shape = (size,) * n
-
-    def shifted(vertex: tuple[int, ...], i: int) -> tuple[int, ...]:
-        """(v[n-i+2 : n], v[1 : n-i+1]), with the text's indices from 1."""
-        return vertex[n - i + 1 :] + vertex[: n - i + 1]
-
-    expected: Tuples = set()
-    for w, e, step, chunk in _chunks(steps, steps.n_chunks):
-        u, v = int(base.tails[e]), int(base.heads[e])
-        for i, j in product(range(1, n + 1), range(1, n + 1)):
-            for x, y in product(product(range(size), repeat=j - 1), repeat=2):
-                for z in product(range(size), repeat=n - j):
-                    shard, tail, head = (shifted(t, i) for t in ((*x, w, *z), (*y, u, *z), (*y, v, *z)))
-                    axis = (j - 1 + i - 1) % n
-                    rest = tail[:axis] + tail[axis + 1 :]
-                    link = axis * m * size ** (n - 1) + e
-                    if n > 1:
-                        link += m * int(np.ravel_multi_index(rest, shape[1:]))
-                    assert expanded.tails[link] == np.ravel_multi_index(tail, shape)
-                    assert expanded.heads[link] == np.ravel_multi_index(head, shape)
-                    number = int(np.ravel_multi_index(shard, shape))
-                    at = step + (j - 1) * steps.n_steps
-                    expected.add((number, link, at, (i - 1) * steps.n_chunks + chunk))
-    assert _chunks(found, found.n_chunks) == expected
 
 
 # --- validity, in both directions --------------------------------------------------------------------------
@@ -231,29 +138,11 @@ def test_a_broken_base_gives_a_broken_schedule() -> None:
         assert not verify_steps(topology, on_all_ranks(topology, kind), schedule_of(kind, found)).is_ok
 
 
-def test_products_of_different_graphs_are_bandwidth_optimal() -> None:
-    """Theorem 13: simple factors with bandwidth-optimal breadth-first schedules; T_L adds up."""
-    factors = [parse(text) for text in ("ring(5)", "complete(3)", "uni_ring(1, 4)")]
-    topology = cartesian_product(*factors)
-    steps = bfb_allgather(topology)
-    _assert_valid(topology, steps)
-    assert steps.n_steps == 2 + 1 + 3
-    assert _cost(topology, steps) == Fraction(59, 60)
-
-
 def test_a_ring_stays_a_ring() -> None:
     """L of a unidirectional ring is the ring; the step added at the front makes the last one superfluous."""
     topology, steps = line_graph_schedule(*ring_allgather(5))
     assert steps.n_steps == 4
     assert _cost(topology, steps) == Fraction(4, 5)
-
-
-def test_large_expansions() -> None:
-    """L^3(C(16, {3, 4})) of table 3.4, 1.8 million sends."""
-    topology, steps = line_graph_schedule(*_bfb(parse("circulant(16, 3, 4)")), 3)
-    assert (topology.n_nodes, steps.n_steps) == (1024, 6)
-    assert _cost(topology, steps) == Fraction(15, 16) + Fraction(4, 3) * (Fraction(1, 16) - Fraction(1, 1024))
-    _assert_valid(topology, steps)
 
 
 # --- refusals ----------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import inspect
 import pytest
 
 from samples.catalogue_samples import SAMPLES
-from treadle.errors import FormatError
 from treadle.topologies import catalogue, catalogue_entries, parse
 
 DIRECT_CONNECT = {
@@ -19,10 +18,6 @@ DIRECT_CONNECT = {
     "expansions",
 }
 UNIT_LINKS = {entry.name for entry in catalogue_entries() if entry.group in DIRECT_CONNECT}
-
-
-def test_every_function_of_the_catalogue_has_a_sample():
-    assert set(SAMPLES) == set(catalogue())
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -59,36 +54,3 @@ def test_names_leave_out_what_is_so_by_default(name):
         if {"nvls", "sharp"} & set(words):
             assert not plain.multicast.any()
             assert not plain.aggregation.any()
-
-
-@pytest.mark.parametrize("entry", catalogue_entries(), ids=lambda entry: entry.name)
-def test_entries_are_documented(entry):
-    assert entry.summary.endswith(".")
-    assert entry.signature.startswith(f"{entry.name}(")
-
-
-@pytest.mark.parametrize("name", sorted(UNIT_LINKS))
-def test_direct_connect_graphs_have_no_switches_and_unit_links(name):
-    for topology in SAMPLES[name]:
-        assert topology.is_compute.all()
-        if "bandwidth=" not in topology.name:
-            assert set(topology.bandwidths.tolist()) == {1}
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("cartesian_product(ring(3), 4)", "factors must be a fabric, found an integer"),
-        ("circulant(8, '1')", "offsets must be an integer, found a quoted string"),
-        ("circulant(8, offsets=1)", "no keyword 'offsets'"),
-        ("abelian_cayley(4, 1)", "moduli must be a quoted string, found an integer"),
-        ("line_graph('ring(4)')", "topology must be a fabric, found a quoted string"),
-        ("shifted_ring(8, None)", "expected an integer"),
-        ("kautz:2", "kautz lacks n; expected kautz"),
-        ("generalised_kautz(2, 3)", "did you mean generalized_kautz"),
-    ],
-)
-def test_arguments_of_the_wrong_kind(text, message):
-    with pytest.raises(FormatError, match=message) as caught:
-        parse(text)
-    assert "\n" not in str(caught.value)

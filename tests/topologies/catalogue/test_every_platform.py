@@ -31,23 +31,6 @@ def test_a_platform_says_its_source_and_has_samples(one: Platform) -> None:
         assert result.plan.algbw > 0
 
 
-@pytest.mark.parametrize("one", all_platforms(), ids=lambda one: one.function.__name__)
-def test_a_name_tells_what_is_not_as_by_default(one: Platform) -> None:
-    options = inspect.signature(one.function).parameters.values()
-    given = [2 for option in options if option.default is inspect.Parameter.empty]
-    plain = one.function(*given)
-    assert plain.name == f"{one.function.__name__}({', '.join(map(str, given))})"
-    for option in options:
-        if type(option.default) in (int, bool):
-            other = {option.name: 2 * option.default if type(option.default) is int else not option.default}
-            try:
-                made = one.function(*given, **other)
-            except TopologyError:
-                continue
-            assert made.name != plain.name
-            assert topologies.parse(made.name) == made
-
-
 def test_a_platform_of_a_name_that_is_taken_is_refused() -> None:
     def mi300x() -> topologies.Topology:
         return topologies.ring(3)

@@ -9,33 +9,6 @@ import pytest
 from treadle.errors import FormatError
 from treadle.training.models.layer_table import read_layer_table, read_model
 
-TABLE = """layer, parameters, flops, output_elements, saved_elements, flops_per_context, reductions
-embedding, 1000, 0, 16, 0, 0, 0
-block, 3000, 6000, 16, 64, 40, 2
-
-head, 1000, 2000, 16, , ,
-"""
-
-
-def test_a_table_by_hand() -> None:
-    model = read_model(TABLE, name="mine")
-    assert (model.name, model.unit, model.parameters) == ("mine", "token", 5000)
-    assert [layer.name for layer in model.layers] == ["embedding", "block", "head"]
-    assert model.forward_flops({"": 10}) == 10 * (6000 + 40 * 5 + 2000)
-    block = model.layer("block")
-    assert (block.boundary_elements, block.reductions, block.saved[0].elements) == (16, 2, 64)
-
-
-def test_experts_of_a_table() -> None:
-    header = "layer,parameters,flops,experts,top_k,expert_parameters,expert_flops,routed_elements"
-    model = read_layer_table(f"{header}\nx,10,20,8,2,800,400,32\ny,5,5,,,,,\n", unit="sample")
-    expert, plain = model.layers
-    assert (expert.experts, expert.routed_elements, expert.exchanges) == (8, 32, 2)
-    assert expert.active_parameters == 10 + 200
-    assert expert.forward_flops({"": 1}) == 420
-    assert not plain.exchanges
-    assert model.unit == "sample"
-
 
 def test_files_are_told_apart() -> None:
     keys = {"model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 12, "vocab_size": 50257}

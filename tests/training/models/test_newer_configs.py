@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import json
-from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from places import FOREIGN_SAMPLES
-from treadle.errors import FormatError, ScheduleError, TreadleError
-from treadle.inputs.meshes import as_mesh
+from treadle.errors import FormatError, TreadleError
 from treadle.parallelism.evaluation.node_work import operations
 from treadle.parallelism.graph.blocks.transformer_graph import model_graph
 from treadle.parallelism.graph.compute_graph import Phase
 from treadle.parallelism.problem.operator_work import flops_of
-from treadle.training.forms.axes import ParallelLayout
-from treadle.training.forms.suitable import check_suitable
-from treadle.training.models.attention import Heads
 from treadle.training.models.config_json import read_config
-from treadle.training.models.feed_forward import Experts
-from treadle.training.models.model_layer import Attended, ModelLayer
+from treadle.training.models.model_layer import ModelLayer
 from treadle.training.models.state_space import StateSpace
 from treadle.training.models.training_model import TrainingModel
 
@@ -145,10 +139,6 @@ PUBLISHED: dict[str, tuple[Config, float, float, str]] = {
     "nemotron-3-nano": (nemotron(NANO, 2688, 1856, 32, **NANO_EXPERTS), 31.58, 3.58, "NVIDIA 2025, table 1"),
     "nemotron-3-super": (nemotron(SUPER, 4096, 2688, 32, **SUPER_EXPERTS), 120.6, 12.7, "NVIDIA 2026"),
 }  # fmt: skip
-TYPES = {
-    config.get("model_type", "mamba2") + "_text" * ("text_config" in config)
-    for config, *_ in PUBLISHED.values()
-}
 SMALL = decoder("", 24, 40, 6, 4, 50, num_key_value_heads=2, head_dim=6)
 
 
@@ -162,10 +152,6 @@ def small_config(kind: str, **more: Any) -> Config:
 
 def small(kind: str, **more: Any) -> TrainingModel:
     return read(small_config(kind, **more))
-
-
-def windows(model: TrainingModel) -> list[int]:
-    return [layer.cache_window for layer in model.layers if layer.kv_elements]
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -201,47 +187,8 @@ def test_published_files(file: str, billions: float) -> None:
     assert read_config(path.read_text()).parameters / 1e9 == pytest.approx(billions, rel=0.01)
 
 
-def test_windows_of_blocks() -> None:
-    assert windows(small("gpt_oss", num_local_experts=4)) == [128, 0] * 3
-    assert windows(small("gpt_oss", num_local_experts=4, sliding_window=None)) == [0] * 6
-    assert windows(small("gemma3_text")) == [4096] * 5 + [0]
-    assert windows(small("gemma3_text", sliding_window_pattern=3, sliding_window=9)) == [9, 9, 0] * 2
-    types = ["full_attention", *["sliding_attention"] * 5]
-    assert windows(small("gemma3_text", layer_types=types, sliding_window=7)) == [0, *[7] * 5]
-    assert windows(small("phi3", sliding_window=2047)) == [2047] * 6
-    assert windows(small("llama4_text")) == [8192, 8192, 8192, 0, 8192, 8192]
-    assert windows(small("llama4_text", no_rope_layers=[1, 0] * 3)) == [8192, 0] * 3
-    assert windows(small("llama4_text", attention_chunk_size=None)) == [0] * 6
-
-
-def test_a_chunk_bounds_what_is_attended() -> None:
-    """Two pieces of 4 tokens and one of 2: half of each piece's square."""
-    assert Attended(window=4, is_chunked=True).mean(10) == Fraction(16 + 16 + 4, 20)
-    assert Attended(window=4, is_chunked=True).mean(3) == Attended(window=4).mean(3) == Fraction(3, 2)
-    far, near = (small("llama4_text", attention_chunk_size=size).layer("block 0") for size in (None, 4))
-    scores = 4 * 4 * 6
-    assert far.forward_flops({"": 10}) - near.forward_flops({"": 10}) == 10 * scores * (5 - Fraction(36, 20))
-
-
 def weights(layer: ModelLayer) -> dict[str, int]:
     return {weight.name: weight.elements for weight in layer.weights}
-
-
-def test_weights_that_only_some_forms_have() -> None:
-    oss = weights(small("gpt_oss", num_local_experts=4).layer("block 0"))
-    assert (oss["sinks"], oss["router"], oss["query"], oss["output bias"]) == (4, 4 * 25, 24 * 25, 24)
-    assert (oss["expert up"], oss["expert down bias"]) == (4 * 80 * 25, 4 * 24)
-    olmo = weights(small("olmo2").layer("block 0"))
-    assert olmo["head norms"] == 24 + 12
-    assert weights(small("gemma3_text").layer("block 0"))["head norms"] == 12
-    glm_block = weights(small("glm4_moe", use_qk_norm=True).layer("block 0"))
-    assert (glm_block["head norms"], glm_block["up"]) == (12, 80 * 24)
-    assert "head norms" not in weights(small("glm4_moe").layer("block 0"))
-    scout = small("llama4_text", interleave_moe_layer_step=2, intermediate_size_mlp=9)
-    assert weights(scout.layer("block 0"))["up"] == 2 * 9 * 24
-    assert weights(scout.layer("block 1"))["shared up"] == 2 * 40 * 24
-    assert not small("olmo2").layer("head").shares
-    assert small("gemma3_text").layer("head").shares
 
 
 def test_a_state_space_layer_by_hand() -> None:
@@ -263,49 +210,6 @@ def test_a_state_space_layer_by_hand() -> None:
     biased = read({**config, "use_bias": True, "use_conv_bias": False}).layer("block 0")
     assert biased.parameters - block.parameters == 71 + 12 - 44
     assert weights(model.layer("head")).keys() == {"final norm", "logits"}
-
-
-def test_blocks_of_a_pattern_have_one_half_each() -> None:
-    more = {
-        "mamba_num_heads": 3,
-        "mamba_head_dim": 8,
-        "ssm_state_size": 5,
-        "n_groups": 1,
-        "n_routed_experts": 4,
-    }
-    model = small("nemotron_h", hybrid_override_pattern="M*-EME", moe_latent_size=8, **more)
-    listed = ["mamba", "attention", "mlp", "moe", "linear_attention", "moe"]
-    assert small("nemotron_h", layers_block_type=listed, moe_latent_size=8, **more).layers == model.layers
-    blocks = model.layers[1:-1]
-    assert [block.reductions for block in blocks] == [1] * 6
-    assert [bool(block.cache_elements) for block in blocks] == [True, True, False, False, True, False]
-    assert [block.routed_elements for block in blocks] == [0, 0, 0, 2 * 8, 0, 2 * 8]
-    assert weights(blocks[2]) == {"feed-forward norm": 24, "up": 40 * 24, "down": 24 * 40}
-    assert weights(blocks[3])["latent"] == weights(blocks[3])["latent output"] == 24 * 8
-    assert model.shape is not None
-    assert model.shape.experts == Experts(4, 2, 7688, shared_feed_forward=7688, latent=8)
-    assert model.shape.attention == Heads(4, 2, 6)
-
-
-def test_meshes_that_state_spaces_cannot_take() -> None:
-    mamba = read(PUBLISHED["mamba2-130m"][0])
-    for mesh, words in (
-        ("cp=2", "no keys and values to pass along cp in every"),
-        ("tp=7", "24 attention heads"),
-    ):
-        with pytest.raises(ScheduleError, match=words):
-            check_suitable(mamba, ParallelLayout(as_mesh(mesh)))
-    hybrid = read(PUBLISHED["nemotron-3-nano"][0])
-    check_suitable(hybrid, ParallelLayout(as_mesh("tp=8,ep=2")))
-    with pytest.raises(ScheduleError, match="no keys and values to pass along cp in every layer"):
-        check_suitable(hybrid, ParallelLayout(as_mesh("cp=2")))
-
-
-def test_only_the_text_of_a_wrapped_model_counts() -> None:
-    text = {**SMALL, "model_type": "llama"}
-    found = read({"model_type": "llava", "text_config": text})
-    assert found.layers == read(text).layers
-    assert found.source == "text part of the config.json of a llama model"
 
 
 def test_graphs_have_no_state_space_layers() -> None:

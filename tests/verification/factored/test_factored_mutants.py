@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from copy import copy
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from typing import Any
@@ -38,7 +37,6 @@ from treadle.topologies.catalogue.platforms import add_box
 from treadle.topologies.topology import TopologyBuilder
 from treadle.topologies.transforms.changes import with_failed_links
 from treadle.unsupported import Unsupported
-from treadle.verification.factored.formulas import formula_faults
 from treadle.verification.factored.height import forest_height
 from treadle.verification.schedules import verify
 
@@ -201,69 +199,3 @@ def test_samples_are_what_they_are_called(form: str, trees: type, has_relays: bo
     found = outermost(form)
     assert isinstance(found, trees)
     assert (len(getattr(found, "relay_root", ())) > 0) is has_relays
-
-
-@pytest.mark.parametrize(
-    ("form", "key", "at", "new", "said"),
-    [
-        ("relay trees", "native_units", 0, 5, "child do not come in blocks of 2"),
-        ("relay trees", "native_units", 0, -2, "child do not come in blocks of 2"),
-        ("relay trees", "relay_block", 2, 4, "for a block that does not exist"),
-        ("relay trees", "relay_block", 0, -1, "for a block that does not exist"),
-        ("relay trees", "relay_block", 0, 3, "not in the order of roots and blocks"),
-        ("relay trees", "relay_child", 0, 2, "its root, or comes twice"),
-        ("relay trees", "relay_block", 1, 0, "its root, or comes twice"),
-        ("relay trees", "relay_count", 0, 0, "makes no delivery, or a block gives away more than 1"),
-        ("relay trees", "relay_count", 0, 2, "makes no delivery, or a block gives away more than 1"),
-        ("relay trees", "out_first", (1, -1), 13, "child 1 has 13 egress units; trees use 12"),
-        ("relay trees", "in_first", (2, -1), 9, "child 2 has 9 ingress units; trees use 10"),
-        ("relay planes", "plane_units", (slice(None), 0), [1, 3], "are not those of its formula"),
-        ("relay planes", "place", 1, 0, "places of a child are not 0, 1, ..., once each"),
-        ("relay planes", "place", 0, 4, "places of a child are not 0, 1, ..., once each"),
-        ("relay planes", "out_first", (3, -1), 12, "child 3 has 12 egress units; trees use 11"),
-        ("relay planes", "in_first", (0, -1), 9, "child 0 has 9 ingress units; trees use 10"),
-        ("plane relays", "place", 0, 1, "places are not 0 to 1, once each"),
-        ("plane relays", "native_units", 0, -1, "child do not come in blocks of 1"),
-        ("plane relays", "pair_child", 0, 0, "a pair is a child and itself, or comes twice"),
-        ("plane relays", "pair_child", 1, 10, "a pair is a child and itself, or comes twice"),
-        ("plane relays", "group_units", (1, 1, 0), -1, "a negative number of trees of a pair"),
-        ("plane relays", "pair_units", (2, 0), -1, "a negative number of trees of a pair"),
-        ("plane relays", "group_units", (3, 0, 0), 8, "trees of the children of group 3"),
-        ("plane relays", "native_units", 3, 1, "trees of the children of group 0"),
-        ("plane relays", "relay_block", 1, 1, "for a block that does not exist"),
-        ("plane relays", "relay_block", 1, -1, "for a block that does not exist"),
-        ("plane relays", "relay_by", 0, 10, "the root or the child that it sends to"),
-        ("plane relays", "relay_by", 0, 11, "the root or the child that it sends to"),
-        ("plane relays", "relay_child", 0, 10, "the root or the child that it sends to"),
-        ("plane relays", "relay_root", 0, 11, "not in the order of roots, children and blocks"),
-        ("plane relays", "relay_child", 0, 9, "has the usual shares of planes"),
-        ("plane relays", "pair_units", (0, 1), 1, "do not divide the trees that a child sends to another"),
-        ("plane relays", "relay_by", 1, 1, "has the usual shares of planes"),
-        ("plane relays", "out_first", (10, -1), 11, "child 10 has 11 egress units; trees use 10"),
-        ("plane relays", "in_first", (11, -1), 20, "child 11 has 20 ingress units; trees use 21"),
-    ],
-)
-def test_each_fault_of_trees_by_formula_is_named(form: str, key: str, at: Any, new: Any, said: str) -> None:
-    """Even of values that no constructor would take: the verifier relies on none of their own checks."""
-    trees = outermost(form)
-    assert formula_faults(trees) == []
-    column = getattr(trees, key).copy()
-    assert np.any(column[at] != new)
-    column[at] = new
-    faults = formula_faults(damaged(trees, **{key: column}))
-    assert any(said in fault for fault in faults), faults
-
-
-def damaged(trees: Any, **columns: Any) -> Any:
-    found = copy(trees)
-    for key, column in columns.items():
-        object.__setattr__(found, key, np.array(column, dtype=getattr(trees, key).dtype))
-    return found
-
-
-def test_relays_that_meet_are_named() -> None:
-    trees = outermost("plane relays")
-    twice = damaged(trees, relay_root=[10, 10], relay_child=[11, 11], relay_by=[0, 1])
-    assert "two relays deliver a block to one child" in formula_faults(twice)
-    fed = damaged(trees, relay_root=[10, 10], relay_child=[3, 11], relay_by=[11, 0])
-    assert formula_faults(fed) == ["a relay is reached by another relay"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
@@ -12,7 +11,6 @@ import pytest
 
 from shortcuts.asking_switches import asked, asking_boxes
 from treadle.arrays import frozen
-from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps import step_cost
 from treadle.schedules.steps.step_transforms import reverse
@@ -87,40 +85,6 @@ def test_ranks_that_an_operation_does_not_serve_are_crossed_on_the_same_lane() -
     assert [violation.kind for violation in report.violations] == [ViolationKind.DELIVERY]
 
 
-def test_what_is_no_operation_is_refused() -> None:
-    fabric, steps = star(), one_sum((1, 2, 3))
-    blind = replace(fabric, aggregation=np.zeros(5, dtype=np.bool_))
-    by_itself = replace(fabric, turns_round=fabric.multicast)
-    for other in (blind, by_itself):
-        report = judged(other, steps)
-        assert {violation.kind for violation in report.violations} == {ViolationKind.LINK}
-        assert "not a GPU-initiated switch that aggregates" in report.violations[0].message
-    no_copies = replace(fabric, multicast=np.zeros(5, dtype=np.bool_))
-    assert judged(no_copies, steps).is_ok
-    assert not judged(blind.transpose(), reverse(steps)).is_ok
-    spread = replace(reverse(steps), way_kinds=frozen([PathKind.SUM] * 3, np.int32))
-    assert "only in reductions" in judged(fabric.transpose(), spread).violations[0].message
-    one_way = TopologyBuilder("one way")
-    switch = one_way.switch("s", multicast=True, aggregation=True)
-    names = [one_way.compute(f"r{rank}") for rank in range(4)]
-    for name in names:
-        one_way.link(name, switch, 12)
-    one_way.link(switch, names[0], 12)
-    lonely = with_ways(steps, [(1, 4), (2, 4), (3, 4)], [PathKind.SUM] * 3)
-    assert "both ends in its group" in judged(one_way.build(), lonely).violations[0].message
-
-
-def test_kinds_that_do_not_fit_the_ways() -> None:
-    steps = one_sum((1, 2, 3))
-    for kinds, words in (([0, 2], "way_kinds has 2 rows, expected 3"), ([0, 0, 3], "expected 0 to 2")):
-        with pytest.raises(ScheduleError, match=words):
-            replace(steps, way_kinds=frozen(kinds, np.int32))
-    with pytest.raises(ScheduleError, match="expected two links"):
-        with_ways(steps, [(2, 1, 0), (4, 1), (6, 1)], [PathKind.SUM] * 3)
-    with pytest.raises(ScheduleError, match="without way_offset"):
-        replace(steps, way_offset=frozen([], np.int64), way_links=frozen([], np.int32))
-
-
 # --- against a slow count ----------------------------------------------------------------------------------
 
 
@@ -170,72 +134,3 @@ def test_loads_against_a_slow_count(factors: tuple[int, ...], exchanged: tuple[i
     report = verify(fabric, on_all_ranks(fabric, K.ALLREDUCE), schedule)
     assert report.violations == ()
     assert report.algbw == slow_algbw(fabric, schedule) == step_cost.algbw(fabric, schedule)
-
-
-def mutants(schedule: StepSchedule, count: int) -> Iterator[StepSchedule]:
-    """A send left out, sent twice, of another shard, over another way; a way of another kind, or turned."""
-    chance = np.random.default_rng(3)
-    for _ in range(count):
-        role = "reduce" if chance.random() < 0.5 else "broadcast"
-        steps: Steps = getattr(schedule, role)
-        send, fault = int(chance.integers(steps.n_sends)), int(chance.integers(6))
-        columns = {key: getattr(steps, key).copy() for key in ("shard", "link", "low", "high")}
-        offset, more = steps.step_offset.copy(), {}
-        if fault == 0:
-            columns = {key: np.delete(column, send) for key, column in columns.items()}
-            offset[offset > send] -= 1
-        elif fault == 1:
-            columns = {key: np.insert(column, send, column[send]) for key, column in columns.items()}
-            offset[offset > send] += 1
-        elif fault == 2:
-            columns["shard"][send] = chance.integers(steps.n_shards)
-        elif fault == 3:
-            columns["link"][send] = chance.integers(steps.n_paths)
-        elif fault == 4:
-            kinds = steps.way_kinds.copy()
-            kinds[steps.link[send]] = chance.integers(3)
-            more = {"way_kinds": kinds}
-        else:
-            links = steps.way_links.copy()
-            first = steps.way_offset[steps.link[send]]
-            links[first : first + 2] = links[first : first + 2][::-1]
-            more = {"way_links": links}
-        yield replace(schedule, **{role: replace(steps, step_offset=offset, **columns, **more)})
-
-
-def test_mutants_are_refused_or_cost_what_a_slow_count_says() -> None:
-    fabric = asking_boxes(2, 4)
-    collective = on_all_ranks(fabric, K.ALLREDUCE)
-    schedule = asked(fabric, chunks=2)
-    verdicts = set()
-    for mutant in mutants(schedule, 60):
-        report = verify(fabric, collective, mutant)
-        verdicts.add(report.is_ok)
-        if report.is_ok:
-            assert report.algbw == slow_algbw(fabric, mutant) == step_cost.algbw(fabric, mutant)
-    assert verdicts == {True, False}
-
-
-def test_ways_that_are_no_walks_are_named() -> None:
-    """Links 2 r and 2 r + 1 lead from rank r to the switch and back."""
-    fabric = star()
-    for ways, said in (
-        ([(2, 1), (8, 1)], ["reduce ways take link 8: the fabric has only links 0 to 7"]),
-        (
-            [(2, 1), (4, 6)],
-            ["reduce way 1: link 6 (r3->s) does not continue the link before it, or is a self-loop"],
-        ),
-        (
-            [(3, 1), (4, 5, 4, 3, 7)],
-            [
-                f"reduce way {way}: link {link} does not continue the link before it, or is a self-loop"
-                for way, link in ((0, "1 (s->r0)"), (1, "7 (s->r3)"))
-            ],
-        ),
-        ([(2, 3), (4, 1)], ["reduce step 0, way 0 (r1->r1), shard 0: a self-loop carries nothing"]),
-        ([(2,), (4, 1)], ["reduce step 0, way 0 (r1->s), shard 0: a switch cannot hold chunks"]),
-    ):
-        sends = [(0, 0, 0, 0, 1), (0, 1, 0, 0, 1)]
-        steps = steps_from_sends(Direction.REDUCE, 4, 1, sends, homes=[0])
-        plain = replace(with_ways(steps, ways, []), way_kinds=[])
-        assert [str(one) for one in judged(fabric, plain).violations] == [f"link: {one}" for one in said]

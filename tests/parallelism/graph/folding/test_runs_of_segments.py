@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from parallelism.plan.small_models import Drafted, square_loss, two_matrices
+from parallelism.plan.small_models import square_loss, two_matrices
 from treadle.errors import TreadleError
-from treadle.parallelism.graph.compute_graph import OperatorKind, Source, TensorRef
-from treadle.parallelism.graph.folding.cuts import PartCut
 from treadle.parallelism.graph.folding.fold import (
-    _ends,
-    _first_dimensions,
     _Run,
     _runs,
     common_prefix,
@@ -50,35 +46,6 @@ def test_equal_stretches_that_follow_each_other(segments: str, runs: list[tuple[
 )  # fmt: skip
 def test_what_paths_of_equal_parts_are_called(words: list[str], called: str) -> None:
     assert common_prefix(words) == called
-
-
-def test_cuts_around_segments() -> None:
-    first, second = (PartCut(TensorRef(at), TensorRef(at + 9), at) for at in (3, 5))
-    assert [_ends([first, second], *span) for span in ((0, 1), (1, 2), (0, 2), (2, 3), (0, 3))] == [
-        (None, first), (first, second), (None, second), (second, None), (None, None)
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("inputs", "reader", "found"),
-    [
-        (["th"], OperatorKind.EINSUM, (("t", ""), 6)),
-        (["bth"], OperatorKind.EINSUM, (("b", "t"), 30)),
-        (["bt"], OperatorKind.GATHER, (("b", "t"), 30)),
-        (["t"], OperatorKind.GATHER, (("t", ""), 6)),
-        (["", "bt"], OperatorKind.ELEMENTWISE, (("b", ""), 5)),  # a number has no samples
-        ([""], OperatorKind.ELEMENTWISE, (("", ""), 0)),
-    ],
-)
-def test_samples_come_first_and_tokens_second(
-    inputs: list[str], reader: OperatorKind, found: tuple[tuple[str, str], int]
-) -> None:
-    draft = Drafted(b=5, t=6, h=7)
-    draft.placeholder("buffer", "hb", Source.BUFFER)
-    for at, word in enumerate(inputs):
-        draft.placeholder(f"x{at}", word, Source.INPUT)
-    draft.operator("y", inputs[-1], reader, f"x{len(inputs) - 1}")
-    assert _first_dimensions(draft.graph({}, {}, "y")) == found
 
 
 def test_a_block_that_feeds_itself_is_repeated() -> None:

@@ -86,14 +86,6 @@ def test_a_fit_finds_the_figures_that_the_times_come_from() -> None:
     assert found.share == pytest.approx(TRUE.share, rel=0.02)
 
 
-def test_a_prediction_has_the_delays_the_latencies_and_the_bytes() -> None:
-    """Seven steps, each a neighbour's shard, halved between two rings."""
-    size = 8 * 2**16
-    graph = graph_of(CollectiveKind.ALLGATHER, "ring-steps")
-    step = 5e-3 + 8e-4 + 2**15 / (0.9 * RATE)
-    assert predicted_s(TRUE, graph, size, 1) == pytest.approx(7 * step + 3e-3, rel=1e-6)
-
-
 def pair(found: tuple[Crossover, ...], *names: str) -> Crossover:
     return next(one for one in found if {one.small, one.large} == set(names))
 
@@ -130,14 +122,6 @@ def test_what_crosses_as_measured_only_is_not_passed_over() -> None:
 def test_two_algorithms_leave_nothing_to_predict_from() -> None:
     with pytest.raises(ScheduleError, match="at least three algorithms, found bfb, swing"):
         crossovers([curve("bfb"), curve("swing")])
-
-
-def test_slices_are_those_of_the_interpreter() -> None:
-    one = curve("ring-steps")
-    chunks = one.graph.program.n_chunks
-    assert one.slices(4 * chunks) == 1
-    assert one.slices(SLICE * chunks) == 1
-    assert one.slices(SLICE * chunks + 4) == 2
 
 
 def test_times_that_do_not_grow_are_refused() -> None:

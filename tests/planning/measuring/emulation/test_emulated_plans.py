@@ -14,7 +14,6 @@ import pytest
 
 from treadle.errors import ScheduleError
 from treadle.planning import solve
-from treadle.program.program import Operation, OperationKind, program_from_operations
 from treadle.render.fitting import emulation_rows
 from treadle.render.quantities import Rates
 from treadle.render.rows import lines, values
@@ -48,30 +47,6 @@ def triangle() -> Topology:
     return builder.build()
 
 
-def test_bandwidths_of_nodes_and_the_busiest_link() -> None:
-    fabric = triangle()
-    assert testbed._node_bandwidth(fabric, None) == 6
-    assert testbed._node_bandwidth(fabric, 10) == 30
-    ends = list(zip(fabric.tails.tolist(), fabric.heads.tolist(), strict=True))
-    paths = [[ends.index(pair)] for pair in ((0, 1), (1, 2), (0, 2))]
-    send, receive = OperationKind.SEND, OperationKind.RECEIVE
-    program = program_from_operations(
-        CollectiveKind.BROADCAST,
-        [
-            [Operation(send, 0, 2, peer=1, path=0), Operation(send, 0, 3, peer=2, path=2)],
-            [Operation(receive, 0, 2, peer=0), Operation(send, 0, 1, peer=2, path=1)],
-            [Operation(receive, 0, 3, peer=0), Operation(receive, 0, 1, peer=1)],
-        ],
-        n_chunks=3,
-        shard_offset=[0, 3, 3, 3],
-        root=0,
-        nodes=[0, 1, 2],
-        paths=paths,
-    )
-    # two chunks over 2, three over 4 and one over 3
-    assert testbed._busiest(fabric, program) == Fraction(2, 2 * 3)
-
-
 def case(**values: Any) -> Any:
     base = {"steps": 3, "t_b": 0.75, "free_bytes": 100.0, "program": None}
     plan = SimpleNamespace(collective=SimpleNamespace(kind=GATHER), algorithm="a")
@@ -98,7 +73,7 @@ def test_the_ends_are_fitted_and_those_between_are_predicted() -> None:
     times = {(size, steps): 2 * steps + 3 + size / 2 for size in (8, 4000) for steps in (1, 4)}
     rows = [row(size, steps, time) for (size, steps), time in times.items()]
     rows.insert(2, row(1000, 5, 1.1 * 513))
-    found, fit = testbed._fitted(rows)
+    found, fit = testbed._fit(rows)
     assert [one.is_fitted for one in found] == [True, True, False, True, True]
     assert [one.predicted_s for one in found] == pytest.approx([9, 15, 513, 2005, 2011], rel=1e-6)
     assert found[2].error == pytest.approx(1 / 1.1 - 1)
@@ -108,30 +83,7 @@ def test_the_ends_are_fitted_and_those_between_are_predicted() -> None:
     assert result.max_error == pytest.approx(1 - 1 / 1.1)
     assert result.mean_error == pytest.approx((1 - 1 / 1.1) / 5, rel=1e-3)
     with pytest.raises(ScheduleError, match=r"^no size reaches one element; use larger sizes$"):
-        testbed._fitted([])
-
-
-def test_schedules_that_do_not_fit_are_skipped_with_a_reason() -> None:
-    layout = make_layout(RING, 10**6, prefix="p")
-    kinds, names = (GATHER, CollectiveKind.REDUCE_SCATTER), ("bfb", "rail")
-    cases, skipped = testbed._cases(RING, layout, 4096, 10**6, kinds, names, ())
-    assert [(one.plan.collective.kind, one.plan.algorithm) for one in cases] == [
-        (kind, "bfb") for kind in kinds
-    ]
-    assert [(one.collective, one.algorithm) for one in skipped] == [(kind, "rail") for kind in kinds]
-    assert skipped[0].reason.startswith("rail: ")
-    with pytest.raises(ScheduleError) as caught:
-        testbed._cases(RING, layout, 4096, 10**6, kinds, ("rail",), ())
-    assert str(caught.value) == f"ring(4): no schedule to run: rail: {skipped[0].reason}"
-    with pytest.raises(ScheduleError, match=r"^ring\(4\): no schedule to run$"):
-        testbed._cases(RING, layout, 4096, 10**6, (), names, ())
-    other = solve("ring:3", "allgather").plan
-    with pytest.raises(ScheduleError, match=r"^the plan is for ring\(3\), not for ring\(4\)$"):
-        testbed._cases(RING, layout, 4096, 10**6, kinds, names, (other,))
-    routes = solve(RING, "alltoall", algorithm="routes").plan
-    words = "routes choose their own paths; the testbed runs steps and trees"
-    with pytest.raises(ScheduleError, match=f"^{words}$"):
-        testbed._cases(RING, layout, 4096, 10**6, kinds, names, (routes,))
+        testbed._fit([])
 
 
 @pytest.mark.parametrize(
@@ -143,27 +95,6 @@ def test_bursts_of_links_are_free(rate: int, delay_ns: int | None, free: float) 
     layout = make_layout(RING, rate, prefix="p", delay_ns=delay_ns)
     ((found,), _) = testbed._cases(RING, layout, 4096, rate, (), (), (plan,))
     assert (found.free_bytes, found.steps, found.t_b) == (free, 2, 0.75)
-
-
-def test_curves_have_links_as_they_were_emulated() -> None:
-    fabric = triangle()
-    plan = solve(fabric, GATHER).plan
-    one = SimpleNamespace(plan=plan, program=solve_program(plan))
-    rows = [row(size, 1, float(size)) for size in (64, 8, 16)]
-    for delay_ns, latency in ((None, 0), (9, 9)):
-        found = testbed._curve(one, rows, 101, delay_ns)  # type: ignore[arg-type]
-        assert (found.sizes, found.times_s, found.slice_bytes) == ((8, 16, 64), (8.0, 16.0, 64.0), 131072)
-        assert found.graph.resource_bytes_per_s.tolist() == [
-            101 * width // 2 for width in fabric.bandwidths.tolist()
-        ]
-        assert found.graph.resource_latency_ns.tolist() == [latency] * 6
-        assert (found.collective, found.algorithm) == (GATHER, plan.algorithm)
-
-
-def solve_program(plan: Any) -> Any:
-    from treadle.planning import program_of
-
-    return program_of(plan, 64)
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, *, line: bool = False) -> list[Any]:
@@ -239,12 +170,6 @@ def test_plans_that_are_given_are_run_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert (found.line, found.delay_ns, found.skipped) == (None, None, ())
 
 
-def test_who_may_not_have_networks_removes_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = stand_in(monkeypatch)
-    testbed.clean_leftovers()
-    assert asked == [("require", {}), "leftovers"]
-
-
 def test_a_plan_is_run_as_its_largest_size_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch)
 
@@ -285,7 +210,7 @@ def test_a_dry_run_shows_commands_and_their_input() -> None:
 def test_what_is_told_of_a_run() -> None:
     """Rows as they are; of links with a delay also how they kept it and where schedules cross."""
     rows = [row(size, steps, 2 * steps + 3 + size / 2) for size in (8, 4000) for steps in (1, 4)]
-    found, fit = testbed._fitted(rows)
+    found, fit = testbed._fit(rows)
     skip = Skipped(CollectiveKind.REDUCE, "b", "no")
     result = testbed.EmulationResult(triangle(), 7, Fraction(5, 2), found[:1], fit, (skip,))
     told = values(emulation_rows(result))

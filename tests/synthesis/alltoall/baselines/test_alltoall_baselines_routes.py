@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -18,7 +17,6 @@ from treadle.schedules.collective import Collective, CollectiveKind, on_all_rank
 from treadle.synthesis.alltoall.baselines import (
     dimension_order,
     equal_weight_shortest_paths,
-    mcf_extp,
     native_routes,
     path_mcf_disjoint,
     route_algbw,
@@ -28,8 +26,6 @@ from treadle.synthesis.alltoall.baselines import (
     with_layers,
 )
 from treadle.synthesis.alltoall.baselines.equal_weight import EqualSplit
-from treadle.synthesis.alltoall.baselines.grids import find_grid
-from treadle.synthesis.alltoall.rate.rate import optimal_rate
 from treadle.synthesis.alltoall.routes.shortest_paths import split_over_shortest_paths
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
@@ -135,30 +131,6 @@ def test_dimension_order_needs_one_layer_on_meshes_and_short_rings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fabric", "sides", "wraps"),
-    [
-        (torus(4, 3, 2), (4, 3, 2), (True, True, False)),
-        (mesh(3, 3), (3, 3), (False, False)),
-        (hypercube(3), (2, 2, 2), (False, False, False)),
-        (ring(6), (6,), (True,)),
-        (mesh(1, 4, 1), (4,), (False,)),
-        (parse("cartesian_product(ring(5), path(3))"), (5, 3), (True, False)),
-    ],
-)
-def test_grids_are_recognised_by_their_links(
-    fabric: Topology, sides: tuple[int, ...], wraps: tuple[bool, ...]
-) -> None:
-    grid = find_grid(fabric, "dor")
-    assert (grid.sides, grid.wraps) == (sides, wraps)
-    shuffled = np.random.default_rng(1).permutation(fabric.n_links)
-    again = from_arcs("shuffled", fabric.tails[shuffled], fabric.heads[shuffled], n=fabric.n_nodes)
-    other = find_grid(again, "dor")
-    assert other.sides == sides
-    used = grid.up >= 0
-    assert np.array_equal(fabric.heads[grid.up[used]], again.heads[other.up[used]])
-
-
-@pytest.mark.parametrize(
     "fabric",
     [
         complete_bipartite(3, 3),
@@ -243,55 +215,11 @@ def test_rounding_ewsp_reports_its_loss() -> None:
     assert result.loss != 0
 
 
-def test_ewsp_takes_some_of_too_many_paths() -> None:
-    """Up to 280 paths a pair: with 4 chunks, 4 at even distances."""
-    fabric = torus(8, 8)
-    exact = equal_weight_shortest_paths(fabric, everyone(fabric))
-    assert (exact.schedule.n_chunks, exact.loss) == (840, 0)
-    result = equal_weight_shortest_paths(fabric, everyone(fabric), max_chunks=4)
-    per_pair = np.bincount(result.schedule.pair)
-    assert per_pair.max() == 4
-    assert 0 < result.loss < 0.1
-    layered = with_layers(fabric, result.schedule)
-    assert not verify_routes(fabric, everyone(fabric), layered).violations
-
-
-def test_faster_links_are_preferred() -> None:
-    """Two ways from 0 to 1, through 2 and 3; the latter is four times as fast."""
-    fabric = from_arcs("ways", [0, 2, 0, 3, 1], [2, 1, 3, 1, 0], n=4)
-    fabric = replace(fabric, bandwidths=np.array([1, 1, 4, 4, 8]))
-    matrix = np.zeros((4, 4), dtype=np.int64)
-    matrix[0, 1], matrix[2, 1], matrix[0, 2] = 1, 1, 1
-    some = Collective(
-        CollectiveKind.ALLTOALL, (2, 0, 1, 3), demands=Demands(matrix[[2, 0, 1, 3]][:, [2, 0, 1, 3]])
-    )
-    routes = single_source_shortest_paths(fabric, some)
-    assert routes.path(routes.span(1, 2).start).tolist() == [2, 3]
-
-
 def test_unreachable_ranks_are_named() -> None:
     fabric = from_arcs("oneway", [0, 1], [1, 2], n=3)
     for generate in (equal_weight_shortest_paths, single_source_shortest_paths, native_routes):
         with pytest.raises(InfeasibleError, match="n1"):
             generate(fabric, everyone(fabric))
-
-
-@settings(max_examples=5)
-@given(problem=exchanges())
-def test_fractional_routes_keep_their_rates(problem: tuple[Topology, Collective]) -> None:
-    """MCF-extP loses what whole chunks lose; path MCF is beyond no optimum, and beyond one path a pair."""
-    fabric, collective = problem
-    best = optimal_rate(fabric, collective)
-    units = collective.pair_demands.buffer_units
-    found = {}
-    for make in (mcf_extp, path_mcf_disjoint):
-        report = verify_routes(fabric, collective, make(fabric, collective))
-        assert report.is_ok, report.violations
-        assert report.algbw is not None
-        assert report.algbw <= best.upper * units
-        found[make] = float(report.algbw)
-    assert found[mcf_extp] >= float(best.upper * units) * 0.999
-    assert found[path_mcf_disjoint] > 0
 
 
 def test_link_disjoint_paths_are_split_as_well_as_can_be() -> None:

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from math import ceil, log2
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from samples.strategies import digraphs
 from samples.table import ALLTOALL_BASELINES
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.schedules.alltoall.demands import Demands, block_demands
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.exchange_cost import exchange_algbw, step_times
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
@@ -26,10 +20,9 @@ from treadle.synthesis.alltoall.baselines import (
     pairwise_exchange,
     torus_exchange,
 )
-from treadle.synthesis.alltoall.baselines.grid_phases import line_exchange
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
-from treadle.topologies.catalogue.graphs import complete, hypercube, mesh, ring, torus
+from treadle.topologies.catalogue.graphs import complete, hypercube, mesh, torus
 from treadle.topologies.topology import Topology
 from treadle.verification.alltoall.exchange_check import verify_exchange
 from treadle.verification.routes.route_check import verify_routes
@@ -49,13 +42,6 @@ def checked_time(fabric: Topology, collective: Collective, schedule: ExchangeSch
     return collective.pair_demands.buffer_units / algbw
 
 
-@st.composite
-def demand_matrices(draw: st.DrawFn, n: int) -> Demands:
-    matrix = np.array(draw(st.lists(st.integers(0, 3), min_size=n * n, max_size=n * n))).reshape(n, n)
-    matrix[0, 1] += 1
-    return Demands(matrix)
-
-
 @pytest.mark.parametrize("d", [1, 2, 3, 5, 6])
 def test_hypercube_exchange_is_johnsson_and_hos(d: int) -> None:
     """All-port optimum of Johnsson and Ho (1989): d steps, N / 2 units over every link, N / (2 d) a step."""
@@ -63,18 +49,6 @@ def test_hypercube_exchange_is_johnsson_and_hos(d: int) -> None:
     schedule = hypercube_exchange(cube, everyone(cube))
     assert checked_time(cube, everyone(cube), schedule) == 2**d / Fraction(2)
     assert step_times(cube, everyone(cube), schedule) == [Fraction(2**d, 2 * d)] * d
-
-
-@pytest.mark.parametrize(
-    ("sides", "steps"), [((4, 4), 6), ((6, 6), 12), ((5,), 5), ((2, 2), 2), ((4, 4, 4), 9)]
-)
-def test_mesh_exchange_meets_the_bisection(sides: tuple[int, ...], steps: int) -> None:
-    """Scott (1991): a^3 / 4 on a square mesh of even side a."""
-    fabric = mesh(*sides)
-    schedule = mesh_exchange(fabric, everyone(fabric))
-    assert schedule.n_steps == steps
-    side, n = sides[0], fabric.n_nodes
-    assert checked_time(fabric, everyone(fabric), schedule) == n // side * (side * side // 4)
 
 
 @pytest.mark.parametrize("sides", [(4, 3), (3, 5, 2), (6, 2), (2, 4), (7, 3)])
@@ -103,27 +77,6 @@ def test_torus_exchange_with_unequal_sides(sides: tuple[int, ...]) -> None:
     loads = [Fraction(n, 2) if side == 2 else Fraction(n * (side**2 - side % 2), 8 * side) for side in sides]
     schedule = torus_exchange(fabric, everyone(fabric))
     assert checked_time(fabric, everyone(fabric), schedule) == max(loads)
-
-
-@pytest.mark.parametrize("axis", [0, 1])
-def test_torus_exchange_where_nobody_has_anything_along_an_axis(axis: int) -> None:
-    fabric = torus(4, 4)
-    rows = np.arange(16).reshape(4, 4)
-    groups = (rows if axis else rows.T).tolist()
-    collective = replace(everyone(fabric), demands=block_demands(16, groups))
-    schedule = torus_exchange(fabric, collective)
-    assert checked_time(fabric, collective, schedule) == 2  # rings of four: 1 + 1 + 2 hops over two links
-
-
-@pytest.mark.parametrize("halves", [1, 2])
-def test_lines_take_as_many_slots_as_the_busiest_link_has_messages(halves: int) -> None:
-    for side in range(2, 13):
-        line = line_exchange(side, closed=False, halves=halves)
-        assert line.n_slots == halves * (side * side // 4)
-        if side > 2 and (side % 2 or halves == 2):
-            ring_line = line_exchange(side, closed=True, halves=halves)
-            assert ring_line.n_slots == halves * (side * side - side % 2) // 8
-            assert ring_line.groups()[-1] + 1 == side // 2
 
 
 @pytest.mark.parametrize(
@@ -164,56 +117,10 @@ def test_bruck_with_the_largest_radix_is_the_pairwise_exchange() -> None:
         bruck_exchange(fabric, everyone(fabric), radix=1)
 
 
-def test_pairwise_exchange_on_complete_graphs_and_rings() -> None:
-    assert (
-        checked_time(
-            complete(6), everyone(complete(6)), pairwise_exchange(complete(6), everyone(complete(6)))
-        )
-        == 5
-    )
-    five = ring(5)
-    assert checked_time(five, everyone(five), pairwise_exchange(five, everyone(five))) == 6
-
-
-def test_parallel_links_share_messages() -> None:
-    fabric = from_arcs("double", [0, 0, 1, 1], [1, 1, 0, 0], n=2)
-    schedule = pairwise_exchange(fabric, everyone(fabric))
-    assert schedule.n_chunks == 2
-    assert checked_time(fabric, everyone(fabric), schedule) == Fraction(1, 2)
-
-
 def test_unreachable_ranks_are_named() -> None:
     fabric = from_arcs("oneway", [0, 1], [1, 2], n=3)
     with pytest.raises(InfeasibleError, match="no path leads"):
         pairwise_exchange(fabric, everyone(fabric))
-
-
-@settings(max_examples=10, deadline=None, derandomize=True)
-@given(st.data())
-def test_exchanges_are_sound_on_random_fabrics_and_demands(data: st.DataObject) -> None:
-    fabric = data.draw(digraphs())
-    n = fabric.n_nodes
-    members = data.draw(st.permutations(range(n)))
-    size = data.draw(st.integers(2, n))
-    demands = data.draw(demand_matrices(size))
-    collective = Collective(
-        CollectiveKind.ALLTOALL, tuple(members[:size]), forwarders=tuple(members[size:]), demands=demands
-    )
-    radix = data.draw(st.integers(2, 4))
-    checked_time(fabric, collective, pairwise_exchange(fabric, collective))
-    checked_time(fabric, collective, bruck_exchange(fabric, collective, radix=radix))
-
-
-@settings(max_examples=9, deadline=None, derandomize=True)
-@given(st.data())
-def test_grid_exchanges_serve_any_demands(data: st.DataObject) -> None:
-    sides = data.draw(st.lists(st.integers(2, 5), min_size=1, max_size=3))
-    fabric = data.draw(st.sampled_from([mesh, torus]))(*sides)
-    generator = mesh_exchange if fabric.name.startswith("mesh") else torus_exchange
-    demands = data.draw(demand_matrices(fabric.n_nodes)) if fabric.n_nodes <= 12 else None
-    ranks = tuple(range(fabric.n_nodes))
-    collective = Collective(CollectiveKind.ALLTOALL, ranks, demands=demands)
-    checked_time(fabric, collective, generator(fabric, collective))
 
 
 @pytest.mark.parametrize("name", sorted(ALLTOALL_BASELINES))

@@ -71,14 +71,6 @@ def test_cuts_bound_from_above(name: str, method: RateMethod) -> None:
         assert upper == best == Fraction(2 * 6, 9)
 
 
-def test_link_mcf_solves_the_torus_of_the_paper() -> None:
-    """27 hosts of degree 6 (section 5.1): 113,724 variables; f = 1/9 of a link."""
-    found = bound("torus:3,3,3", "alltoall", method="link-mcf")
-    assert found.rate is not None
-    assert found.rate.upper == Fraction(1, 9)
-    assert found.rate.gap <= 1e-6
-
-
 def test_the_api_says_what_a_method_is_not_for() -> None:
     assert bound("ring:6", "alltoall", method="cut").algbw == bound("ring:6", "alltoall").algbw
     assert not bound("ring:6", "alltoall", method="cut").bound.is_tight

@@ -13,19 +13,17 @@ from treadle.context import Context, TimeLimitError, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
-from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disjoint_paths
+from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths
 from treadle.synthesis.alltoall.routes.layered_routes import layered_routes
 from treadle.synthesis.alltoall.routes.link_orders import (
     LayeredPaths,
     grid_orders,
     grid_sides,
-    layers_of,
 )
 from treadle.synthesis.alltoall.routes.path_sets import PathSet, ShortestPaths, demanded_pairs
 from treadle.synthesis.alltoall.routes.route_columns import generate_routes
 from treadle.synthesis.alltoall.routes.route_units import route_schedule
 from treadle.synthesis.alltoall.routes.virtual_channels import (
-    ChannelDependencies,
     lash_layers,
     shared_waits_cycle,
     waits_of,
@@ -50,67 +48,10 @@ def is_free(paths: PathSet, layer: np.ndarray) -> bool:
     return True
 
 
-@settings(derandomize=True, max_examples=9, deadline=None)
-@given(digraphs(compute=(3, 6), extra_links=8))
-def test_layers_are_free_of_cycles(topology: Topology) -> None:
-    paths = disjoint_paths(topology, everyone(topology))
-    lash = lash_layers(paths, topology.n_links)
-    assert is_free(paths, lash)
-    assert sorted(set(lash.tolist())) == list(range(int(lash.max()) + 1))
-
-
-@settings(derandomize=True, max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=40))
-def test_waits_refuse_just_what_closes_a_cycle(waits: list[tuple[int, int]]) -> None:
-    held, graph = ChannelDependencies(8), nx.DiGraph()
-    graph.add_nodes_from(range(8))
-    for a, b in waits:
-        fits = not nx.has_path(graph, b, a)
-        assert held.add([(a, b)]) == fits
-        if fits:
-            graph.add_edge(a, b)
-        for one, other in graph.edges:
-            assert held.place[one] < held.place[other]
-    assert sorted(held.place) == list(range(8))
-
-
-def test_refused_waits_leave_nothing_behind() -> None:
-    held = ChannelDependencies(4)
-    assert held.add([(0, 1), (1, 2)])
-    assert not held.add([(2, 3), (3, 0)])
-    assert held.add([(3, 2)])  # would close a cycle if (2, 3) had stayed
-
-
 def test_a_ring_needs_more_layers_than_one() -> None:
     ring = parse("uni_ring(1, 5)")
     paths = bounded_paths(ring, everyone(ring))
     assert lash_layers(paths, 5).max() >= 1
-
-
-@settings(derandomize=True, max_examples=9, deadline=None)
-@given(digraphs(compute=(3, 5), extra_links=6), st.integers(0, 2**32 - 1))
-def test_climbing_paths_are_the_shortest_that_climb(topology: Topology, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    orders = np.array([rng.permutation(topology.n_links) for _ in range(2)])
-    lengths = rng.random(topology.n_links) + 0.01
-    collective = everyone(topology)
-    search = LayeredPaths(topology, collective, orders).search(lengths)
-    every = bounded_paths(topology, collective, slack=topology.n_nodes, most=10**6)
-    climbs = layers_of(every, orders) >= 0
-    length = np.bincount(every.owner, weights=lengths[every.links], minlength=every.n_paths)
-    n = topology.n_nodes
-    least = np.full((n, n), np.inf)
-    np.minimum.at(least, (every.source[climbs], every.target[climbs]), length[climbs])
-    np.fill_diagonal(least, 0)
-    assert np.allclose(least, search.distance)
-    source, target = np.nonzero(np.isfinite(least) & ~np.eye(n, dtype=bool))
-    if source.size:
-        rows = search.paths(source, target)
-        for row, one, other in zip(rows, source, target, strict=True):
-            links = row[row >= 0]
-            assert lengths[links].sum() == pytest.approx(least[one, other])
-            assert topology.tails[links].tolist() == [one, *topology.heads[links[:-1]].tolist()]
-            assert topology.heads[links[-1]] == other
 
 
 @pytest.mark.parametrize(
@@ -131,24 +72,6 @@ def test_grid_orders_hold_every_link_once() -> None:
     orders = grid_orders(torus, (4, 4), np.random.default_rng(0))
     assert orders.shape == (24, 64)
     assert (np.sort(orders, axis=1) == np.arange(64)).all()
-
-
-@settings(derandomize=True, max_examples=25, deadline=None)
-@given(digraphs(compute=(3, 6), extra_links=8), st.integers(0, 2**32 - 1))
-def test_loads_of_climbing_paths(topology: Topology, seed: int) -> None:
-    """Walked back in the core, against the paths of the search."""
-    rng = np.random.default_rng(seed)
-    orders = np.array([rng.permutation(topology.n_links) for _ in range(2)])
-    lengths = rng.random(topology.n_links) + 0.01
-    collective = everyone(topology)
-    finder = LayeredPaths(topology, collective, orders)
-    search = finder.search(lengths)
-    source, target, demand = demanded_pairs(collective)
-    served = np.isfinite(search.distance[source, finder.ranks[target]])
-    load = np.zeros(topology.n_links)
-    for row, units in zip(search.paths(source[served], target[served]), demand[served], strict=True):
-        load[row[row >= 0]] += units
-    assert finder.loads(lengths) == pytest.approx(load)
 
 
 @settings(derandomize=True, max_examples=15, deadline=None)

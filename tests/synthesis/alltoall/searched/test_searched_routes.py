@@ -17,7 +17,6 @@ from treadle.context import Context, under
 from treadle.engine import core
 from treadle.errors import InfeasibleError
 from treadle.schedules.alltoall.demands import Demands
-from treadle.schedules.alltoall.route_cost import route_algbw
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.plan_files.archive import load_plan, save_plan
 from treadle.synthesis.alltoall import optimal_rate
@@ -26,7 +25,6 @@ from treadle.synthesis.alltoall.searched import layer_search
 from treadle.synthesis.alltoall.searched.layer_search import (
     LayeredSubflows,
     first_fit,
-    improved_layers,
     layered_search,
 )
 from treadle.synthesis.alltoall.searched.path_search import search_paths
@@ -60,43 +58,6 @@ def judged(fabric: Topology, collective: Collective, found: SearchedRoutes, **li
     return below_the_bound(fabric, collective, report.algbw)
 
 
-@pytest.mark.parametrize(
-    ("expression", "most"),
-    [
-        ("generalized_kautz(4, 128)", 0.004),
-        ("jellyfish(96, 4)", 0.008),
-        ("hypercube(6)", 0.004),
-        ("fat_tree(4)", 0.001),
-    ],
-)
-def test_routes_without_layers_come_near_the_optimum(expression: str, most: float) -> None:
-    fabric = parse(expression)
-    found = searched_routes(fabric, everyone(fabric))
-    assert judged(fabric, everyone(fabric), found) <= most + 0.01  # what few layers may cost
-    assert below_the_bound(fabric, everyone(fabric), found.unlayered_algbw) <= most
-    assert np.bincount(found.schedule.pair).max() <= 8
-
-
-@pytest.mark.parametrize(
-    ("expression", "layers"),
-    [("generalized_kautz(4, 256)", 4), ("jellyfish(96, 4)", 4), ("hypercube(7)", 3), ("torus(9, 9)", 3)],
-)
-def test_layers_are_by_default_the_fewest_that_cost_one_percent(expression: str, layers: int) -> None:
-    fabric = parse(expression)
-    found = searched_routes(fabric, everyone(fabric))
-    report = verify_routes(fabric, everyone(fabric), found.schedule, max_layers=layers)
-    assert report.is_ok, report.violations[:3]
-    assert report.algbw is not None
-    assert report.algbw >= found.unlayered_algbw * Fraction(99, 100)
-    # fewer cost more, where they do at all; first fit's number costs nothing
-    assert all(rate < 0.99 for number, rate in found.layer_rates.items() if number < found.schedule.n_layers)
-    most = max(found.layer_rates)
-    assert found.layer_rates[most] == 1
-    allowed = searched_routes(fabric, everyone(fabric), max_layers=most)
-    assert verify_routes(fabric, everyone(fabric), allowed.schedule, max_layers=most).is_ok
-    assert route_algbw(fabric, everyone(fabric), allowed.schedule) == found.unlayered_algbw
-
-
 def test_layers_of_first_fit_stay_where_time_is_up() -> None:
     fabric = parse("generalized_kautz(4, 72)")
     with under(Context(deadline=0.0)):
@@ -111,21 +72,6 @@ def test_256_nodes_in_5_layers_with_a_route_a_pair() -> None:
     fabric = parse("generalized_kautz(4, 256)")
     found = searched_routes(fabric, everyone(fabric), max_layers=5)
     assert judged(fabric, everyone(fabric), found, max_layers=5, max_routes=1, max_hops=7) <= 0.008
-
-
-@pytest.mark.parametrize(
-    ("expression", "layers", "most"),
-    [
-        ("torus(4, 4, 4)", 1, 0.006),
-        ("torus(8, 8)", 2, 0.05),
-        ("jellyfish(96, 4)", 4, 0.02),
-        ("fat_tree(4)", 1, 0.01),
-    ],
-)
-def test_layers_keep_most_of_the_rate(expression: str, layers: int, most: float) -> None:
-    fabric = parse(expression)
-    found = searched_routes(fabric, everyone(fabric), max_layers=layers)
-    assert judged(fabric, everyone(fabric), found, max_layers=layers) <= most
 
 
 def test_unequal_and_sparse_demands_come_near_the_optimum() -> None:
@@ -167,39 +113,6 @@ def test_too_few_layers_name_pairs_and_a_number_that_does() -> None:
     assert verify_routes(fabric, everyone(fabric), found.schedule, max_layers=3).is_ok
 
 
-def test_first_fit_climbs_its_orders_and_loses_only_what_fits_nowhere() -> None:
-    fabric = parse("torus(4, 4)")
-    pieces = cut_demands(fabric, everyone(fabric))
-    free, _ = search_paths(pieces)
-    whole = first_fit(pieces, free)
-    assert not whole.lost.size
-    few = first_fit(pieces, free, max_layers=2)
-    assert few.lost.size
-    for filled in (whole, few):
-        assert climb_their_orders(filled)
-
-
-def test_first_fit_is_the_first_layer_without_a_circle() -> None:
-    """By another program, which looks for circles in the whole layer each time."""
-    fabric = parse("jellyfish(18, 4)")
-    pieces = cut_demands(fabric, everyone(fabric), max_routes=1)
-    free, _ = search_paths(pieces, sweeps=5)
-    filled = first_fit(pieces, free)
-    layers: list[nx.DiGraph] = []
-    for path in np.argsort(-np.diff(free.offset), kind="stable").tolist():
-        waits = list(pairwise(free.place[free.offset[path] : free.offset[path + 1]].tolist()))
-        for number in range(len(layers) + 1):
-            if number == len(layers):
-                layers.append(nx.DiGraph())
-            fresh = [wait for wait in waits if not layers[number].has_edge(*wait)]
-            layers[number].add_edges_from(fresh)
-            if not fresh or nx.is_directed_acyclic_graph(layers[number]):
-                break
-            layers[number].remove_edges_from(fresh)
-        assert filled.layer[filled.offset[path]] == number
-    assert len(filled.order) == len(layers) > 2
-
-
 @pytest.mark.parametrize("sequence", [[0], [0, 0], [0, 2], [-1, 0]])
 def test_a_sequence_without_every_path_is_refused(sequence: list[int]) -> None:
     ends = [np.array(values, dtype=np.int32) for values in ([0, 1], [1, 0])]
@@ -224,46 +137,6 @@ def test_the_bound_beside_routes_is_proved_and_near() -> None:
         )
     far = sum(sum(row.values()) for _, row in nx.all_pairs_dijkstra_path_length(graph, weight="length"))
     assert found.upper == Fraction(int(found.certificate.lengths.sum()), far)
-
-
-def climb_their_orders(filled: LayeredSubflows) -> bool:
-    place = np.argsort(filled.order, axis=1)[filled.layer, filled.links]
-    inner = np.ones(len(place), dtype=bool)
-    inner[filled.offset[:-1][np.diff(filled.offset) > 0]] = False
-    return bool(np.all(place[1:][inner[1:]] > place[:-1][inner[1:]]))
-
-
-def hops_in_layers(fabric: Topology, orders: np.ndarray, most_hops: int) -> np.ndarray:
-    """Fewest hops from node to node along some order; 8 times the most where there is no way."""
-    n = fabric.n_nodes
-    best = np.full((n, n), 8 * most_hops)
-    for order in orders:
-        hops = np.full((n, n), 8 * most_hops)
-        np.fill_diagonal(hops, 0)
-        for link in order:
-            u, v = fabric.tails[link], fabric.heads[link]
-            hops[:, v] = np.minimum(hops[:, v], hops[:, u] + 1)
-        best = np.minimum(best, np.where(hops > most_hops, 8 * most_hops, hops))
-    return best
-
-
-def test_improved_orders_serve_more_pieces_in_few_hops() -> None:
-    """Hops over climbing paths by another program: never more in all than before, and here clearly fewer."""
-    fabric = parse("jellyfish(48, 4)")
-    pieces = cut_demands(fabric, everyone(fabric), max_routes=1)
-    free, _ = search_paths(pieces, sweeps=5)
-    start = first_fit(pieces, free, max_layers=3, short_first=True)
-    found = improved_layers(pieces, free, start.order)
-    assert climb_their_orders(found)
-    assert np.array_equal(np.sort(found.order, axis=1), np.sort(start.order, axis=1))
-    before, after = (
-        int(hops_in_layers(fabric, filled.order, pieces.most_hops).sum()) for filled in (start, found)
-    )
-    assert after < before
-    places = np.argsort(found.order, axis=1)
-    ends = list(pairwise(free.offset.tolist()))
-    climbs = [any(np.all(np.diff(place[free.place[slice(*end)]]) > 0) for place in places) for end in ends]
-    assert found.lost.tolist() == np.flatnonzero(~np.array(climbs)).tolist()
 
 
 def test_pieces_have_no_way_where_no_order_has_one() -> None:

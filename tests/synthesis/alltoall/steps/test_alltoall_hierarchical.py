@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall import optimal_rate
 from treadle.synthesis.alltoall.baselines.equal_weight import equal_weight_shortest_paths
 from treadle.synthesis.alltoall.steps.hierarchical import hierarchical_routes
-from treadle.synthesis.alltoall.steps.relays import RelayPath, RelayPaths, candidates
-from treadle.synthesis.trees.baselines.boxes import find_boxes
+from treadle.synthesis.alltoall.steps.relays import RelayPath
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.verification.routes.route_check import verify_routes
@@ -100,70 +96,6 @@ def test_uneven_demands_leave_over_all_adapters() -> None:
     assert verify_routes(fabric, hot, found.schedule, claimed_algbw=found.algbw).is_ok
 
 
-@st.composite
-def box_fabrics(draw: st.DrawFn) -> Topology:
-    """Boxes of unlike sizes, on a switch or a ring, whose GPUs may lack adapters."""
-    builder = TopologyBuilder("boxes")
-    builder.switch("spine")
-    for box in range(draw(st.integers(2, 3))):
-        size = draw(st.integers(1, 4))
-        gpus = [builder.compute(f"{box}.{i}") for i in range(size)]
-        if draw(st.booleans()):
-            builder.switch(f"{box}.switch")
-            for gpu in gpus:
-                builder.duplex(gpu, f"{box}.switch", draw(st.integers(4, 9)))
-        else:
-            for one, other in zip(gpus, gpus[1:] + gpus[:1], strict=True):
-                if one != other:
-                    builder.link(one, other, draw(st.integers(4, 9)))
-        has_adapter = [True, *draw(st.lists(st.booleans(), min_size=size - 1, max_size=size - 1))]
-        for gpu, has in zip(gpus, has_adapter, strict=True):
-            if has:
-                builder.duplex(gpu, "spine", draw(st.integers(1, 3)))
-    return builder.build()
-
-
-@settings(max_examples=9, deadline=None, derandomize=True)
-@given(fabric=box_fabrics(), data=st.data())
-def test_random_boxes_verify_and_stay_below_the_bound(fabric: Topology, data: st.DataObject) -> None:
-    n = len(fabric.compute_nodes)
-    cells = data.draw(st.lists(st.integers(0, 3), min_size=n * n, max_size=n * n))
-    demands = np.array(cells, dtype=np.int64).reshape(n, n)
-    demands[0, 1] = 1
-    uneven = _alltoall(fabric, demands)
-    found = hierarchical_routes(fabric, uneven)
-    report = verify_routes(
-        fabric,
-        uneven,
-        found.schedule,
-        claimed_algbw=found.algbw,
-        claimed_optimal_algbw=found.upper,
-        certificate=found.certificate,
-    )
-    assert report.is_ok, report.violations
-    assert float(found.algbw) <= found.fractional_algbw * (1 + 1e-6) <= float(found.upper) * (1 + 2e-6)
-    direct = hierarchical_routes(fabric, uneven, ways=(RelayPath.DIRECT,))
-    assert direct.fractional_algbw <= found.fractional_algbw * (1 + 1e-6)
-
-
-@settings(max_examples=9, deadline=None, derandomize=True)
-@given(fabric=box_fabrics())
-def test_every_way_is_a_set_of_simple_paths_that_carry_all(fabric: Topology) -> None:
-    everyone = _alltoall(fabric)
-    layout = RelayPaths(fabric, everyone, find_boxes(fabric, everyone))
-    found = candidates(layout, tuple(RelayPath))
-    carried = np.bincount(found.pair * len(RelayPath) + found.way, weights=found.share)
-    assert carried[carried > 0] == pytest.approx(1)
-    assert set(found.pair.tolist()) == set(range(len(layout.demand)))
-    for path in range(found.paths.n_paths):
-        links = found.paths.links_of(path)
-        nodes = [int(fabric.tails[links[0]]), *fabric.heads[links].tolist()]
-        assert len(set(nodes)) == len(nodes)
-        assert nodes[1:-1] == fabric.tails[links][1:].tolist()
-        ends = found.paths.source[path], found.paths.target[path]
-        assert (nodes[0], nodes[-1]) == tuple(everyone.ranks[rank] for rank in ends)
-
-
 def test_slow_adapters_are_used_beside_fast_ones() -> None:
     builder = TopologyBuilder("crossed")
     builder.switch("spine")
@@ -190,21 +122,6 @@ def test_given_boxes_and_limits() -> None:
     assert found.boxes == ((3, 2, 1, 0), (7, 6, 5, 4))
     assert found.schedule.n_chunks == 6
     assert verify_routes(fabric, everyone, found.schedule, max_routes=2).is_ok
-
-
-def test_refusals() -> None:
-    fabric = parse("mi300x(2, gpus_per_box=4)")
-    everyone = _alltoall(fabric)
-    with pytest.raises(ScheduleError, match="each of 8 ranks in one box"):
-        hierarchical_routes(fabric, everyone, boxes=[(0, 1, 2, 3)])
-    with pytest.raises(ScheduleError, match="no type of path is allowed"):
-        hierarchical_routes(fabric, everyone, ways=())
-    builder = TopologyBuilder("apart")
-    builder.duplex(builder.compute("a"), builder.compute("b"), 5)
-    builder.compute("c")
-    apart = builder.build()
-    with pytest.raises(InfeasibleError, match="no path leads from"):
-        hierarchical_routes(apart, _alltoall(apart))
 
 
 def test_bandwidths_far_apart_still_prove_a_bound() -> None:

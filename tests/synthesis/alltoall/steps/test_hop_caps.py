@@ -12,45 +12,10 @@ from treadle.synthesis.alltoall.steps import hop_steps
 from treadle.synthesis.alltoall.steps.hop_steps import (
     _caps,
     _Loads,
-    _loads,
-    _runs,
     _uneven_runs,
     routes_in_steps,
 )
 from treadle.topologies.topology import Topology, TopologyBuilder
-
-
-def loads(load: list[float], start: list[list[float]], end: list[list[float]]) -> _Loads:
-    return np.array(load), np.array(start), np.array(end)
-
-
-def test_caps_rise_and_fall_by_even_shares() -> None:
-    """Nothing is known of the hops but the largest load of 40: two steps at either end rise."""
-    none = np.zeros((0, 1))
-    found = _caps((np.array([40.0]), none, none), 8, False)
-    # ramps of 2: 1/3, 2/3, 1, 1, 1, 1, 2/3, 1/3 of 6
-    even = np.array([1, 2, 3, 3, 3, 3, 2, 1]) / 18 * 40
-    expected = np.diff(np.floor(np.cumsum(even) + 0.5), prepend=0)
-    assert found.tolist() == expected.tolist()
-    assert found.sum() == 40
-    # where links are full ramps double: 1/4, 1/2, 1, ...
-    found = _caps((np.array([39.2]), none, none), 8, True)
-    even = np.array([1, 2, 4, 4, 4, 4, 2, 1]) / 22 * 40
-    assert found.tolist() == np.diff(np.floor(np.cumsum(even) + 0.5), prepend=0).tolist()
-    # at most four steps rise, or seven that double
-    for is_tight, ramp in ((False, 4), (True, 7)):
-        found = _caps((np.array([1e6]), none, none), 40, is_tight)
-        assert int((np.abs(np.diff(found)) > 5).sum()) == 2 * ramp
-
-
-def test_caps_leave_to_the_end_what_comes_late() -> None:
-    """By the first step link 0 of 10 carries the 1 of its first hops at most: the cap is 1. So at the end."""
-    found = _caps(loads([10, 4], [[1, 4], [10, 4]], [[2, 4], [10, 4]]), 4, False)
-    assert found[0] == 1
-    assert found[-1] == 2
-    assert found.sum() == 10
-    # what link 1 has left over is no matter
-    assert _caps(loads([10, 4], [[5, 0], [10, 4]], [[5, 0], [10, 4]]), 2, False).tolist() == [5, 5]
 
 
 def line(*bandwidths: int) -> Topology:
@@ -88,52 +53,6 @@ def test_runs_of_unequal_demands_are_large_ones_and_sand() -> None:
     assert np.bincount(run).tolist() == [18, 7, 13]
     assert np.bincount(run, weights=size).tolist() == [96, 32, 128]
     assert _uneven_runs(np.array([6, 2, 4]), np.array([8, 8, 4]), 24.0, 32, 16)[0] == 32
-
-
-def test_runs_of_a_schedule() -> None:
-    """With sixteen chunks at most; loads are 14 halves of a unit over links of twice the least, and more."""
-    found = _runs(some(), routes(), 4, np.array([2.0, 1.0, 1.0]), 16)
-    assert found.n_chunks == 16
-    assert set(found.shard.tolist()) == {0, 1}
-    own = found.shard == 1
-    # runs of a shard follow each other without gaps
-    for mine in (own, ~own):
-        assert found.low[mine][0] == 0
-        assert found.low[mine][1:].tolist() == found.high[mine][:-1].tolist()
-        assert found.high[mine][-1] == 16
-    size = found.high - found.low
-    # in proportion to data: 1 and 4 units
-    assert (found.amount * np.gcd.reduce(np.where(own, 4, 1) * size)).tolist() == (
-        np.where(own, 4, 1) * size
-    ).tolist()
-    hops = np.diff(found.offset)
-    assert found.links[: hops[0]].tolist() == [0]
-    by_b = int(size[own & (hops == 2)].sum())
-    assert (by_b, int(size[own & (hops == 1)].sum())) == (12, 4)
-    load, from_start, to_end = _loads(found, np.array([2.0, 1.0, 1.0]))
-    unit = float(found.amount.sum()) / 5  # of a unit of demand
-    assert load == pytest.approx(np.array([4 / 2, 3, 1]) * unit)
-    # first hops: all on links 0 and 2; last ones: of the way by b that over link 1
-    assert from_start[0] == pytest.approx(np.array([4 / 2, 0, 1]) * unit)
-    assert to_end[0] == pytest.approx(np.array([1 / 2, 3, 1]) * unit)
-    assert from_start[1] == pytest.approx(load)
-    assert to_end[1] == pytest.approx(load)
-
-
-def test_equal_demands_are_cut_into_equal_runs() -> None:
-    """Two ranks, a unit each over one link: 8 runs for each of three steps, so 32 parts, 16 at most."""
-    builder = TopologyBuilder("pair")
-    for name in "ab":
-        builder.compute(name)
-    builder.duplex("a", "b", 1)
-    pair = Collective(CollectiveKind.ALLTOALL, (0, 1))
-    direct = routes_from_paths(2, 1, [(0, 1, 1, 0, [0]), (1, 0, 1, 0, [1])])
-    found = _runs(pair, direct, 3, np.ones(2), 64)
-    assert (found.n_chunks, len(found.shard)) == (32, 64)
-    assert _runs(pair, direct, 3, np.ones(2), 31).n_chunks == 16
-    assert _runs(pair, direct, 2, np.ones(2), 64).n_chunks == 16
-    assert found.low.tolist() == [*range(32), *range(32)]
-    assert set(found.amount.tolist()) == {1}
 
 
 def test_steps_by_default(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from treadle import planning
 from treadle.context import Context, under
-from treadle.engine import core
 from treadle.errors import InfeasibleError
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.route_cost import route_algbw
@@ -20,7 +19,6 @@ from treadle.synthesis.alltoall.routes.extract import extract_paths
 from treadle.synthesis.alltoall.routes.integral_units import rounded_routes
 from treadle.synthesis.alltoall.searched.searched_routes import searched_routes
 from treadle.synthesis.alltoall.steps.hop_steps import routes_in_steps
-from treadle.synthesis.core_values.column_values import HopPaths, StepPace
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 from treadle.verification.alltoall.exchange_check import verify_exchange
@@ -94,14 +92,3 @@ def test_a_late_search_gives_correct_steps() -> None:
     with under(Context(deadline=0.0)):
         schedule = routes_in_steps(fabric, everyone(fabric), routes, max_steps=5)
     assert verify_exchange(fabric, everyone(fabric), schedule).is_ok
-
-
-def test_caps_rise_only_where_hops_cannot_fit() -> None:
-    """Two chunks over the same link, one a step: one of the caps has to rise if there is one step only."""
-    paths = HopPaths(np.array([0, 1, 2]), np.zeros(2, np.int32), np.ones(2, np.int64), np.ones(1))
-    for caps, most in (([1, 1], 2), ([1], 2), ([2], 2)):
-        status, found, step = core.assign_hop_steps(
-            paths, StepPace(2, 50, 1, 0, 0), np.array(caps, np.int64), np.zeros(3, np.int64)
-        )
-        assert (status, int(found.sum())) == (0, most)
-        assert np.all(np.bincount(step, minlength=len(caps)) <= found)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reference.bfb_lp import breaches_of_theorem_14, jobs, lp_time
+from reference.bfb_lp import breaches_of_theorem_14
 from reference.step_times import runtime_s
 from samples.strategies import digraphs
 from treadle.errors import InfeasibleError, ScheduleError, TopologyError
@@ -42,28 +40,6 @@ def fabrics(draw: Any) -> Topology:
         st.lists(st.sampled_from([0, 500, 1000, 7001]), min_size=topology.n_links, max_size=topology.n_links)
     )
     return replace(topology, bandwidths=topology.bandwidths * 10**9, latencies_ns=np.array(latencies))
-
-
-def least_time(topology: Topology, usable: dict[int, list[int]], shard_bytes: float) -> float:
-    """Optimum of (A.12) over all ways to remove links."""
-    links = sorted({e for options in usable.values() for e in options})
-    best = float("inf")
-    for size in range(1, len(links) + 1):
-        for kept in combinations(links, size):
-            rest = {v: [e for e in options if e in kept] for v, options in usable.items()}
-            if all(rest.values()):
-                best = min(best, lp_time(topology, rest, shard_bytes=shard_bytes, latency=True))
-    return best
-
-
-@settings(max_examples=6, deadline=None, derandomize=True)
-@given(topology=fabrics(), size=st.sampled_from([100, 20_000, 3_000_000]))
-def test_times_equal_the_linear_program(topology: Topology, size: int) -> None:
-    value = heterogeneous_value(topology, size)
-    for t, time in enumerate(value.step_times_s, start=1):
-        problems = [jobs(topology, u, t) for u in range(topology.n_nodes)]
-        expected = [least_time(topology, usable, size / topology.n_nodes) for usable in problems if usable]
-        assert float(time) == pytest.approx(max(expected), rel=1e-6)
 
 
 @settings(max_examples=10, deadline=None, derandomize=True)
@@ -184,14 +160,6 @@ def test_no_size_is_slower_than_steps_for_large_data(topology: Topology, size: i
         assert seconds(topology, found, size) >= exact
 
 
-@pytest.mark.parametrize("chunks", [None, 3])
-def test_equal_latencies_need_no_size(chunks: int | None) -> None:
-    fabric = parse('torus(3, 3, bandwidth="1GB/s", latency="2us")')
-    for kind in SIZED:
-        same = bfb_schedule(fabric, kind, max_chunks=chunks)
-        assert schedule_for_size(fabric, kind, 1000, chunks=chunks) == same
-
-
 def test_one_root_has_no_size() -> None:
     with pytest.raises(ScheduleError, match="leave out the size"):
         schedule_for_size(unequal_k33(), CollectiveKind.BROADCAST, 1000)
@@ -220,55 +188,6 @@ def test_measured_bandwidths_lose_little(name: str, kind: CollectiveKind) -> Non
     assert schedule_for_size(topology, kind, 2**20) == found
     losses = [1 / algbw(topology, bfb_schedule(topology, kind, max_chunks=most)) for most in (1, 2, 9, 64)]
     assert losses == sorted(losses, reverse=True)
-
-
-def splits(chunks: int, n_links: int) -> list[tuple[int, ...]]:
-    """All ways to split a shard over links in whole chunks."""
-    if n_links == 1:
-        return [(chunks,)]
-    return [(first, *rest) for first in range(chunks + 1) for rest in splits(chunks - first, n_links - 1)]
-
-
-def least_with_chunks(topology: Topology, usable: dict[int, list[int]], chunks: int) -> Fraction:
-    """Least time of a node's step, in seconds for shards of a byte, over all assignments of its chunks."""
-    options = [
-        [dict(zip(links, split, strict=True)) for split in splits(chunks, len(links))]
-        for links in usable.values()
-    ]
-    best = None
-    for choice in product(*options):
-        load = Counter[int]()
-        for part in choice:
-            load.update(part)
-        time = max(Fraction(count, chunks * int(topology.bandwidths[e])) for e, count in load.items())
-        best = time if best is None else min(best, time)
-    assert best is not None
-    return best
-
-
-@settings(max_examples=12, deadline=None, derandomize=True)
-@given(topology=digraphs(compute=(2, 4), max_bandwidth=7, extra_links=4), most=st.integers(1, 4))
-def test_a_limit_on_chunks_yields_the_best_schedule(topology: Topology, most: int) -> None:
-    """Against every assignment of every number of chunks; run by hand with 300 examples."""
-    n, n_steps = topology.n_nodes, bfb_value(topology).diameter
-    problems = [[jobs(topology, u, t) for u in range(n)] for t in range(1, n_steps + 1)]
-    times = {
-        chunks: sum(
-            max(least_with_chunks(topology, usable, chunks) for usable in of_nodes if usable)
-            for of_nodes in problems
-        )
-        for chunks in range(1, most + 1)
-    }
-    still = replace(topology, latencies_ns=np.zeros(topology.n_links))
-    least = min(times.values())
-    for steps in (
-        bfb_allgather(topology, max_chunks=most),
-        heterogeneous_allgather(still, n, max_chunks=most),
-    ):
-        assert steps.n_chunks <= most
-        schedule = StepSchedule(CollectiveKind.ALLGATHER, broadcast=steps)
-        assert n / algbw(topology, schedule) == least
-    assert steps.n_chunks == min(chunks for chunks in times if times[chunks] == least)
 
 
 def test_bandwidths_that_sums_cannot_hold_are_refused() -> None:

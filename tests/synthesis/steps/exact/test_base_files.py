@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 
-import numpy as np
 import pytest
 
 from treadle.errors import FormatError
 from treadle.schedules.steps.steps import steps_from_sends
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.steps.exact import bases
-from treadle.synthesis.steps.exact.bases import BASES, SearchedBase, base_json, read_base
+from treadle.synthesis.steps.exact.bases import SearchedBase, base_json, read_base
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology
 
@@ -34,25 +33,6 @@ def value(direction: Direction = Direction.BROADCAST) -> dict[str, object]:
         sends = [(heads[link], link, step, low, high) for _, link, step, low, high in sends]
     steps = steps_from_sends(direction, 3, 2, sends)
     return dict(base_json(fabric(), BASE, steps, (1, 1)))
-
-
-def test_what_a_file_says() -> None:
-    made = value()
-    sends = made.pop("sends")
-    assert isinstance(sends, list)
-    assert sends[:3] == [[2, 2, 0, 0, 0, 1], [0, 0, 1, 0, 0, 1], [1, 1, 2, 0, 0, 1]]
-    assert sends[6] == [2, 2, 0, 1, 1, 2]
-    assert len(sends) == 12
-    assert made == {
-        "treadle": "exact-base",
-        "version": 1,
-        "topology": "oneway",
-        "direction": "broadcast",
-        "command": bases.COMMAND,
-        "chunks": 2,
-        "rounds": [1, 1],
-        "arcs": [[0, 1], [0, 2], [1, 0], [1, 2], [2, 0], [2, 1]],
-    }
 
 
 @pytest.mark.parametrize("direction", Direction)
@@ -86,14 +66,6 @@ def test_what_is_wrong_is_said(change: dict[str, object], words: str) -> None:
         read_base(json.dumps({**value(), **change}).encode(), fabric(), Direction.BROADCAST, source="it")
 
 
-def test_parallel_links_are_not_told_apart() -> None:
-    double = from_arcs("oneway", [0, 0, 1], [1, 1, 0], n=2)
-    with pytest.raises(
-        FormatError, match=r"\(the graph has parallel links, which their ends do not distinguish\)"
-    ):
-        read_base(json.dumps(value()).encode(), double, Direction.BROADCAST, source="it")
-
-
 def test_so_large_a_file_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     data = bases._text(value())
     monkeypatch.setattr(bases, "_MAX_FILE_BYTES", len(data))
@@ -110,17 +82,3 @@ def test_a_schedule_that_lacks_a_send_says_what_is_missing() -> None:
     short = json.dumps({**made, "sends": sends[:-1]}).encode()
     with pytest.raises(FormatError, match=r"^it: the base schedule fails verification \(.*\); make it again"):
         read_base(short, fabric(), Direction.BROADCAST, source="it")
-
-
-def test_names_of_files() -> None:
-    names = [base.file_name(direction) for base in BASES for direction in Direction]
-    assert set(names[:4]) == {
-        "diamond_allgather.json",
-        "diamond_reduce_scatter.json",
-        "modified_de_bruijn_2_3_allgather.json",
-        "modified_de_bruijn_2_3_reduce_scatter.json",
-    }
-    assert len(set(names)) == 10
-    ends = np.array([[sum(base.rounds), base.chunks] for base in BASES])
-    # over a link go (N - 1) shards of so many chunks, over the degree
-    assert ends.tolist() == [[7, 2], [7, 2], [15, 2], [8, 3], [15, 4]]

@@ -8,12 +8,9 @@ from fractions import Fraction
 
 import pytest
 
-from treadle.context import Context, under
-from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.steps.exact import ExactStatus, SolverProcess, pareto_front
 from treadle.topologies import parse
-from treadle.topologies.catalogue.direct import from_arcs
 from treadle.verification.steps.step_check import verify_steps
 
 pytestmark = pytest.mark.skipif(
@@ -75,23 +72,3 @@ def test_k_synchronous_schedules_only(solver: SolverProcess) -> None:
     front = pareto_front(topology, ALLGATHER, max_steps=5, max_chunks=1, max_extra_rounds=0, solver=solver)
     assert [(point.steps, point.ratio) for point in front.points] == [(4, Fraction(4))]
     assert all(set(point.rounds) == {1} for point in front.points)
-
-
-def test_bad_arguments(solver: SolverProcess) -> None:
-    ring = parse("ring(4)")
-    with pytest.raises(ScheduleError, match="take those of"):
-        pareto_front(ring, CollectiveKind.ALLREDUCE, max_steps=2, max_chunks=1, solver=solver)
-    with pytest.raises(ScheduleError, match="at least 1 step"):
-        pareto_front(ring, ALLGATHER, max_steps=0, max_chunks=1, solver=solver)
-    with pytest.raises(ScheduleError, match="needs a root"):
-        pareto_front(ring, CollectiveKind.BROADCAST, max_steps=2, max_chunks=1, solver=solver)
-    with pytest.raises(InfeasibleError, match="cannot be reached"):
-        pareto_front(from_arcs("apart", [0, 1], [1, 0], n=3), ALLGATHER, max_steps=2, max_chunks=1)
-
-
-def test_a_passed_deadline_ends_the_walk(solver: SolverProcess) -> None:
-    """The deadline is of all candidates together; what was not tried is unknown, not infeasible."""
-    with under(Context(deadline=0.0)):
-        front = pareto_front(parse("hypercube(3)"), ALLGATHER, max_steps=4, max_chunks=2, solver=solver)
-    assert front.points == ()
-    assert [entry.status for entry in front.excluded] == [ExactStatus.UNKNOWN]

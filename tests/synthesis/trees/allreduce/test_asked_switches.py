@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import permutations
 
-import networkx as nx
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +14,6 @@ from samples.allreduce_fabrics import allreduce
 from treadle.schedules.trees.allreduce_certificate import DualCertificate
 from treadle.synthesis.trees import pack_forest
 from treadle.synthesis.trees.allreduce import AllreduceSolution, Construction, solve_allreduce
-from treadle.synthesis.trees.allreduce.in_network_trees import minimum_arborescence
 from treadle.synthesis.trees.allreduce.pair_network import network_of
 from treadle.synthesis.trees.allreduce.rooted_packing import pack_rooted_trees
 from treadle.synthesis.trees.allreduce.tree_schedule import rooted_trees_to_schedule
@@ -61,32 +57,6 @@ def solved(topology: Topology, *, with_packer: bool = True) -> AllreduceSolution
     )
     assert not report.violations, report.violations
     return solution
-
-
-@pytest.mark.parametrize("n", [2, 3, 4, 5, 8, 16])
-def test_equal_stars(n: int) -> None:
-    """Operations: N + 1 crossings up and down of N links; sends: 2 (N - 1)."""
-    topology = star([840] * n)
-    solution = solved(topology)
-    assert solution.algbw == solution.bound.algbw == max(Fraction(840 * n, n + 1), Fraction(420 * n, n - 1))
-    assert solution.bound.is_attained
-    if n < 6:
-        assert asked_allreduce_rate(topology) == pytest.approx(float(solution.algbw))
-    if n > 3:
-        # all links carry alike: the asking goes round
-        assert set(solution.schedule.root_multiplicity.tolist()) == {1}
-
-
-@settings(max_examples=25)
-@given(st.lists(BANDWIDTHS, min_size=2, max_size=4))
-def test_unequal_stars_are_as_brute_force_says(bandwidths: list[int]) -> None:
-    topology = star(bandwidths)
-    solution = solved(topology)
-    assert solution.bound.is_attained
-    assert solution.algbw == solution.bound.algbw
-    assert float(solution.algbw) == pytest.approx(asked_allreduce_rate(topology), rel=1e-9)
-    # without a packer of rooted trees, by column generation alone
-    assert solved(topology, with_packer=False).algbw == solution.algbw
 
 
 @settings(max_examples=25)
@@ -140,36 +110,6 @@ def two_switches(draw: st.DrawFn, *, one_way: bool = False) -> Topology:
     return builder.build()
 
 
-@settings(max_examples=25)
-@given(two_switches())
-def test_two_switches_are_as_brute_force_says(topology: Topology) -> None:
-    solution = solved(topology)
-    assert solution.bound.is_attained
-    assert solution.algbw == solution.bound.algbw
-    assert float(solution.algbw) == pytest.approx(asked_allreduce_rate(topology), rel=1e-9)
-
-
-@settings(max_examples=15)
-@given(two_switches(one_way=True))
-def test_two_unequal_switches_stay_within_their_bounds(topology: Topology) -> None:
-    """Cuts alone may promise too much here; what is called attained is what brute force finds."""
-    solution, optimum = solved(topology), asked_allreduce_rate(topology)
-    assert float(solution.algbw) <= optimum * (1 + 1e-9)
-    assert float(solution.bound.algbw) >= optimum * (1 - 1e-9)
-    if solution.bound.is_attained:
-        assert float(solution.algbw) == pytest.approx(optimum, rel=1e-9)
-
-
-@pytest.mark.parametrize("able", ["multicast", "aggregation"])
-@pytest.mark.parametrize("bandwidths", [[4, 4, 4, 4], [1, 5, 9, 12]])
-def test_one_capability_alone_is_as_brute_force_says(able: str, bandwidths: list[int]) -> None:
-    other = {"multicast": "aggregation", "aggregation": "multicast"}[able]
-    topology = star(bandwidths, **{other: False})
-    solution = solved(topology)
-    assert solution.algbw == solution.bound.algbw
-    assert float(solution.algbw) == pytest.approx(asked_allreduce_rate(topology), rel=1e-9)
-
-
 def test_equal_parallel_links_are_as_good_as_one() -> None:
     """Every rank's operations are dealt out to its links, and each crosses the like links of all."""
     solution = solved(star([420] * 8, lanes=2))
@@ -189,49 +129,6 @@ def test_parallel_links_that_divide_unlike_leave_the_optimum_open() -> None:
     assert solution.bound.algbw == 50
     assert solution.bound.is_attained is None
     assert 30 <= solution.algbw <= 50
-
-
-def test_ranks_outside_are_of_no_group() -> None:
-    """Six of eight GPUs at one switch, two behind the network: the group is of six."""
-    builder = TopologyBuilder("outside")
-    for i in range(8):
-        builder.compute(f"gpu{i}")
-    builder.switch("switch", multicast=True, aggregation=True)
-    builder.switch("network")
-    for i in range(6):
-        builder.duplex(f"gpu{i}", "switch", 70)
-    for i in range(8):
-        builder.duplex(f"gpu{i}", "network", 60)
-    topology = builder.build()
-    (group,) = network_of(topology, allreduce(topology)).groups
-    assert group.members == tuple(range(6))
-    solution = solved(topology)
-    assert solution.algbw == solution.bound.algbw
-    assert solution.bound.is_attained
-
-
-def test_arborescences_are_networkx_s() -> None:
-    rng = np.random.default_rng(5)
-    for n in (2, 3, 4, 6, 9, 12):
-        for _ in range(20):
-            nowhere, far = 10**4, 10**25
-            cost = rng.integers(1, 30, (n, n))
-            cost[rng.random((n, n)) < 0.3] = nowhere
-            graph = nx.DiGraph()
-            graph.add_nodes_from(range(n))
-            graph.add_weighted_edges_from(
-                (u, v, int(cost[u, v])) for u, v in permutations(range(n), 2) if cost[u, v] < nowhere and v
-            )
-            found = minimum_arborescence(cost, 0, nowhere)
-            # in whole numbers of any size
-            assert minimum_arborescence(cost.astype(object) * far, 0, nowhere * far) == found
-            tree = nx.DiGraph((parent, v) for v, parent in enumerate(found) if parent >= 0)
-            assert nx.is_arborescence(tree)
-            if len(nx.descendants(graph, 0)) < n - 1:
-                assert any(cost[u, v] == nowhere for u, v in tree.edges)
-                continue
-            expected = nx.minimum_spanning_arborescence(graph)
-            assert sum(cost[u, v] for u, v in tree.edges) == sum(cost[u, v] for u, v in expected.edges)
 
 
 @settings(max_examples=12)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from shortcuts.switched_ranks import in_boxes, linked_boxes, on_a_switch
+from shortcuts.switched_ranks import in_boxes, linked_boxes
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
+from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import TreeSpec
-from treadle.schedules.trees.forest_cost import algbw, height_max
+from treadle.schedules.trees.forest_cost import height_max
 from treadle.synthesis.trees.few import fixed_k as module
 from treadle.synthesis.trees.few.fixed_k import fixed_k_trees, within_height
 from treadle.synthesis.trees.few.trees_across import trees_across
@@ -111,25 +111,6 @@ def test_too_many_ranks_for_one_program(monkeypatch: pytest.MonkeyPatch) -> None
         )
 
 
-def test_the_better_of_two_forests_is_taken() -> None:
-    """On a ring of four ForestColl's are better, where they are low enough; with height 2 both are."""
-    builder = TopologyBuilder("ring")
-    for rank in range(4):
-        builder.compute(f"r{rank}")
-    for rank in range(4):
-        builder.duplex(f"r{rank}", f"r{(rank + 1) % 4}", 6)
-    fabric = builder.build()
-    plain = fixed_k_trees(fabric, gather(fabric), trees=2)
-    assert plain.root_multiplicity.tolist() == [2, 2, 2, 2]
-    assert algbw(fabric, plain) == 16  # into each rank 12 bytes/s for three of four shards
-    for height in (2, 3):
-        low = fixed_k_trees(fabric, gather(fabric), trees=2, height=height)
-        assert height_max(low) <= height
-        assert algbw(fabric, low) == 16
-    single = fixed_k_trees(fabric, gather(fabric))
-    assert single.root_multiplicity.tolist() == [1, 1, 1, 1]
-
-
 def test_switches_that_are_not_balanced_have_low_trees() -> None:
     """ForestColl's need as much into as out of a switch; the others are taken then."""
     builder = TopologyBuilder("odd")
@@ -143,17 +124,3 @@ def test_switches_that_are_not_balanced_have_low_trees() -> None:
     assert forest.root_multiplicity.tolist() == [1, 1, 1]
     with pytest.raises(InfeasibleError):
         fixed_k_trees(fabric, gather(fabric))
-
-
-def test_kinds_and_numbers_that_are_refused() -> None:
-    fabric = on_a_switch(3)
-    with pytest.raises(ScheduleError) as refused:
-        fixed_k_trees(fabric, on_all_ranks(fabric, K.BROADCAST, root=0))
-    assert str(refused.value) == (
-        "few-trees: broadcast is not supported; it supports allgather, reduce-scatter, allreduce"
-    )
-    for trees, height, words in ((0, None, "trees 0"), (1, 0, "height 0"), (None, -1, "height -1")):
-        with pytest.raises(ScheduleError) as wrong:
-            fixed_k_trees(fabric, gather(fabric), trees=trees, height=height)
-        assert str(wrong.value) == f"few-trees: {words}, expected at least 1"
-    assert height_max(fixed_k_trees(fabric, gather(fabric), trees=1, height=1)) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from random import Random
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 
 from treadle.math.exact import solve_exactly
 from treadle.math.lp import Program
-from treadle.synthesis.trees.groups.exact_basis import BasisSystem, Digits, simplest
+from treadle.synthesis.trees.groups.exact_basis import BasisSystem, simplest
 
 
 def solved(matrix: list[dict[int, int]], rhs: list[int]) -> Program:
@@ -42,16 +41,3 @@ def test_both_sides_agree_with_elimination(seed: int) -> None:
         # denominators of some 60 bits are not told from the first digits
         assert tries[0] != exact
         assert max(value.denominator for value in exact or ()) > 2**30
-
-
-def test_simple_fractions_are_told_from_their_digits() -> None:
-    fractions = [Fraction(1, 3), Fraction(5, 7), Fraction(0), Fraction(-22, 21), Fraction(12345)]
-    bits = 60
-    values = np.array([round(value * 2**bits) for value in fractions], dtype=object)
-    assert simplest(Digits(values, bits, bits), 5) == fractions
-    assert simplest(Digits(values, bits, bits), 2) == fractions[:2]
-
-
-def test_digits_of_no_simple_fraction_are_none() -> None:
-    golden = np.array([(5**0.5 - 1) / 2 * 2**52 // 1], dtype=object).astype(int).astype(object)
-    assert simplest(Digits(golden, 52, 50), 1) is None

@@ -65,44 +65,6 @@ def test_classes_are_equitable_plain_and_sharp(seed: int) -> None:
     assert both == len(np.unique(sharp.pairs)) >= len(np.unique(plain.pairs))
 
 
-def test_a_torus_is_not_one_class() -> None:
-    union = of("torus(8,8)", (8, 8), "a", forward=True)
-    colours = refined(union)
-    assert len(np.unique(colours.links)) == 2  # along the groups, and across
-    assert len(np.unique(colours.pairs)) == 13
-    assert colours.kinds.tolist() == [0] * 8
-
-
-def test_a_dead_link_makes_classes_and_representatives() -> None:
-    union = of("torus(8,8)", (8, 8), "a", forward=True, dead="n0_0--n1_0")
-    colours = refined(union)
-    check_equitable(union, colours)
-    assert len(np.unique(colours.kinds)) == 5
-
-
-def test_groups_at_the_same_switches_are_copies() -> None:
-    union = of("leaf_spine(4,2,gpus_per_leaf=8)", (4, 8), "a", forward=False)
-    assert (union.n_types, union.copies.tolist()) == (1, [8])
-    topology = union.topology
-    for group in range(8):
-        links = union.links_of(group)
-        assert len(set(links.tolist())) == len(links) == len(union.links)
-        own = {
-            int(v) for e in links for v in (topology.tails[e], topology.heads[e]) if topology.is_compute[v]
-        }
-        assert own == set(union.nodes[group].tolist())
-        assert np.array_equal(topology.bandwidths[links], topology.bandwidths[union.links])
-
-
-def test_a_dead_link_of_one_member_is_a_type_of_its_own() -> None:
-    union = of("leaf_spine(4,2,gpus_per_leaf=8)", (4, 8), "a", forward=False, dead="leaf1--spine0")
-    assert union.n_types == 1
-    topology = parse("rail_optimized(4)")
-    dead = of("rail_optimized(4)", (4, 8), "a", forward=True, dead="box2.gpu1--rail1")
-    assert len(np.unique(refined(dead).kinds)) == 2
-    assert dead.topology.n_links == topology.n_links - 2
-
-
 def test_more_groups_than_memory_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("treadle.synthesis.trees.groups.union._MOST_PAIRS", 2047)
     with pytest.raises(InfeasibleError, match="8 groups that differ on 256 links"):

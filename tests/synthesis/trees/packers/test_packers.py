@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.summaries import solve_summary
-from treadle.errors import TreadleError
-from treadle.planning import solve
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.result import Result
-from treadle.synthesis.trees import Packer, TreeBudget, synthesise
+from treadle.synthesis.trees import Packer, synthesise
 from treadle.topologies import parse
 from treadle.verification.schedules import verify
 
@@ -44,63 +41,6 @@ def test_every_packer_reaches_the_same_throughput(name: str) -> None:
         assert built(name, packer).algbw == judge.algbw
 
 
-@pytest.mark.parametrize(
-    ("name", "height"), [("torus(8,16)", 12), ("jellyfish(128,4)", 7), ("hypercube(5)", 5)]
-)
-def test_direct_connect_heights_meet_their_bound(name: str, height: int) -> None:
-    result = built(name)
-    assert result.packer == Packer.BREADTH_FIRST
-    assert result.height_bound == height
-    report = verify(parse(name), on_all_ranks(parse(name), CollectiveKind.ALLGATHER), result.schedule)
-    assert report.height_max == height
-
-
-def test_attempts_tell_why_others_failed() -> None:
-    topology = parse("mi250(1)")
-    five = TreeBudget(trees=5)
-    result = synthesise(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER), budget=five)
-    tried = [packer for packer in Packer if packer is not Packer.BOX_BY_BOX]  # which is for a single root
-    assert list(dict.fromkeys(attempt.packer for attempt in result.packing)) == tried
-    outcomes = [attempt.outcome for attempt in result.packing]
-    for outcome, start in zip(
-        outcomes,
-        (
-            "not taken: height ",
-            "not tried: the fabric has no switches",
-            "failed: stuck with ",
-            "failed: some rank's in-links do not suffice",
-            "not tried: breadth-first left ",
-            "made the forest: height ",
-            "not taken: height ",
-            "height ",
-        ),
-        strict=False,
-    ):
-        assert outcome.startswith(start)
-
-
 def test_a_named_packer_is_tried_alone_before_growth() -> None:
     assert built("mi250(1)", Packer.PRICED_MATCHING).packing[0].packer is Packer.PRICED_MATCHING
     assert len(built("torus(4,4)", Packer.GROWTH).packing) == 1
-
-
-def test_allreduce_tells_of_both_halves() -> None:
-    result = built("torus(4,4)", kind=CollectiveKind.ALLREDUCE)
-    assert result.packer == "breadth-first"
-    assert [attempt.packer for attempt in result.packing] == [
-        Packer.TIGHT_CUTS,
-        Packer.HEIGHT_FIRST,
-        Packer.BREADTH_FIRST,
-    ] * 2
-
-
-def test_reports_name_the_packer() -> None:
-    values = solve_summary(solve("torus:4,4", "allgather"))
-    assert values["packer"] == "breadth-first"
-    assert values["height_lower_bound"] == values["height_max"] == 4
-    assert "packer" not in solve_summary(solve("ring:4", "allgather", algorithm="ring"))
-
-
-def test_unknown_packers_are_refused() -> None:
-    with pytest.raises(TreadleError, match="unknown packer 'best'; expected one of tight-cuts"):
-        solve("ring:4", "allgather", packer="best")

@@ -85,11 +85,6 @@ def test_bundles_are_split_where_only_some_units_find_room() -> None:
     assert found.splits > 0
 
 
-def test_trees_that_cannot_change_stay() -> None:
-    found = regrown(parse("uni_ring(1,8)"))
-    assert found.after == found.before == 7
-
-
 def test_without_work_the_forest_stays() -> None:
     found = regrown(parse("torus(8,8)"), max_work=0)
     assert found.after == found.before
@@ -97,12 +92,6 @@ def test_without_work_the_forest_stays() -> None:
 
 def test_a_passed_deadline_leaves_a_forest() -> None:
     regrown(parse("torus(8,8)"), deadline=time.monotonic() - 1)
-
-
-def test_the_same_arguments_give_the_same_trees() -> None:
-    one, other = regrown(parse("torus(6,6)")), regrown(parse("torus(6,6)"))
-    assert np.array_equal(one.packing.parent, other.packing.parent)
-    assert np.array_equal(one.packing.multiplicity, other.packing.multiplicity)
 
 
 def test_forests_as_low_as_the_bound_are_left_alone() -> None:

@@ -9,8 +9,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from reference.packing_checker import SmallDigraph, faults, random_eulerian
-from treadle.context import Context, TimeLimitError, under
+from reference.packing_checker import SmallDigraph, faults
 from treadle.engine import core
 from treadle.planning import solve
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
@@ -21,7 +20,7 @@ from treadle.synthesis.trees.instance import find_violated_cut, instance_of
 from treadle.synthesis.trees.optimality import optimum
 from treadle.synthesis.trees.packers.shortest_trees import have_shortest_trees, pack_shortest_trees
 from treadle.synthesis.trees.packers.vertex_matching import Digraph
-from treadle.topologies import Topology, TopologyBuilder, parse
+from treadle.topologies import Topology, TopologyBuilder
 
 
 def digraph(instance: SmallDigraph) -> Digraph:
@@ -118,18 +117,6 @@ def test_random_digraphs() -> None:
     assert divided > 10
 
 
-def test_units_are_kept_together() -> None:
-    instance = random_eulerian(3)
-    graph = digraph(instance)
-    tripled = Digraph(graph.multiplicities * 3, graph.tails, graph.heads, graph.capacities * 3 + 2)
-    one, three = pack_shortest_trees(graph), pack_shortest_trees(tripled, unit=3)
-    assert (one is None) == (three is None)
-    ample = Digraph(graph.multiplicities * 3, graph.tails, graph.heads, graph.capacities * 9)
-    trees = pack_shortest_trees(ample, unit=3)
-    assert trees is not None
-    assert not np.any(trees[1] % 3)
-
-
 @pytest.mark.parametrize("n_links", [3, 70, 130])
 def test_more_links_than_bits_in_a_word(n_links: int) -> None:
     """Complete bipartite: over any of its links a node hears of the others on its side."""
@@ -140,32 +127,6 @@ def test_more_links_than_bits_in_a_word(n_links: int) -> None:
     )  # fmt: skip
     assert trees is not None
     assert len(trees[0]) == 2 * n_links
-
-
-def test_too_deep_or_too_many_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = "treadle.synthesis.trees.packers.shortest_trees"
-    graph = digraph(SmallDigraph((1,) * 8, {(v, (v + 1) % 8): 8 for v in range(8)}))
-    assert pack_shortest_trees(graph) is not None
-    monkeypatch.setattr(f"{module}.MAX_WORDS", 8 * 7)  # eight distances of eight nodes
-    assert pack_shortest_trees(graph) is None
-    monkeypatch.setattr(f"{module}.MAX_WORDS", 8 * 8)
-    assert pack_shortest_trees(graph) is not None
-    monkeypatch.setattr(f"{module}.MAX_CELLS", 8 * 8 - 1)
-    assert pack_shortest_trees(graph) is None
-
-
-def test_deadline() -> None:
-    topology = parse("complete(300)")
-    graph = Digraph(
-        np.ones(300, dtype=np.int64), topology.tails, topology.heads, np.ones(300 * 299, dtype=np.int64)
-    )
-    for _ in range(20):  # now and then it is done before the clock is looked at
-        try:
-            with under(Context(deadline=0.0)):
-                pack_shortest_trees(graph)
-        except TimeLimitError:
-            return
-    pytest.fail("none of 20 was stopped")
 
 
 def flows_alone(topology: Topology) -> Fraction:

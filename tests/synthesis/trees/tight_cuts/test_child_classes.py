@@ -14,16 +14,14 @@ from treadle.schedules.factored import PlaneTrees
 from treadle.synthesis.trees import optimum
 from treadle.synthesis.trees.instance import instance_of
 from treadle.synthesis.trees.tight_cuts.closed_forms.boundary_runs import Outermost
-from treadle.synthesis.trees.tight_cuts.closed_forms.child_classes import class_trees, spread_on_planes
+from treadle.synthesis.trees.tight_cuts.closed_forms.child_classes import class_trees
 from treadle.synthesis.trees.tight_cuts.closed_forms.class_allocation import (
-    ClassAllocation,
-    _divided,
     class_allocation,
 )
 from treadle.synthesis.trees.tight_cuts.decompose import FactoredSynthesis, decompose
 from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.subproblems import cut
-from treadle.topologies.catalogue.clusters import pods, rail_optimized
+from treadle.topologies.catalogue.clusters import rail_optimized
 from treadle.topologies.catalogue.platforms import add_box, dgx_a100, dgx_a100_flat
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.topologies.transforms.changes import with_failed_links
@@ -165,58 +163,3 @@ def test_boxes_of_two_sizes(sizes: list[int], planes: int) -> None:
     assert not report.violations
     assert report.height_max is not None
     assert report.height_max <= 3
-
-
-def test_pods_that_are_cut_off_are_told_at_once() -> None:
-    topology = with_failed_links(pods(4, 4), "leaf2--spine0")
-    assert decompose(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER)) == Unsupported(
-        "some rank cannot be reached"
-    )
-
-
-@pytest.mark.parametrize("oversubscription", [1, 2])
-def test_pods_with_lone_ranks_and_lost_links(oversubscription: int) -> None:
-    fabric = pods(4, 4, gpus_per_box=4, oversubscription=oversubscription)
-    for seed in range(2):
-        topology = lost(fabric, 3, seed, ".gpu")
-        collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
-        found = decompose(topology, collective)
-        assert not isinstance(found, Unsupported)
-        check_both_forms(topology, collective, found, 7)
-
-
-def test_cards_with_other_relays_behind_them_are_left_alone() -> None:
-    topology = with_failed_links(dgx_a100(8, pcie=True), "box0.gpu0--box0.nvswitch")
-    problem = instance_of(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER))
-    boxes = [int(name[3 : name.index(".")]) + 1 if "." in name else 0 for name in topology.node_names]
-    outer = np.zeros(9, dtype=np.int32)
-    outer[0] = -1
-    family = Family(outer, np.array(boxes, dtype=np.int32))
-    capacities, units = problem.bandwidths // 10**8, np.where(np.arange(64) < 8, 2, 1)
-    assert "relay behind" in str(spread_on_planes(problem, family, capacities, units))
-    assert "all equivalent" in str(spread_on_planes(problem, family, capacities, problem.weights))
-
-
-def test_shares_are_the_same_for_children_that_are_alike() -> None:
-    found = class_allocation(np.array([8, 8, 8, 1]), np.full((4, 2), 99), np.full((4, 2), 99), 1, 2)
-    assert isinstance(found, ClassAllocation)
-    assert found.shares[0, 0].tolist() == [4, 4]
-    assert len(found.class_units) == 2
-
-
-def test_what_classes_have_taken_of_planes_is_not_given_again() -> None:
-    """Two units each way on planes of two: what comes second, to or from the same class, takes the other."""
-    alone = np.ones(3, dtype=np.int64)
-    for entering in (True, False):
-        sent, room, narrow = np.zeros((3, 3), dtype=np.int64), np.full((3, 2), 9), np.full((3, 2), 9)
-        first, second = ((0, 2), (1, 2)) if entering else ((2, 0), (2, 1))
-        sent[first] = sent[second] = 2
-        room[0, 1] = 1  # which makes the first prefer plane 0
-        narrow[2] = 2
-        out, into = (room, narrow) if entering else (narrow, room)
-        shares = _divided(sent, alone, out, into, 1)
-        assert shares is not None
-        assert shares[first].tolist() == [2, 0]
-        assert shares[second].tolist() == [0, 2]
-        narrow[2, 1] = 1
-        assert _divided(sent, alone, out, into, 1) is None

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +20,6 @@ from treadle.synthesis.trees import optimum
 from treadle.synthesis.trees.instance import instance_of
 from treadle.synthesis.trees.tight_cuts.closed_forms.boundary_runs import Outermost
 from treadle.synthesis.trees.tight_cuts.closed_forms.even_planes import relay_planes
-from treadle.synthesis.trees.tight_cuts.closed_forms.unequal_planes import plane_trees
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.subproblems import cut
@@ -99,34 +96,6 @@ def sample() -> tuple[Topology, Collective, RelayPlanes]:
     assert isinstance(trees, RelayPlanes)
     assert len(trees.relay_plane)
     return topology, collective, trees
-
-
-@pytest.mark.parametrize("form", [relay_planes, plane_trees])
-def test_more_trees_than_can_be_listed_are_refused(form: Callable[..., Any]) -> None:
-    """Links of 10^12 bytes/s may hold as many trees, and each has a place: the form does not serve."""
-    units = np.full((3, 2), 2**41)
-    topology = planes_star(units, units)
-    problem = instance_of(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER))
-    family = Family(np.array([-1], dtype=np.int32), np.zeros(problem.n_nodes, dtype=np.int32))
-    cutting = cut(problem, family, problem.bandwidths, np.full(3, 2**41))
-    assert "too many to list" in str(form(Outermost.of(cutting, {}, 1)))
-
-
-@pytest.mark.parametrize(
-    ("out", "into", "trees"),
-    [
-        ([[6, 1], [2, 5], [3, 4], [4, 2]], [[6, 1], [2, 5], [3, 4], [4, 2]], 1),
-        ([[7, 1], [1, 7], [4, 4]], [[4, 4], [4, 4], [4, 4]], 4),  # 2 trees on each plane, 1 unit leaves by it
-    ],
-)
-def test_children_in_other_shares_are_refused(
-    out: list[list[int]], into: list[list[int]], trees: int
-) -> None:
-    topology = planes_star(np.array(out), np.array(into))
-    problem = instance_of(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER))
-    family = Family(np.array([-1], dtype=np.int32), np.zeros(problem.n_nodes, dtype=np.int32))
-    cutting = cut(problem, family, problem.bandwidths, np.full(len(out), trees, dtype=np.int64))
-    assert "same proportions" in str(relay_planes(Outermost.of(cutting, {}, 1)))
 
 
 @pytest.mark.parametrize(

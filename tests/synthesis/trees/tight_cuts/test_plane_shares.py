@@ -98,13 +98,6 @@ def test_pairs_that_send_more_or_less_are_given() -> None:
         np.testing.assert_array_equal(again.sum(axis=1).T, into)
 
 
-def test_changes_of_a_pair_add_up() -> None:
-    changes = Changes.of(np.array([2, 0, 2]), np.array([1, 3, 1]), np.array([5, 1, -2]), 4)
-    assert changes.root.tolist() == [0, 2]
-    assert changes.child.tolist() == [3, 1]
-    assert changes.units.tolist() == [1, 3]
-
-
 def test_moves_that_cannot_be_made_are_not() -> None:
     # two nodes with one unit each: nothing can be moved to the other plane and stay within all sums
     none = np.zeros(0, dtype=np.int32)
@@ -149,15 +142,3 @@ def test_lost_links_cost_no_more_than_they_must(fabric: str, kind: str, count: i
     report = verify(topology, collective, found.schedule, claimed_algbw=best)
     assert not report.violations
     assert found.algbw == best
-
-
-def test_cores_that_some_pods_lack_are_left_alone() -> None:
-    lost = [f"core{core}--pod{pod}.agg{core // 4}" for core, pod in ((0, 3), (5, 1), (14, 6))]
-    topology = with_failed_links(parse("fat_tree(8)"), *lost)
-    collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
-    found = decompose(topology, collective)
-    assert not isinstance(found, Unsupported)
-    # all pods have lost the same cores then, and are of one kind
-    assert found.summary.startswith("3 kinds of subproblems: 1 of 8 children by circulant trees")
-    report = verify(topology, collective, found.schedule, claimed_algbw=optimum(topology, collective).algbw)
-    assert not report.violations

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import random
-import time
 
 import numpy as np
 import pytest
 
 from samples.nested_fabrics import case
 from treadle.arrays import Int32Array, Int64Array
-from treadle.context import Context, TimeLimitError, under
 from treadle.engine import core
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.trees import optimum
-from treadle.synthesis.trees.tight_cuts.closed_forms.plane_allocation import plane_allocation
-from treadle.synthesis.trees.tight_cuts.closed_forms.relayed_stars import _proportional, fitted_table
-from treadle.synthesis.trees.tight_cuts.closed_forms.unit_assignment import UnitPool
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.topologies.catalogue.platforms import add_box
 from treadle.topologies.topology import Topology, TopologyBuilder
@@ -33,40 +28,6 @@ def irregular(sizes: list[int], planes: list[list[int]]) -> Topology:
         for name, top in zip(names, tops_of, strict=True):
             builder.duplex(name, tops[top], 25)
     return builder.build()
-
-
-def random_table(rng: random.Random, n: int, most: int) -> Int64Array:
-    table = np.array([[rng.choice([0, 0, rng.randint(0, most)]) for _ in range(n)] for _ in range(n)])
-    np.fill_diagonal(table, 0)
-    return table
-
-
-def test_gravity_finds_a_table_wherever_there_is_one() -> None:
-    rng = random.Random(1)
-    for _ in range(150):
-        n = rng.randint(2, 12)
-        some = random_table(rng, n, rng.choice([1, 3, 40]))
-        out, into = some.sum(axis=1), some.sum(axis=0)
-        table = fitted_table(out, into)
-        assert table is not None
-        assert table.min() >= 0
-        assert not np.diag(table).any()
-        np.testing.assert_array_equal(table.sum(axis=1), out)
-        np.testing.assert_array_equal(table.sum(axis=0), into)
-
-
-def test_gravity_refuses_a_child_that_would_have_to_send_to_itself() -> None:
-    assert fitted_table(np.array([5, 2, 1]), np.array([5, 2, 1])) is None
-
-
-def test_gravity_is_in_proportion() -> None:
-    out = np.array([30, 30, 60, 60] * 8)
-    table = fitted_table(out, out)
-    assert table is not None
-    kind = np.arange(32) % 4 >= 2
-    small, large = table[~kind][:, ~kind], table[kind][:, kind]
-    assert large.max() <= small.max() * 4 + 4
-    assert large.sum() > 3.5 * small.sum()
 
 
 def stars(trees: list[int], capacity: Int64Array) -> tuple[Int32Array, Int64Array, Int32Array] | None:
@@ -110,31 +71,6 @@ def test_trees_of_two_hops_within_the_capacities() -> None:
     assert built > 120
 
 
-def test_exchanged_trees_where_no_supplier_is_left() -> None:
-    # 0 sends to 1 in tree a only and to 2 in tree b only; 3 is to be reached by 1 twice
-    capacity = np.zeros((4, 4), dtype=np.int64)
-    capacity[0, 1], capacity[0, 2], capacity[2, 1], capacity[1, 2] = 1, 1, 1, 1
-    capacity[1, 3], capacity[2, 3] = 1, 1
-    assert stars([2, 0, 0, 0], capacity) is not None
-    capacity[1, 3], capacity[2, 3] = 2, 0
-    assert stars([2, 0, 0, 0], capacity) is None
-
-
-def test_no_trees_without_capacity() -> None:
-    assert stars([1, 1, 1], np.zeros((3, 3), dtype=np.int64)) is None
-
-
-def test_units_are_dealt_by_kind_first() -> None:
-    units = UnitPool.of(np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([2, 2, 2]))
-    assigned = units.assign(np.array([0, 0, 0, 1]), np.array([1, 1, 1, 0]))
-    assert sorted(units.kind[assigned[:3]].tolist()) == [0, 1, 1]
-    assert units.group[assigned[3]] == 1
-    assert len(set(assigned.tolist())) == 4
-    more = units.assign(np.array([0]), np.array([0]))
-    assert more[0] not in assigned
-    assert units.group[more[0]] == 0
-
-
 CASES = [
     ([8, 5, 3, 8, 2, 6], [[0] * 8, [0, 1, 0, 1, 1], [1] * 3, [0, 1] * 4, [0, 0], [1, 1, 0, 1, 0, 0]]),
     ([4, 4, 2, 3, 5], [[0, 1, 2, 0], [1, 1, 2, 2], [0, 1], [0, 1, 2], [0, 0, 1, 2, 2]]),
@@ -157,16 +93,6 @@ def test_irregular_boxes(sizes: list[int], planes: list[list[int]], kind: Collec
         assert report.height_max <= 5
 
 
-def test_closed_forms_watch_the_clock() -> None:
-    late = Context(deadline=time.monotonic() - 1)
-    sums = np.array([[3, 1], [1, 3], [2, 2]])
-    with pytest.raises(TimeLimitError), under(late):
-        plane_allocation(sums, sums, np.full(3, 2))
-    topology = irregular(*CASES[0])
-    with pytest.raises(TimeLimitError), under(Context(deadline=time.monotonic() - 1)):
-        decompose(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER))
-
-
 def test_ranks_with_trees_that_neither_supply_nor_are_entered() -> None:
     """Here the last rank of a box has trees of its own, but no link to the outside serves it."""
     asked = case(200218)
@@ -174,12 +100,3 @@ def test_ranks_with_trees_that_neither_supply_nor_are_entered() -> None:
     assert not isinstance(found, Unsupported)
     for form in (found.schedule, found.schedule.explicit()):
         assert verify(asked.topology, asked.collective, form, claimed_algbw=found.algbw).is_ok
-
-
-def test_what_sends_or_gets_nothing_has_no_part() -> None:
-    """The sums of rows and columns are met all the same."""
-    out, into = np.array([0, 5, 4, 3]), np.array([4, 0, 4, 4])
-    table = _proportional(out, into)
-    assert table.sum(axis=1) == pytest.approx(out)
-    assert table.sum(axis=0) == pytest.approx(into)
-    assert not table.diagonal().any()

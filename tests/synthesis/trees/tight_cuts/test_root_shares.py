@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
 
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis import trees as forestcoll
@@ -105,8 +103,6 @@ FAMILY = Family(
 )
 """Set 1 holds set 3 (a, b), set 4 (c, d) and e; set 2 is f and g; switch s lies in none."""
 
-INSIDE = {1: "abcde", 2: "fg", 3: "ab", 4: "cd"}
-
 
 def odd_fabric() -> Instance:
     """Sets 3 and 4 are alike; what enters and leaves differs, and f is joined better than g."""
@@ -121,113 +117,6 @@ def odd_fabric() -> Instance:
     fabric = builder.build()
     ranks = tuple(NAMES.index(v) for v in "gbacfde")
     return instance_of(fabric, Collective(CollectiveKind.ALLGATHER, ranks))
-
-
-def widths_of(problem: Instance, inside: str) -> tuple[int, int]:
-    """Bandwidth into and out of some nodes."""
-    into = out = 0
-    for tail, head, bandwidth in zip(problem.tails, problem.heads, problem.bandwidths, strict=True):
-        ends = NAMES[tail] in inside, NAMES[head] in inside
-        into += int(bandwidth) if ends == (False, True) else 0
-        out += int(bandwidth) if ends == (True, False) else 0
-    return into, out
-
-
-def test_ranks_and_sets_that_are_alike() -> None:
-    """By their sets a to d are of a class, and f and g; by their links all but a and c, b and d differ."""
-    problem = odd_fabric()
-    coarse, fine = module._classes(problem, FAMILY)
-    groups = [
-        {
-            frozenset(NAMES[v] for v in problem.terminals[row == number].tolist())
-            for number in np.unique(row).tolist()
-        }
-        for row in (coarse, fine)
-    ]
-    assert groups[0] == {frozenset("abcd"), frozenset("e"), frozenset("fg")}
-    assert groups[1] == {*map(frozenset, ("ac", "bd", "e", "f", "g"))}
-    assert sorted(np.unique(coarse).tolist()) == [0, 1, 2]
-    cuts = module._cuts(problem, FAMILY, fine)
-    found = {}
-    for cut in cuts:
-        for place in cut.places.tolist():
-            inside = NAMES[place] if cut.depth < 0 else INSIDE[place]
-            ranks = Counter(int(fine[problem.terminals.tolist().index(NAMES.index(v))]) for v in inside)
-            assert (cut.ranks, cut.entering, cut.leaving) == (ranks, *widths_of(problem, inside))
-            found[inside] = cut.depth
-    assert found == {"abcde": 1, "fg": 1, "ab": 2, "cd": 2} | dict.fromkeys("abcdefg", -1)
-    # sets 3 and 4 count once, and so do a and c, b and d
-    assert len(cuts) == 3 + 5
-
-
-def test_prices_become_lengths_of_the_links_they_are_for() -> None:
-    """A price is shared by sets that are alike, and added up over the sets that a link enters or leaves."""
-    problem = odd_fabric()
-    _, fine = module._classes(problem, FAMILY)
-    cuts = module._cuts(problem, FAMILY, fine)
-    prices = [
-        (cut, is_in, Fraction(place + 1, 7 + is_in) if place % 3 else Fraction(0))
-        for place, cut in enumerate(cuts)
-        for is_in in (True, False)
-    ]
-    wanted = []
-    for tail, head in zip(problem.tails.tolist(), problem.heads.tolist(), strict=True):
-        length = Fraction(0)
-        for cut, is_in, price in prices:
-            for place in cut.places.tolist():
-                inside = NAMES[place] if cut.depth < 0 else INSIDE[place]
-                ends = NAMES[tail] in inside, NAMES[head] in inside
-                length += price / len(cut.places) if ends == (not is_in, is_in) else 0
-        wanted.append(length)
-    assert module._lengths(problem, FAMILY, prices) == tuple(wanted)
-
-
-def test_prices_of_both_ways() -> None:
-    """As the rows have them; the mean of both where every cut is as wide in as out."""
-    problem = odd_fabric()
-    cuts = module._cuts(problem, FAMILY, module._classes(problem, FAMILY)[1])[:2]
-    even = [replace(cut, leaving=cut.entering) for cut in cuts]
-    dual = [Fraction(-value, 5) for value in (1, 2, 4, 8, 16)]
-    for one, other in (cuts, even):
-        rows = [(0, one, True), (1, one, False), (2, other, False), (3, one, True), (4, other, True)]
-        found = {(id(cut), is_in): price for cut, is_in, price in module._prices(rows, dual)}
-        pair = (Fraction(9, 5), Fraction(2, 5)), (Fraction(16, 5), Fraction(4, 5))
-        if one is even[0]:
-            pair = ((Fraction(11, 10),) * 2, (Fraction(2),) * 2)
-        assert [found[id(cut), is_in] for cut in (one, other) for is_in in (True, False)] == [
-            *pair[0],
-            *pair[1],
-        ]
-
-
-def test_the_least_share_is_as_large_as_times_allow() -> None:
-    """The linear program again, in floats, over every rank by itself; in slack times all shares are equal."""
-    problem = odd_fabric()
-    _, fine = module._classes(problem, FAMILY)
-    cuts = module._cuts(problem, FAMILY, fine)
-    sizes = Counter(fine.tolist())
-    for gather, scatter in ((Fraction(2, 5), Fraction(1, 2)), (Fraction(1, 3), Fraction(3, 7)), (1, 1)):
-        times = Fraction(gather), Fraction(scatter)
-        found = module._even_shares(cuts, sizes, times)
-        rows, bounds = [], []
-        for cut in cuts:
-            row = [float(cut.ranks.get(number, 0)) for number in sorted(sizes)]
-            least = 1 - min(cut.entering * times[0], cut.leaving * times[1])
-            most = min(cut.leaving * times[0], cut.entering * times[1])
-            rows += [[*(-value for value in row), 0.0], [*row, 0.0]]
-            bounds += [-float(least), float(most)]
-        for place in range(len(sizes)):
-            rows.append([-float(place == j) for j in range(len(sizes))] + [1.0])
-            bounds.append(0.0)
-        total = [[float(sizes[number]) for number in sorted(sizes)] + [0.0]]
-        best = linprog([0.0] * len(sizes) + [-1.0], rows, bounds, total, [1.0])
-        assert found is not None
-        assert sum(found[number] * count for number, count in sizes.items()) == 1
-        assert float(min(found.values())) == pytest.approx(-best.fun)
-        inside = np.array([float(found[number]) for number in sorted(sizes)] + [0.0])
-        assert np.all(np.array(rows[: 2 * len(cuts)]) @ inside <= np.array(bounds[: 2 * len(cuts)]) + 1e-9)
-    assert found is not None
-    assert set(found.values()) == {Fraction(1, 7)}
 
 
 def test_sets_that_differ_too_much_have_no_shares(monkeypatch: pytest.MonkeyPatch) -> None:

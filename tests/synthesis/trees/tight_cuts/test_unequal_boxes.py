@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.factored import RelayTrees, TableTrees
-from treadle.synthesis.trees import optimum
 from treadle.synthesis.trees.instance import instance_of
 from treadle.synthesis.trees.tight_cuts.components import Split, split_layers
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
@@ -27,39 +25,6 @@ def racks(sizes: tuple[int, ...], nvlink: int, nic: int) -> Topology:
     return with_failed_nodes(
         gb200_nvl72(len(sizes), most, nvlink_bandwidth=nvlink, nic_bandwidth=nic), *failed
     )
-
-
-@pytest.mark.parametrize(
-    ("sizes", "nvlink", "layers", "height"),
-    [
-        ((4, 3), 50, 3, 2),
-        ((3, 2, 3), 20, 3, 2),
-        # and a unit tree, where ranks' links within boxes have units to spare
-        ((5, 4, 3, 4), 40, 5, 3),
-        ((6, 6, 2), 9, 4, 3),
-        ((8, 7, 7, 6, 5), 90, 6, 3),
-        ((8, 8, 8, 4), 69, 4, 3),  # the border of the last one nearly binds
-    ],
-)
-@pytest.mark.parametrize(
-    "kind", [CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE]
-)
-def test_the_optimum_of_racks_of_different_sizes(
-    sizes: tuple[int, ...], nvlink: int, layers: int, height: int, kind: CollectiveKind
-) -> None:
-    """As the general search finds it, and by layers."""
-    topology = racks(sizes, nvlink, 20)
-    collective = on_all_ranks(topology, kind)
-    found = decompose(topology, collective)
-    assert not isinstance(found, Unsupported), str(found)
-    assert found.n_layers == layers
-    best = optimum(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER)).algbw
-    best /= 2 if kind is CollectiveKind.ALLREDUCE else 1
-    assert found.algbw == best
-    for schedule in (found.schedule, found.schedule.explicit()):
-        report = verify(topology, collective, schedule, claimed_algbw=best)
-        assert not report.violations
-        assert (report.algbw, report.height_max) == (best, height)
 
 
 def test_trees_are_divided_evenly_between_ranks() -> None:

@@ -28,42 +28,6 @@ TEXTS: dict[str, tuple[str, dict[str, Any]]] = {
 Change = Callable[[str, random.Random], str]
 
 
-def spaced(text: str, chance: random.Random) -> str:
-    """Another number of blanks where there are some between words."""
-    return re.sub(r"(?<=\S)[ \t]{2,}(?=\S)", lambda _: " " * chance.randint(1, 9), text)
-
-
-def indented(text: str, chance: random.Random) -> str:
-    return "\n".join(" " * chance.randint(0, 3) + line if line.strip() else line for line in text.split("\n"))
-
-
-def windows(text: str, chance: random.Random) -> str:
-    del chance
-    return text.replace("\n", "\r\n")
-
-
-def with_attributes_turned(text: str, chance: random.Random) -> str:
-    def turned(match: re.Match[str]) -> str:
-        attributes = re.findall(r'\s+[\w]+="[^"]*"', match[2])
-        chance.shuffle(attributes)
-        return f"<{match[1]}{''.join(attributes)}{match[3]}"
-
-    return re.sub(r"<(\w+)((?:\s+[\w]+=\"[^\"]*\")+)(\s*/?>)", turned, text)
-
-
-def with_comments(text: str, chance: random.Random) -> str:
-    return re.sub(r">\n", lambda _: chance.choice([">\n", "><!-- said by nobody -->\n"]), text)
-
-
-HARMLESS: dict[str, tuple[Change, ...]] = {
-    "nccl-xml": (indented, windows, with_attributes_turned, with_comments),
-    "hwloc-xml": (indented, windows, with_attributes_turned, with_comments),
-    "nvidia-smi": (spaced, indented, windows),
-    "rocm-smi": (spaced, windows),
-    "amd-smi": (spaced, windows),
-}
-
-
 def cut(text: str, chance: random.Random) -> str:
     return text[: chance.randrange(len(text))]
 
@@ -98,19 +62,6 @@ def with_a_number_changed(text: str, chance: random.Random) -> str:
 
 
 HARMFUL: tuple[Change, ...] = (cut, flipped, with_lines_moved, with_a_number_changed)
-
-
-@pytest.mark.parametrize("name", TEXTS)
-def test_what_says_the_same_is_read_the_same(tmp_path: Path, name: str) -> None:
-    text, options = TEXTS[name]
-    chance, path = random.Random(name), tmp_path / "box"
-    path.write_text(text)
-    original = planning.import_topology(path, **options)
-    for number in range(MUTANTS // 4):
-        change = HARMLESS[name][number % len(HARMLESS[name])]
-        path.write_bytes(change(text, chance).encode())
-        found = planning.import_topology(path, **options)
-        assert (found.topology, found.format) == (original.topology, name), change.__name__
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from places import FOREIGN_SAMPLES
 from samples.readers.reader_texts import (
-    ASTRA,
     GB,
     IB_LINKS,
     INFRA,
-    INFRA_OLD,
     TACCL,
     TUX,
     TUX_YAML,
     ib_text,
     platform_text,
 )
-from treadle.cli.main import main
 from treadle.errors import FormatError
 from treadle.planning import bound, import_topology
-from treadle.topologies import dgx1_v100
-from treadle.topologies.isomorphism import find_isomorphism
-from treadle.topologies.readers.imported import Finding, Imported
+from treadle.topologies.readers.imported import Imported
 
 
 def imported(folder: Path, text: str, **options: Any) -> Imported:
@@ -47,30 +39,6 @@ def refusal(folder: Path, text: str, **options: Any) -> str:
     with pytest.raises(FormatError) as caught:
         imported(folder, text, **options)
     return str(caught.value)
-
-
-def test_taccl_box(tmp_path: Path) -> None:
-    found = imported(tmp_path, TACCL, chunk_size="1MB")
-    single = 10**12 // 46
-    assert algbw(found) == Fraction(8, 7) * 6 * single
-    assert float(algbw(found)) / GB == pytest.approx(149.068, abs=5e-4)
-    assert sorted(set(found.topology.bandwidths.tolist())) == [single, 2 * single]
-    bare = replace(found.topology, latencies_ns=np.zeros(32, dtype=np.int64))
-    assert find_isomorphism(bare, dgx1_v100(nvlink_bandwidth=single)) is not None
-    assert [str(finding) for finding in found.defaulted] == [
-        "node_betas_list: 8 GPUs as in an NDv2, whose links TACCL's code holds"
-    ]
-
-
-def test_the_command_line_takes_the_same_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A typed chunk of 1MB is 10**6 bytes, as the costs are microseconds per MB."""
-    path = tmp_path / "box.json"
-    path.write_text(TACCL)
-    assert main(["bound", str(path), "allgather", "--chunk-size", "1MB", "--json"]) == 0
-    values = json.loads(capsys.readouterr().out)
-    assert Fraction(values["optimal_algbw_exact"]) == Fraction(8, 7) * 6 * (10**12 // 46)
-    assert main(["bound", str(path), "allgather"]) == 2
-    assert capsys.readouterr().err.endswith("say it by --chunk-size\n")
 
 
 @pytest.mark.parametrize(("boxes", "nodes"), [(2, 16), (3, 25)])
@@ -115,12 +83,6 @@ def test_a_taccl_sketch_names_the_options_that_say_the_same(tmp_path: Path) -> N
     assert refusal(tmp_path, text).endswith("the topology's file with --boxes 2 --network relay:0-1")
 
 
-def test_astra_sim(tmp_path: Path) -> None:
-    found = imported(tmp_path, ASTRA)
-    assert (algbw(found), algbw(found, "allreduce")) == (480 * GB, 240 * GB)
-    assert [str(finding) for finding in found.warnings] == ["latency: rounded to whole nanoseconds: 936.25"]
-
-
 @pytest.mark.parametrize(
     ("blocks", "counts", "speeds", "expected"),
     [
@@ -138,43 +100,12 @@ def test_astra_sim_shapes(tmp_path: Path, blocks: str, counts: str, speeds: str,
     assert algbw(imported(tmp_path, text)) == expected * GB
 
 
-def test_astra_sim_names_the_key_that_says_nothing(tmp_path: Path) -> None:
-    text = "topology: [Ring]\nnpus_count: [2]\nbandwidth: [ tbd ]\nlatency: [tbd]\n"
-    assert "bandwidth[0]: expected a number, found 'tbd'" in refusal(tmp_path, text)
-
-
 @pytest.mark.parametrize("text", [TUX, TUX_YAML], ids=["conf", "yaml"])
 @pytest.mark.parametrize(("ratio", "expected"), [("1:1", Fraction(160, 3)), ("8:1", Fraction(100, 3))])
 def test_slurm(tmp_path: Path, text: str, ratio: str, expected: Fraction) -> None:
     found = imported(tmp_path, text, nic_bandwidth="50GB/s", oversubscription=ratio)
     assert algbw(found) == expected * GB
     assert found.topology.node_names[:3] == ("tux0", "tux1", "tux2")
-
-
-def test_slurm_levels_have_ratios_of_their_own(tmp_path: Path) -> None:
-    text = (
-        "SwitchName=a Nodes=x[08-11]\nSwitchName=b Nodes=y[0-1]r[0-1]\n"
-        "SwitchName=c Switches=a,b\nSwitchName=d Nodes=z\nSwitchName=e Switches=c,d LinkSpeed=9\n"
-    )
-    found = imported(tmp_path, text, nic_bandwidth=12 * GB, oversubscription="4:1,3:1")
-    topology = found.topology
-    names = topology.node_names
-    assert names[:8] == ("x08", "x09", "x10", "x11", "y0r0", "y0r1", "y1r0", "y1r1")
-    speeds = {
-        (names[tail], names[head]): int(speed) // GB
-        for tail, head, speed in zip(topology.tails, topology.heads, topology.bandwidths, strict=True)
-    }
-    assert (speeds["a", "c"], speeds["c", "a"], speeds["c", "e"], speeds["d", "e"]) == (12, 12, 8, 3)
-    assert [str(finding) for finding in found.warnings] == ["line 5: LinkSpeed has no unit and is not used"]
-
-
-def test_slurm_switches_without_nodes_are_left_out(tmp_path: Path) -> None:
-    more = "SwitchName=waiting\nSwitchName=above Switches=waiting\n"
-    text = TUX.replace("s[0-3]", "s[0-3],above") + more
-    found = imported(tmp_path, text, nic_bandwidth=50 * GB, oversubscription="1:1")
-    assert found.topology == imported(tmp_path, TUX, nic_bandwidth=50 * GB, oversubscription="1:1").topology
-    assert [str(finding) for finding in found.warnings] == ["left out: 2 switches without nodes"]
-    assert "names no switch with nodes" in refusal(tmp_path, more)
 
 
 @pytest.mark.parametrize(
@@ -273,29 +204,6 @@ def test_simgrid_refuses(tmp_path: Path, old: str, new: str, says: str) -> None:
     assert says in refusal(tmp_path, text.replace(old, new))
 
 
-def test_infragraph_of_connections(tmp_path: Path) -> None:
-    found = imported(tmp_path, INFRA_OLD)
-    assert algbw(found) == Fraction(1600, 3) * GB
-    assert found.topology.name == "clos"
-    assert len(found.topology.compute_nodes) == 4
-    assert "instances server: device generic-server is not in the file" in str(found.warnings[2])
-
-
-def test_infragraph_of_edges(tmp_path: Path) -> None:
-    found = imported(tmp_path, INFRA)
-    topology = found.topology
-    # a host's four NICs bring in four shards at 50 GB/s each
-    assert algbw(found) == 400 * GB
-    assert [topology.node_names[node] for node in topology.compute_nodes[:2]] == [
-        "host.0.xpu.0",
-        "host.0.xpu.1",
-    ]
-    assert sorted(set(topology.bandwidths.tolist())) == [50 * GB, 63 * GB, 450 * GB]
-    assert "rail.0" in topology.node_names
-    assert not any("mgmt" in name or "cpu" in name for name in topology.node_names)
-    assert set(topology.latencies_ns[topology.bandwidths == 63 * GB].tolist()) == {500}
-
-
 def test_infragraph_of_devices_that_are_not_described(tmp_path: Path) -> None:
     """How many components they have only slices can say."""
     text = INFRA.replace("device: tor,", "device: tors,")
@@ -381,35 +289,6 @@ def test_infragraph_units(tmp_path: Path, bandwidth: str, latency: str) -> None:
     assert set(topology.latencies_ns[topology.bandwidths == 450 * GB].tolist()) == {500}
 
 
-def test_ibnetdiscover(tmp_path: Path) -> None:
-    found = imported(tmp_path, ib_text())
-    # each adapter takes in five shards of six at 25 GB/s; a leaf's uplink only three
-    assert algbw(found) == 30 * GB
-    assert found.topology.node_names[-1] == "n1-2 mlx5_0"
-    assert found.recognised["HCAs"] == "6 of 6 hosts"
-    assert found.recognised["SHARP"] == "2 aggregation nodes left out"
-    assert found.recognised["components"] == "1"
-
-
-@pytest.mark.parametrize(
-    ("rate", "gb_per_s"),
-    [
-        ("4xNDR", Fraction(50)),
-        ("4xXDR", Fraction(100)),
-        ("4xEDR", Fraction("12.5")),
-        ("4xQDR", Fraction(4)),
-        ("8xHDR", Fraction(50)),
-        ("12xDDR", Fraction(6)),
-        ("1xSDR", Fraction("0.25")),
-        ("4xFDR10", Fraction(5)),
-        ("4xFDR", Fraction(6_818_181_818, GB)),
-    ],
-)
-def test_infiniband_speeds(tmp_path: Path, rate: str, gb_per_s: Fraction) -> None:
-    topology = imported(tmp_path, ib_text(rate=f" {rate}")).topology
-    assert set(topology.bandwidths.tolist()) == {int(gb_per_s * GB)}
-
-
 def test_ibnetdiscover_without_speeds_asks(tmp_path: Path) -> None:
     assert "ports have no speed; say it by --bandwidth" in refusal(tmp_path, ib_text(rate=""))
     found = imported(tmp_path, ib_text(rate=""), bandwidth="25GB/s")
@@ -433,26 +312,6 @@ def test_ibnetdiscover_without_speeds_asks(tmp_path: Path) -> None:
 def test_ibnetdiscover_refuses(tmp_path: Path, old: str, new: str, says: str) -> None:
     assert old in ib_text()
     assert says in refusal(tmp_path, ib_text().replace(old, new, 1))
-
-
-def test_iblinkinfo(tmp_path: Path) -> None:
-    found = imported(tmp_path, IB_LINKS)
-    fabric, names = found.topology, found.topology.node_names
-    assert (found.format, names) == ("iblinkinfo", ("n0 HCA-1", "n1 HCA-1", "n2 HCA-1", "leaf"))
-    rows = zip(fabric.tails.tolist(), fabric.heads.tolist(), fabric.bandwidths.tolist(), strict=True)
-    assert Counter((names[tail], names[head], speed) for tail, head, speed in rows) == Counter(
-        {
-            pair: count
-            for name, speed, count in (
-                ("n0 HCA-1", 12_500_000_000, 2),
-                ("n1 HCA-1", 25_000_000_000, 1),
-                ("n2 HCA-1", 5_000_000_000, 1),
-            )
-            for pair in ((name, "leaf", speed), ("leaf", name, speed))
-        }
-    )
-    slow = "1 ports run below what they could (leaf port 1: Could be 53.125 Gbps)"
-    assert found.warnings == (Finding(slow, "line 9"),)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,186 @@
+"""Files of every kind with something changed at random: what each command says of them, word by word.
+
+A file is read as another value, or refused in one line; tests/golden/changed_files.json has which, and in what
+words. ``WRITE_CHANGED_FILES=OUTPUT pytest tests/cli/test_changed_files.py`` (without -n) writes it anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import random
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from places import GOLDEN
+from samples.box_files import amd_smi_tables, hwloc_xml, nccl_xml, nvidia_smi_matrix, rocm_smi_tables
+from samples.readers.reader_texts import TEXTS
+from treadle.cli.main import main
+
+RECORD = GOLDEN / "changed_files.json"
+N_CHANGES = 60
+MEASURED = re.compile(r'"seconds": (\{[^{}]*\}|[0-9.e-]+)')
+PIECES = (
+    "",
+    " ",
+    "\n",
+    "0",
+    "9",
+    "-1",
+    "1e9",
+    "nan",
+    '"',
+    "[",
+    "]",
+    "{",
+    "}",
+    "<",
+    ">",
+    ":",
+    ",",
+    "=",
+    "#",
+    "\0",
+    "é",
+)
+
+_SLURM = "--nic-bandwidth 50GB/s --oversubscription 1:1"
+_OPTIONS = {
+    "taccl": "--chunk-size 1MB",
+    "slurm": _SLURM,
+    "slurm-yaml": _SLURM,
+    "csv-matrix": "--bandwidth 1GB/s",
+}
+_EIGHT = [[18 * (i != j) for j in range(8)] for i in range(8)]
+_BOXES = "--boxes 2 --nic-bandwidth 25GB/s --network"
+FABRICS = {
+    **{name: (text, _OPTIONS.get(name, "")) for name, (text, _) in TEXTS.items()},
+    "nccl-xml": (nccl_xml(far_nics=1), f"{_BOXES} rail"),
+    "nvidia-smi": (nvidia_smi_matrix(_EIGHT, [[i] for i in range(8)]), f"--gpu h100 {_BOXES} one-switch"),
+    "rocm-smi": (rocm_smi_tables([[15 * (i != j) for j in range(8)] for i in range(8)]), "--gpu mi300x"),
+    "amd-smi": (amd_smi_tables([[15 * (i != j) for j in range(8)] for i in range(8)]), "--gpu mi300x"),
+    "hwloc-xml": (hwloc_xml(), "--pcie full"),
+}
+MADE = {
+    "topology": (["topology export dgx_a100:1 -o FILE"], "topology show FILE"),
+    "msccl-xml": (
+        ["solve ring:4 allreduce -o p", "lower p --to msccl-xml -o FILE"],
+        "verify FILE --topology ring:4",
+    ),
+    "forestcoll-xml": (
+        ["solve dgx_a100:1 allgather -o p", "lower p --to forestcoll-xml -o FILE"],
+        "verify FILE --topology dgx_a100:1",
+    ),
+    "mscclpp-json": (
+        ["solve complete:3 allgather -o p", "lower p --to mscclpp-json -o FILE"],
+        "verify FILE --topology complete:3",
+    ),
+    "routes-json": (["routes ring:5 --layers 2 -o FILE.json"], "verify FILE.json"),
+    "parallel plan": (
+        ["parallelize gpt2 --fabric ring:2 --gpu a100 --mesh 2 --tokens 4K --gap 0.5 -o FILE"],
+        "execute FILE none.py:make",
+    ),
+}
+WRITTEN = {
+    "jobs": (
+        '[[job]]\nname = "first"\nkind = "allgather"\nranks = "0-4"\n'
+        '[[job]]\nname = "second"\nkind = "allreduce"\nranks = "5-9"\n',
+        'bound "leaf_spine(3, 2, gpus_per_leaf=4)" --jobs FILE',
+    ),
+    "demands": (
+        "0,3,1,0,2\n1,0,7,2,0\n4,1,0,5,1\n0,2,3,0,9\n6,0,1,1,0\n",
+        'bound "complete(5)" alltoall --demands FILE',
+    ),
+    "workload": (
+        '[network]\nalpha = "2us"\nbandwidth = "77Gbit/s"\n'
+        '[[collectives]]\nkind = "allreduce"\nsize = "3MB"\ncount = 5\n'
+        '[[collectives]]\nkind = "alltoall"\nsize = "700KB"\ngroup_size = 4\n',
+        'design --topology "torus(3,4)" --workload FILE --alltoall bound',
+    ),
+    "model": (
+        '{"model_type": "llama", "hidden_size": 96, "intermediate_size": 160, "num_hidden_layers": 3,\n'
+        '"num_attention_heads": 6, "num_key_value_heads": 3, "vocab_size": 301,\n'
+        '"max_position_embeddings": 128}\n',
+        "train FILE --fabric ring:2 --mesh dp=2 --gpu h100 --schedule bound",
+    ),
+    "nccl log": (
+        "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
+        "     1048576        262144     float     sum      -1    50.00   20.97   36.70      0\n"
+        "    67108864      16777216     float     sum      -1   900.00   74.57  130.49      0\n"
+        "  1073741824     268435456     float     sum      -1 12900.00   83.24  145.66      0\n",
+        "diagnose FILE --topology dgx_a100:1 --collective allreduce",
+    ),
+}
+KINDS = [*FABRICS, *MADE, *WRITTEN]
+
+
+def case_of(kind: str) -> tuple[str, str]:
+    """The unchanged text of a kind, and the command that reads it; in the current folder."""
+    if kind in FABRICS:
+        text, options = FABRICS[kind]
+        return text, f"topology import FILE {options}"
+    if kind in WRITTEN:
+        return WRITTEN[kind]
+    made, command = MADE[kind]
+    for line in made:
+        assert run(line)[0] == 0, line
+    return Path(file_of(command)).read_text(encoding="utf-8"), command
+
+
+def file_of(command: str) -> str:
+    return next(word for word in command.split() if word.startswith("FILE"))
+
+
+def run(command: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main(shlex.split(command))
+    return status, out.getvalue(), err.getvalue()
+
+
+def changed(text: str, draw: random.Random) -> str:
+    """A text with a piece put in, exchanged or cut out, a line repeated or left out, or another digit."""
+    lines = text.splitlines(keepends=True)
+    at, k = draw.randrange(len(text)), draw.randrange(len(lines))
+    match draw.randrange(6):
+        case 0:
+            return text[:at] + draw.choice(PIECES) + text[at:]
+        case 1:
+            return text[:at] + draw.choice(PIECES) + text[at + draw.randrange(1, 4) :]
+        case 2:
+            return text[:at] + text[at + draw.randrange(1, 40) :]
+        case 3:
+            return "".join(lines[:k] + lines[k : k + 1] * 2 + lines[k + 1 :])
+        case 4:
+            return "".join(lines[:k] + lines[k + 1 :])
+    digits = [place for place, letter in enumerate(text) if letter.isdigit()] or [at]
+    at = draw.choice(digits)
+    return text[:at] + str(draw.randrange(10)) + text[at + 1 :]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_changed_files_say_what_they_said(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text, command = case_of(kind)
+    draw, found = random.Random(kind), list[str]()
+    for _ in range(N_CHANGES):
+        Path(file_of(command)).write_text(changed(text, draw), encoding="utf-8")
+        status, out, err = run(f"{command} --json")
+        assert status in range(5), err
+        assert status or out, "a result"
+        assert "\n" not in err.strip() or not status, "a refusal is one line"
+        result = hashlib.sha256(MEASURED.sub("", out).encode()).hexdigest()[:12]
+        told = err.strip().removeprefix("treadle: ") if status > 1 else result
+        found.append(f"{status} {told}")
+    if target := os.environ.get("WRITE_CHANGED_FILES"):
+        path = Path(target)
+        record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        text = json.dumps({**record, kind: found}, indent=0, ensure_ascii=False, sort_keys=True)
+        path.write_text(f"{text}\n", encoding="utf-8")
+    assert found == json.loads(RECORD.read_text(encoding="utf-8"))[kind]
