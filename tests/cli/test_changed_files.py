@@ -1,6 +1,6 @@
 """Files of every kind with something changed at random: what each command says of them, word by word.
 
-A file is read as another value, or refused in one line; tests/golden/changed_files.json has which, and in what
+A file is read as another value, or refused in one line: tests/golden/changed_files.json has which, in what
 words. ``WRITE_CHANGED_FILES=OUTPUT pytest tests/cli/test_changed_files.py`` (without -n) writes it anew.
 """
 
