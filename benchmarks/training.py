@@ -65,11 +65,11 @@ STEPS = (
     ),
 )
 SEVEN = (
-    ("256 nodes: iteration, ShiftedRing / Treadle", 256, "ShiftedRing", "ratio"),
-    ("256 nodes: iteration, torus / Treadle", 256, "torus", "ratio"),
-    ("1024 nodes: iteration, ShiftedRing / Treadle", 1024, "ShiftedRing", "ratio"),
-    ("1024 nodes: iteration, torus / Treadle", 1024, "torus", "ratio"),
-    ("1024 nodes: all-to-all's share, Treadle", 1024, "ours", "share"),
+    ("256 nodes: iteration, ShiftedRing / the paper's", 256, "ShiftedRing", "ratio"),
+    ("256 nodes: iteration, torus / the paper's", 256, "torus", "ratio"),
+    ("1024 nodes: iteration, ShiftedRing / the paper's", 1024, "ShiftedRing", "ratio"),
+    ("1024 nodes: iteration, torus / the paper's", 1024, "torus", "ratio"),
+    ("1024 nodes: all-to-all's share, the paper's", 1024, "ours", "share"),
     ("1024 nodes: all-to-all's share, ShiftedRing", 1024, "ShiftedRing", "share"),
     ("1024 nodes: all-to-all's share, torus", 1024, "torus", "share"),
 )

@@ -39,10 +39,10 @@ def theirs(name: str, label: str) -> float:
 @pytest.mark.parametrize(
     "label",
     [
-        "256 nodes: iteration, ShiftedRing / Treadle",
-        "256 nodes: iteration, torus / Treadle",
-        "1024 nodes: iteration, ShiftedRing / Treadle",
-        "1024 nodes: iteration, torus / Treadle",
+        "256 nodes: iteration, ShiftedRing / the paper's",
+        "256 nodes: iteration, torus / the paper's",
+        "1024 nodes: iteration, ShiftedRing / the paper's",
+        "1024 nodes: iteration, torus / the paper's",
         "1024 nodes: all-to-all's share, ShiftedRing",
         "1024 nodes: all-to-all's share, torus",
     ],
@@ -58,10 +58,10 @@ def test_one_efficiency_meets_all_seven_figures_of_iterations() -> None:
         ours_costs = expert_training.fabric_costs(case.best, TABLE_A1[case.nodes][case.best])
         others = (expert_training.ring_costs(case.nodes), expert_training.torus_costs(case.side))
         step = expert_training.expert_step(model, ours_costs, efficiency=0.19)
-        found = {"all-to-all's share, Treadle": expert_training.exchange_fraction(step)}
+        found = {"all-to-all's share, the paper's": expert_training.exchange_fraction(step)}
         for costs in others:
             other = expert_training.expert_step(model, costs, efficiency=0.19)
-            found[f"iteration, {costs.summary} / ours"] = float(other.iteration_s / step.iteration_s)
+            found[f"iteration, {costs.summary} / the paper's"] = float(other.iteration_s / step.iteration_s)
             found[f"all-to-all's share, {costs.summary}"] = expert_training.exchange_fraction(other)
         figures = published_figures()["figure-3.9"].figures
         compared = [label for label in found if f"{case.nodes} nodes: {label}" in figures]
@@ -74,7 +74,7 @@ def test_one_efficiency_meets_all_seven_figures_of_iterations() -> None:
 
 def test_share_of_our_all_to_alls_at_1024_nodes() -> None:
     """30% is printed, with an all-to-all that distances forbid: with it 31.0, with the certified one 31.7."""
-    place = "1024 nodes: all-to-all's share, Treadle"
+    place = "1024 nodes: all-to-all's share, the paper's"
     printed = theirs("figure-3.9", place)
     assert ours("figure-3.9", f"{place}, at the printed rate") == pytest.approx(printed, rel=0.05)
     assert ours("figure-3.9", place) == pytest.approx(printed, abs=2)
@@ -84,7 +84,7 @@ def test_share_of_our_all_to_alls_at_1024_nodes() -> None:
 def test_how_far_above_the_bound(nodes: int) -> None:
     """Ours at most 5%, as printed; Treadle's own design at most 2.5%; both at least 0."""
     place = f"{nodes} nodes: iteration"
-    assert 0 <= ours("figure-3.9", f"{place}, ours above the bound") <= 5
+    assert 0 <= ours("figure-3.9", f"{place}, the paper's above the bound") <= 5
     assert 0 <= ours("figure-3.9", f"{place}, Treadle's design above the bound") <= 2.5
 
 
@@ -99,7 +99,7 @@ def test_all_to_all_ratios_follow_from_the_printed_rates(nodes: int, ring: float
     baselines = (expert_training.ring_costs(nodes), expert_training.torus_costs(case.side))
     for costs in baselines:
         assert printed / costs.exchange == pytest.approx(rates[costs.summary], rel=0.005)
-        ratio = ours("figure-3.9", f"{nodes} nodes: all-to-all, {costs.summary} / ours")
+        ratio = ours("figure-3.9", f"{nodes} nodes: all-to-all, {costs.summary} / the paper's")
         assert ratio == pytest.approx(rates[costs.summary], rel=0.035)
 
 
@@ -108,7 +108,7 @@ def test_routers_are_what_is_left_out() -> None:
     whole = zoo_model("switch-c")
     rest = expert_training.without_routers(whole)
     assert whole.parameters - rest.parameters == 30 * 2080 * 2048
-    assert ours("figure-3.9", "1024 nodes, with routers: iteration, ShiftedRing / Treadle") == pytest.approx(
+    assert ours("figure-3.9", "1024 nodes, with routers: iteration, ShiftedRing / the paper's") == pytest.approx(
         8.3, abs=0.1
     )
 

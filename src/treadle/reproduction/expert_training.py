@@ -142,7 +142,7 @@ def _bucket(step: StepOutcome) -> str:
 
 
 def figure_3_9(full: bool) -> Rows:
-    """Yield both models' iterations on Treadle's fabric, ShiftedRing and torus, compared with the bound."""
+    """Yield both models' iterations on the paper's fabric, ShiftedRing and torus, compared with the bound."""
     for case in CASES:
         yield from _case(case, full=full)
 
@@ -155,19 +155,19 @@ def _case(case: ExpertCase, *, full: bool) -> Rows:
     step = expert_step(model, ours)
     yield f"{place}: parameters", model.parameters / 1e9, "1e9"
     yield from _parts(f"{place}, {case.best}", step)
-    yield f"{place}: all-to-all's share, Treadle", exchange_fraction(step), "%"
+    yield f"{place}: all-to-all's share, the paper's", exchange_fraction(step), "%"
     for name, costs in others.items():
         other = expert_step(model, costs)
         yield from _parts(f"{place}, {name}", other)
-        yield f"{place}: all-to-all, {name} / Treadle", ours.exchange / costs.exchange, "times"
-        yield f"{place}: iteration, {name} / Treadle", float(other.iteration_s / step.iteration_s), "times"
+        yield f"{place}: all-to-all, {name} / the paper's", ours.exchange / costs.exchange, "times"
+        yield f"{place}: iteration, {name} / the paper's", float(other.iteration_s / step.iteration_s), "times"
         yield f"{place}: all-to-all's share, {name}", exchange_fraction(other), "%"
     limit = expert_step(model, bound_costs(case.nodes))
-    yield f"{place}: iteration, Treadle above the bound", _above(step, limit), "%"
+    yield f"{place}: iteration, the paper's above the bound", _above(step, limit), "%"
     own = expert_step(model, fabric_costs("own", case.own))
     yield f"{place}: iteration, Treadle's design above the bound", _above(own, limit), "%"
     printed = expert_step(model, replace(ours, exchange=PRINTED_RATE[case.nodes]))
-    yield f"{place}: all-to-all's share, Treadle, at the printed rate", exchange_fraction(printed), "%"
+    yield f"{place}: all-to-all's share, the paper's, at the printed rate", exchange_fraction(printed), "%"
     yield from _ratios(f"{place}, with routers", zoo_model(case.model), ours, others)
     if full:
         yield from _frontier(case, model, step)
@@ -184,10 +184,10 @@ def _ratios(
     place: str, model: TrainingModel, ours: DirectConnectCosts, others: Mapping[str, DirectConnectCosts]
 ) -> Rows:
     step = expert_step(model, ours)
-    yield f"{place}: all-to-all's share, Treadle", exchange_fraction(step), "%"
+    yield f"{place}: all-to-all's share, the paper's", exchange_fraction(step), "%"
     for name, costs in others.items():
         ratio = expert_step(model, costs).iteration_s / step.iteration_s
-        yield f"{place}: iteration, {name} / Treadle", float(ratio), "times"
+        yield f"{place}: iteration, {name} / the paper's", float(ratio), "times"
 
 
 def _frontier(case: ExpertCase, model: TrainingModel, best: StepOutcome) -> Rows:
