@@ -12,7 +12,7 @@ from child_processes import finished
 from engines import ENGINES, REQUIRED, missing_engines, skipped_against_orders
 
 TESTS = Path(__file__).resolve().parent
-SUITE = ["-p", "no:cacheprovider", str(TESTS / "test_units.py"), "-k", "sizes"]
+SUITE = ["-p", "no:cacheprovider", str(TESTS / "test_units.py")]
 
 WITHOUT = """
 import sys

@@ -117,7 +117,6 @@ WRITTEN = {
         "diagnose FILE --topology dgx_a100:1 --collective allreduce",
     ),
 }
-KINDS = [*FABRICS, *MADE, *WRITTEN]
 
 
 def case_of(kind: str) -> tuple[str, str]:
@@ -164,7 +163,7 @@ def changed(text: str, draw: random.Random) -> str:
     return text[:at] + str(draw.randrange(10)) + text[at + 1 :]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*FABRICS, *MADE, *WRITTEN])
 def test_changed_files_say_what_they_said(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text, command = case_of(kind)

@@ -57,6 +57,6 @@ def test_the_package_is_found(page: str, tmp_path: Path) -> None:
     program = f"from treadle.cli.main import main\nfor words in {lines}: print('\\0', main(words))"
     shown = run(tmp_path, "-c", program).split("\0")
     assert [text.splitlines()[0] for text in shown[1:]] == [" 0"] * len(lines)
-    assert "origin  star-schedules 1.0" in shown[0]
+    assert "origin   star-schedules 1.0" in shown[0]
     assert "verified" in shown[2]
     assert re.search(r"^(star +[0-9.]+ |[a-z] .*\bstar$)", shown[3], flags=re.MULTILINE)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import treadle
 from places import ROOT
 
 PAGE = ROOT / "docs" / "how-to" / "python.md"
@@ -45,3 +46,9 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def without_seconds(text: str) -> str:
     return re.sub(r"[0-9.]+ CPU s", "S", text)
+
+
+def test_the_page_names_what_there_is() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    named = set(re.findall(r"treadle\.([a-z_]+)\(", text))
+    assert named <= set(treadle.__all__)

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from treadle.errors import FormatError, ScheduleError
+from treadle.errors import FormatError
 from treadle.finder.workload import (
-    Call,
-    Exchange,
     load_workload,
 )
 
@@ -27,10 +25,3 @@ def test_files_at_the_limit(tmp_path: Path) -> None:
     path.write_text(text + "\n" * (2**20 - len(text) + 1))
     with pytest.raises(FormatError, match="larger than 1048576 bytes, the most"):
         load_workload(path)
-
-
-@pytest.mark.parametrize(("n", "size", "stride"), [(6, 1, 2), (6, 7, 1), (6, 4, 1), (6, 3, 3), (6, 1, 1)])
-def test_groups_that_do_not_fit(n: int, size: int, stride: int) -> None:
-    message = f"workload: groups of {size} with stride {stride} do not divide {n} nodes evenly"
-    with pytest.raises(ScheduleError, match=message):
-        Call(Exchange.ALLREDUCE, 1, group_size=size, stride=stride).groups(n)

@@ -108,9 +108,9 @@ def test_routers_are_what_is_left_out() -> None:
     whole = zoo_model("switch-c")
     rest = expert_training.without_routers(whole)
     assert whole.parameters - rest.parameters == 30 * 2080 * 2048
-    assert ours("figure-3.9", "1024 nodes, with routers: iteration, ShiftedRing / the paper's") == pytest.approx(
-        8.3, abs=0.1
-    )
+    assert ours(
+        "figure-3.9", "1024 nodes, with routers: iteration, ShiftedRing / the paper's"
+    ) == pytest.approx(8.3, abs=0.1)
 
 
 def test_the_timeline_is_the_drawn_one() -> None:

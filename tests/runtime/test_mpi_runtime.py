@@ -13,11 +13,10 @@ import pytest
 
 from child_processes import finished, search_path
 from samples.program_cases import random_case
-from samples.runtime_programs import random_program
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.program.trees.forest_program import lower
 from treadle.runtime.data import ElementType, Reduction
-from treadle.runtime.mpi import RankExecution, check_world, load_mpi
+from treadle.runtime.mpi import RankExecution, load_mpi
 from treadle.runtime.rank_script import PreparedRank
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
 
@@ -78,15 +77,6 @@ def test_mpi_processes_move_the_right_data() -> None:
         ]
         * n
     )
-
-
-def test_world_size_is_checked() -> None:
-    program = random_program(CollectiveKind.ALLREDUCE, 3, seed=1)
-    check_world(program, 3)
-    with pytest.raises(
-        ScheduleError, match=r"expected 3 processes, one for each rank, found 1; .*mpirun -n 3"
-    ):
-        check_world(program, 1)
 
 
 def test_missing_mpi_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from tools.lowest import LEFT_OUT, lowest, main, pins
+from tools.lowest import LEFT_OUT, lowest, main
 
 
 def declared(repository: Path) -> dict[str, object]:
@@ -31,10 +31,3 @@ def test_every_requirement_has_a_lowest_version(repository: Path, capsys: pytest
 def test_other_bounds_are_refused(requirement: str) -> None:
     with pytest.raises(ValueError, match="its lowest version"):
         lowest(requirement)
-
-
-def test_bounds_that_differ_are_refused(repository: Path) -> None:
-    document = declared(repository)
-    document["dependency-groups"]["test"].append("numpy>=2.1")  # type: ignore[index]
-    with pytest.raises(ValueError, match=r"numpy: 2\.0 and 2\.1 are declared"):
-        pins(document)

@@ -4,29 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from treadle.training.compute_times import LocalWork
 from treadle.training.device_memory import ActivationPolicy, memory_parts
 from treadle.training.models.attention import Heads, LatentHeads
-from treadle.training.models.model_layer import ModelLayer, Saved, Weight
 from treadle.training.models.transformer import transformer
 from treadle.training.models.transformer_shape import TransformerShape
 from treadle.training.models.zoo import zoo_model
-
-
-def block(name: str, saved: int, weight: int = 0) -> ModelLayer:
-    return ModelLayer(name, weights=(Weight("w", weight),), saved=(Saved("s", saved),), boundary_elements=2)
-
-
-@pytest.mark.parametrize("stage", range(4))
-def test_micro_batches_in_flight(stage: int) -> None:
-    """1F1B: stage s of p keeps min(p - s, m)."""
-    stages, count = 4, 6
-    ahead = stages - 1 - stage
-    order = [(0, True)] * ahead + [(0, True), (0, False)] * (count - ahead) + [(0, False)] * ahead
-    parts = memory_parts([[block("a", 100)]], order, LocalWork(1, {"": 1}), ActivationPolicy())
-    assert parts.activations_bytes == 200 * min(stages - stage, count)
 
 
 def test_windows_and_latents_bound_the_cache() -> None:

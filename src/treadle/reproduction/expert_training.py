@@ -160,7 +160,8 @@ def _case(case: ExpertCase, *, full: bool) -> Rows:
         other = expert_step(model, costs)
         yield from _parts(f"{place}, {name}", other)
         yield f"{place}: all-to-all, {name} / the paper's", ours.exchange / costs.exchange, "times"
-        yield f"{place}: iteration, {name} / the paper's", float(other.iteration_s / step.iteration_s), "times"
+        ratio = float(other.iteration_s / step.iteration_s)
+        yield f"{place}: iteration, {name} / the paper's", ratio, "times"
         yield f"{place}: all-to-all's share, {name}", exchange_fraction(other), "%"
     limit = expert_step(model, bound_costs(case.nodes))
     yield f"{place}: iteration, the paper's above the bound", _above(step, limit), "%"

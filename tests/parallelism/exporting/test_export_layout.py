@@ -11,16 +11,12 @@ from parallelism.evaluation.named_layouts import Cut, both, by_letter, laid_out
 from parallelism.plan.small_models import small_model
 from treadle.errors import InfeasibleError
 from treadle.parallelism.exporting.export_layout import (
-    CutStyle,
-    ExportedWeight,
     ExportLayout,
     RecomputeSetting,
     WeightUse,
     layout_of,
 )
-from treadle.parallelism.graph.compute_graph import Node
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
-from treadle.parallelism.plan.part_plan import Boundary
 from treadle.parallelism.state.sharding import Sharding
 from treadle.schedules.mesh import Mesh
 
@@ -46,50 +42,6 @@ def plan(
 
 def lost(layout: ExportLayout) -> list[str]:
     return [str(one) for one in layout.lost]
-
-
-def test_tensors_along_one_axis_and_shards_along_the_other() -> None:
-    """Weights are h x f and f x h: cut over f, the first by its second dimension."""
-    layout = layout_of(plan(TENSORS, STORED), MODEL)
-    assert layout.model == "small"
-    assert layout.axes == {
-        "x": (2, WeightUse.TENSOR), "y": (4, WeightUse.SHARDED), "idle": (1, WeightUse.NONE)
-    }  # fmt: skip
-    assert layout.of_use(WeightUse.SHARDED) == ("y",)
-    block, head = layout.parts
-    assert (block.name, block.repeats, head.name, head.repeats) == ("block", 3, "head", 1)
-    # rows of the first do not come from columns, nor do columns of the second go on to rows
-    assert block.weights == (
-        ExportedWeight("up", False, CutStyle.ROWS, 0, False, True),
-        ExportedWeight("down", False, CutStyle.COLUMNS, 1, True, False),
-    )
-    assert head.weights == (ExportedWeight("w", False, None, 0),)
-    assert (block.recompute, block.saved_products, block.saves_attention) == (
-        RecomputeSetting.NONE, (True, True), True
-    )  # fmt: skip
-    assert (layout.cuts_sequence, layout.gathers_again, lost(layout)) == (False, True, [])
-
-
-def test_tokens_along_an_axis_are_context_and_operators_that_differ_are_told() -> None:
-    """One of six products of the block lacks the cut; its end has no product."""
-    tokens = replace(MODEL, batch="", sequence="t")
-
-    def cut(node: Node, own: frozenset[str]) -> dict[str, str]:
-        return {"x": "t"} if "t" in own and node.name != "dup" else {}
-
-    made = laid_out(
-        tokens, MESH, cut, boundary={"x": "t"}, stored=lambda path, letters: Sharding(((),) * len(letters))
-    )
-    layout = layout_of(made, tokens)
-    assert layout.axes["x"] == (2, WeightUse.CONTEXT)
-    assert lost(layout) == ["block: dup: not cut along x as the rest is"]
-    assert not layout.cuts_sequence
-    # a tensor axis that cuts the sequence between blocks
-    by_weights = replace(plan(TENSORS, STORED), digest=tokens.digest)
-    cutting = replace(by_weights, boundary=Boundary(*[Sharding((("x", "y"), ()))] * 2))
-    assert layout_of(cutting, tokens).cuts_sequence
-    assert not layout_of(by_weights, tokens).cuts_sequence
-    assert not layout_of(replace(cutting, digest=MODEL.digest), MODEL).cuts_sequence
 
 
 @pytest.mark.parametrize(

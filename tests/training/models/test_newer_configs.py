@@ -15,7 +15,6 @@ from treadle.parallelism.graph.compute_graph import Phase
 from treadle.parallelism.problem.operator_work import flops_of
 from treadle.training.models.config_json import read_config
 from treadle.training.models.model_layer import ModelLayer
-from treadle.training.models.state_space import StateSpace
 from treadle.training.models.training_model import TrainingModel
 
 Config = dict[str, Any]
@@ -189,27 +188,6 @@ def test_published_files(file: str, billions: float) -> None:
 
 def weights(layer: ModelLayer) -> dict[str, int]:
     return {weight.name: weight.elements for weight in layer.weights}
-
-
-def test_a_state_space_layer_by_hand() -> None:
-    """Heads of 3 x 8, 2 groups of a state of 5, as Mamba-2 has it (figure 6)."""
-    space = StateSpace(3, 8, 5, 2, kernel=4, chunk=16)
-    config = {
-        "model_type": "mamba2", "hidden_size": 12, "num_hidden_layers": 2, "vocab_size": 50, "num_heads": 3,
-        "head_dim": 8, "state_size": 5, "n_groups": 2, "chunk_size": 16,
-    }  # fmt: skip
-    model = read(config)
-    block = model.layer("block 0")
-    products = (24 + 24 + 20 + 3) * 12 + 24 * 12
-    assert block.parameters == 12 + products + 44 * 5 + 3 * 3 + 24
-    scan = 16 * (2 * 5 + 24) + 4 * 24 * 5
-    assert block.forward_flops({"": 64}) == 64 * (2 * products + 2 * 4 * 44 + scan)
-    assert (block.cache_elements, block.cache_window, block.kv_elements) == (24 * 5 + 44 * 3, 1, 0)
-    assert model.shape is not None
-    assert model.shape.state_space == space
-    biased = read({**config, "use_bias": True, "use_conv_bias": False}).layer("block 0")
-    assert biased.parameters - block.parameters == 71 + 12 - 44
-    assert weights(model.layer("head")).keys() == {"final norm", "logits"}
 
 
 def test_graphs_have_no_state_space_layers() -> None:

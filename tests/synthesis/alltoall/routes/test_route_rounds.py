@@ -5,31 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.route_cost import route_algbw
 from treadle.schedules.alltoall.routes import routes_from_paths
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
-from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
-from treadle.synthesis.alltoall.routes.route_rounds import timed_routes
-from treadle.synthesis.alltoall.routes.shortest_paths import split_over_shortest_paths
-from treadle.topologies import parse
+from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.topologies.topology import TopologyBuilder
 from treadle.verification.routes.round_check import verify_timed_routes
-
-
-def test_malformed_rounds() -> None:
-    topology = parse("hypercube(3)")
-    routes = split_over_shortest_paths(
-        topology, on_all_ranks(topology, CollectiveKind.ALLTOALL), max_chunks=1
-    )
-    timed = timed_routes(topology, routes, max_flows=3)
-    assert timed == TimedRoutes(routes, timed.round_offset.copy(), timed.path.copy())
-    assert hash(timed) == hash(timed_routes(topology, routes, max_flows=3))
-    with pytest.raises(ScheduleError, match="must rise from 0 to 56"):
-        TimedRoutes(routes, timed.round_offset[:-1], timed.path)
-    with pytest.raises(ScheduleError, match="expected 0 to 55"):
-        TimedRoutes(routes, timed.round_offset, timed.path + 1)
 
 
 @pytest.mark.parametrize("is_sender", [True, False])

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from reference.formula_checks import check_lookups, one_piece, planes_star
 from samples.factored.formula_stars import (
-    relay_sample,
     relayed_star,
 )
-from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.factored import RelayTrees
 from treadle.verification.schedules import verify
@@ -43,30 +39,6 @@ def test_relays_on_a_star_span_and_use_every_unit_once(
         assert report.algbw is not None
         assert report.algbw >= sum(weights)
     check_lookups(trees, topology.n_links)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"block": 2}, "make no such trees"),
-        ({"relay_block": [3]}, "no block of that number"),
-        ({"relay_child": [0]}, "not its root"),
-        ({"relay_count": [0]}, "found 0"),
-        ({"relay_count": [2]}, "more than n - 2"),
-        ({"native_units": [3, 1, 1]}, "its trees take"),
-        ({"relay_root": [], "relay_block": [], "relay_child": [], "relay_count": []}, "its trees take"),
-        ({"out_links": [[0]]}, "out_links has shape"),
-        ({"in_offset": [[0], [-1], [0]]}, "found -1"),
-    ],
-)
-def test_relay_trees_that_make_no_sense_are_refused(changes: dict[str, object], message: str) -> None:
-    _, _, trees = relay_sample()
-    columns = {
-        key: value if isinstance(value, int) else np.array(value, dtype=getattr(trees, key).dtype)
-        for key, value in changes.items()
-    }
-    with pytest.raises(ScheduleError, match=message):
-        replace(trees, **columns)
 
 
 def test_more_blocks_than_fit_memory_have_a_bound() -> None:

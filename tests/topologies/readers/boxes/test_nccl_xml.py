@@ -6,8 +6,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from samples.box_files import nccl_xml
 from treadle import planning
 from treadle.topologies.readers.imported import Imported
@@ -32,12 +30,6 @@ def bandwidths(found: Imported) -> dict[str, Fraction]:
     }
 
 
-def test_gpus_take_no_more_of_pcie_than_their_nics(tmp_path: Path) -> None:
-    links = bandwidths(imported(tmp_path, nccl_xml(nic_mbit_per_s=100000), **RAIL))
-    assert links["box0.gpu0->box0.pcie0"] == 25
-    assert links["box0.nic0->ib0"] == Fraction("12.5")
-
-
 def test_a_card_below_a_sibling_switch_is_paired(tmp_path: Path) -> None:
     """Both NICs of the first switch hang from one of their own below it: data goes over the switch above."""
     lines = nccl_xml().splitlines()
@@ -49,12 +41,6 @@ def test_a_card_below_a_sibling_switch_is_paired(tmp_path: Path) -> None:
     found = imported(tmp_path, "\n".join([*kept[:place], own, *taken, "</pci>", *kept[place:]]), **RAIL)
     assert found.recognised["pairs"] == "gpu0+gpu1: mlx5_0, mlx5_1; gpu2+gpu3: mlx5_2, mlx5_3"
     assert "box0.pcie1->box0.pcie0" in bandwidths(found)
-
-
-@pytest.mark.parametrize("element", ["c2c", "pcilink"])
-def test_elements_without_part_in_the_fabric_are_passed_over(tmp_path: Path, element: str) -> None:
-    text = nccl_xml().replace('tclass="0x068000"/>', f'tclass="0x068000"/><{element} bw="1" count="1"/>', 1)
-    assert imported(tmp_path, text) == imported(tmp_path, nccl_xml())
 
 
 def test_unknown_elements_are_told(tmp_path: Path) -> None:

@@ -34,14 +34,6 @@ def algbw(found: Imported, kind: str = "allgather") -> Fraction:
     return Fraction(planning.bound(found.topology, kind).bound.algbw) / GB
 
 
-def test_gpus_without_near_nics_use_those_of_others(tmp_path: Path) -> None:
-    """Two NICs to a switch of two of four GPUs; 16 lanes of 16 GT/s are no limit to 12.5 GB/s each."""
-    text = nvidia_smi_matrix(even(4, 4), [[], [], [0, 1], [0, 1]], legend=False)
-    found = imported(tmp_path, text, gpu="a100", boxes=2, network="rail", nic_bandwidth=25 * GB // 2)
-    assert algbw(found) == 2 * 25 * 8 / Fraction(8)
-    assert found.recognised["pairs"] == "gpu2+gpu3: NIC0, NIC1"
-
-
 @pytest.mark.parametrize(
     ("links", "options", "says"),
     [

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import networkx
-import numpy as np
 import pytest
 from hypothesis import given, settings
 
@@ -17,7 +16,7 @@ import treadle
 from samples.readers.reader_texts import GB, GRAPHML, MATRIX
 from samples.strategies import dressed_topologies
 from treadle.cli.main import main
-from treadle.errors import FormatError, MissingDependencyError, TreadleError
+from treadle.errors import FormatError, MissingDependencyError
 from treadle.planning import bound
 from treadle.topologies import Topology, dgx_h100, from_networkx, parse, ring
 from treadle.topologies.exports import to_edge_list, to_graphml
@@ -77,13 +76,6 @@ def test_petersen_and_the_full_mesh() -> None:
     assert algbw(read("csv-matrix", MATRIX, bandwidth=GB).topology) == 400 * GB
 
 
-def test_numbers_of_numpy_are_numbers() -> None:
-    graph = networkx.Graph()
-    graph.add_edge(0, 1, weight=np.float64(0.25))
-    graph.add_edge(1, 2, bandwidth=np.int64(9))
-    assert from_networkx(graph, bandwidth=8).bandwidths.tolist() == [2, 2, 9, 9]
-
-
 @pytest.mark.parametrize(
     ("attributes", "bandwidth", "says"),
     [
@@ -114,11 +106,6 @@ def test_wrong_edges_are_named(attributes: dict[str, Any], bandwidth: Any, says:
         from_networkx(graph, bandwidth=bandwidth)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_what_is_no_graph_is_refused() -> None:
-    with pytest.raises(TreadleError, match="graph: expected a graph of networkx, found a list"):
-        from_networkx([])  # type: ignore[arg-type]
 
 
 def test_networkx_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,11 +159,6 @@ def test_wrong_edge_lists_are_named(text: str, options: dict[str, Any], says: st
 
 def test_weights_are_multiples() -> None:
     assert read("edge-list", "a b 2\nb c 0.5\n", bandwidth=10).topology.bandwidths.tolist() == [20, 20, 5, 5]
-
-
-def test_rows_are_tails() -> None:
-    found = read("csv-matrix", "0,5B/s\n0,0\n").topology
-    assert (found.tails.tolist(), found.heads.tolist()) == ([0], [1])
 
 
 @pytest.mark.parametrize(
