@@ -96,7 +96,7 @@ def cut(topology: Topology) -> Painting:
         inside[tail] != inside[head]
         for tail, head in zip(topology.tails.tolist(), topology.heads.tolist(), strict=True)
     ]
-    return by_cut(fabric_layout(topology), inside, crossing, title="a cut", caption="what has to cross")
+    return by_cut(fabric_layout(topology), inside, crossing, title="a cut", caption="bottleneck cut")
 
 
 def tree(topology: Topology) -> Painting:

@@ -105,7 +105,7 @@ def _cut(plan: Plan) -> Painting:
         fabric_layout(plan.topology),
         found.inside.tolist(),
         found.crossing.tolist(),
-        title=_title(plan) + ", what proves the optimum",
+        title=_title(plan) + ": bottleneck cut",
         caption=found.words,
     )
 

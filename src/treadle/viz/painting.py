@@ -64,7 +64,7 @@ LOADS = (
     Style("high", "#1f5a96", "#8fc1f0", 2.0, "up to 100%"),
     Style("full", "#d15f00", "#ff9a3d", 2.6, "saturated"),
 )
-CUT = Style("cut", "#d15f00", "#ff9a3d", 2.6, "what has to cross")
+CUT = Style("cut", "#d15f00", "#ff9a3d", 2.6, "bottleneck cut")
 HOPS = (
     Style("hop1", "#3b0f70", "#fff59d", 2.6, "hop 1"),
     Style("hop2", "#2c73b8", "#8bd450", 2.3, "hop 2"),

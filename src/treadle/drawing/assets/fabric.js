@@ -93,7 +93,7 @@ function fabricPanel() {
     for (const number of values.cut.lines) paths[number - 1].setAttribute('class', 'cut');
     for (const number of values.cut.marks) if (boxes[number]) boxes[number].classList.add('cut');
     told.textContent = values.cut.words;
-    legendOf([['cut', 'what has to cross']]);
+    legendOf([['cut', 'bottleneck cut']]);
   }
   function paintScene() {
     const frames = controls.frames(), last = controls.last();
