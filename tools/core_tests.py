@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 _FILES = (
+    "cli/test_values",
     "finder/searches/test_abelian_search",
+    "finder/searches/test_multicirculant_search",
     "finder/searches/test_neighbours",
     "finder/test_rank_order",
     "planning/building/test_placement",
@@ -11,6 +13,7 @@ _FILES = (
     "simulation/test_simulate_messages",
     "synthesis/alltoall/rate/test_alltoall_exact_random",
     "synthesis/alltoall/rate/test_alltoall_rate",
+    "synthesis/alltoall/rate/test_priced_routing",
     "synthesis/alltoall/routes/test_alltoall_layers",
     "synthesis/alltoall/routes/test_up_down_orders",
     "synthesis/alltoall/searched/test_searched_routes",

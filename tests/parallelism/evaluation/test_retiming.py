@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parallelism.evaluation.named_layouts import by_letter, laid_out
-from parallelism.evaluation.test_known_layouts import (
+from parallelism.evaluation.known_layouts import (
     HIDDEN,
     MODEL,
     TOKENS,
