@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from parallelism.evaluation.named_layouts import by_letter, laid_out
 from parallelism.evaluation.known_layouts import (
     HIDDEN,
     MODEL,
@@ -14,6 +13,7 @@ from parallelism.evaluation.known_layouts import (
     tensor_parallel,
     whole,
 )
+from parallelism.evaluation.named_layouts import by_letter, laid_out
 from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate
 from treadle.parallelism.evaluation.node_work import DeviceNumbers
 from treadle.parallelism.evaluation.resimulation import Resimulated, nearest_layout, resimulate
