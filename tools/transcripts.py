@@ -47,7 +47,11 @@ def replayed(text: str) -> str:
         mock.patch.dict(os.environ, {"COLUMNS": "80", **dict.fromkeys(_OWN_FOLDERS, f"{folder}/own")}),
     ):
         said = "".join(_said(command, lines) for command, lines in _commands(text))
-    said = said.replace(os.path.realpath(folder), "FOLDER").replace(folder, "FOLDER")
+    return masked(said.replace(os.path.realpath(folder), "FOLDER").replace(folder, "FOLDER"))
+
+
+def masked(said: str) -> str:
+    """What commands print, without what is measured."""
     for pattern, words in _MEASURED:
         said = pattern.sub(words, said)
     return said

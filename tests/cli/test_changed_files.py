@@ -14,8 +14,10 @@ import os
 import random
 import re
 import shlex
+import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from places import GOLDEN
@@ -87,6 +89,18 @@ MADE = {
         "execute FILE none.py:make",
     ),
 }
+PLANS = {
+    "forest": 'solve "complete_bipartite(2,2)" allreduce',
+    "forest of switches": 'solve "dgx_h100(2, nvls=True, gpus_per_box=2)" reduce-scatter --multicast',
+    "groups": "solve dgx_a100:2 allgather --mesh 4,4 --axes 0",
+    "pods": 'solve "pods(64, 2)" allgather',
+    "boxes": 'solve "dgx_a100(4)" allreduce --form factored',
+    "steps": "solve torus:3,3 allreduce --algorithm bfb",
+    "sizes": "solve ring:4 allgather --size 1K,16M",
+    "exchange": "solve dgx_h100:2 alltoall --algorithm factor-exchange",
+    "exchange of groups": 'solve "torus(2, 4)" alltoall --mesh 2,4 --axes 0',
+    "routes": 'solve "leaf_spine(3, 2)" alltoall',
+}
 WRITTEN = {
     "jobs": (
         '[[job]]\nname = "first"\nkind = "allgather"\nranks = "0-4"\n'
@@ -119,17 +133,17 @@ WRITTEN = {
 }
 
 
-def case_of(kind: str) -> tuple[str, str]:
-    """The unchanged text of a kind, and the command that reads it; in the current folder."""
+def case_of(kind: str) -> tuple[bytes, str]:
+    """The unchanged file of a kind, and the command that reads it; in the current folder."""
     if kind in FABRICS:
         text, options = FABRICS[kind]
-        return text, f"topology import FILE {options}"
+        return text.encode(), f"topology import FILE {options}"
     if kind in WRITTEN:
-        return WRITTEN[kind]
-    made, command = MADE[kind]
+        return WRITTEN[kind][0].encode(), WRITTEN[kind][1]
+    made, command = MADE.get(kind) or ([f"{PLANS[kind]} -o FILE"], "verify FILE")
     for line in made:
         assert run(line)[0] == 0, line
-    return Path(file_of(command)).read_text(encoding="utf-8"), command
+    return Path(file_of(command)).read_bytes(), command
 
 
 def file_of(command: str) -> str:
@@ -143,33 +157,60 @@ def run(command: str) -> tuple[int, str, str]:
     return status, out.getvalue(), err.getvalue()
 
 
-def changed(text: str, draw: random.Random) -> str:
+def changed(data: bytes, draw: random.Random) -> bytes:
     """A text with a piece put in, exchanged or cut out, a line repeated or left out, or another digit."""
+    text = data.decode()
     lines = text.splitlines(keepends=True)
     at, k = draw.randrange(len(text)), draw.randrange(len(lines))
     match draw.randrange(6):
         case 0:
-            return text[:at] + draw.choice(PIECES) + text[at:]
+            text = text[:at] + draw.choice(PIECES) + text[at:]
         case 1:
-            return text[:at] + draw.choice(PIECES) + text[at + draw.randrange(1, 4) :]
+            text = text[:at] + draw.choice(PIECES) + text[at + draw.randrange(1, 4) :]
         case 2:
-            return text[:at] + text[at + draw.randrange(1, 40) :]
+            text = text[:at] + text[at + draw.randrange(1, 40) :]
         case 3:
-            return "".join(lines[:k] + lines[k : k + 1] * 2 + lines[k + 1 :])
+            text = "".join(lines[:k] + lines[k : k + 1] * 2 + lines[k + 1 :])
         case 4:
-            return "".join(lines[:k] + lines[k + 1 :])
-    digits = [place for place, letter in enumerate(text) if letter.isdigit()] or [at]
-    at = draw.choice(digits)
-    return text[:at] + str(draw.randrange(10)) + text[at + 1 :]
+            text = "".join(lines[:k] + lines[k + 1 :])
+        case _:
+            digits = [place for place, letter in enumerate(text) if letter.isdigit()] or [at]
+            at = draw.choice(digits)
+            text = text[:at] + str(draw.randrange(10)) + text[at + 1 :]
+    return text.encode()
 
 
-@pytest.mark.parametrize("kind", [*FABRICS, *MADE, *WRITTEN])
+def changed_plan(data: bytes, draw: random.Random) -> bytes:
+    """A plan with one of its texts changed, or a number of one of its arrays."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    arrays = [name for name in members if name.endswith(".npy") and np.load(io.BytesIO(members[name])).size]
+    if draw.randrange(5) == 0:
+        name = draw.choice(["manifest.json", "topology.json", *arrays])
+        members[name] = members[name][:-4] if name in arrays else changed(members[name], draw)
+    else:
+        name, stored = draw.choice(arrays), io.BytesIO()
+        array = np.load(io.BytesIO(members[name]))
+        at, kept = draw.randrange(array.size), [int(value) for value in array.flat]
+        value = draw.choice([-1, 0, 1, kept[at] + 1, kept[at] - 1, max(kept) + 1, *kept])
+        array.flat[at] = min(value, np.iinfo(array.dtype).max)
+        np.save(stored, array)
+        members[name] = stored.getvalue()
+    stored = io.BytesIO()
+    with zipfile.ZipFile(stored, "w") as archive:
+        for name, member in members.items():
+            archive.writestr(name, member)
+    return stored.getvalue()
+
+
+@pytest.mark.parametrize("kind", [*FABRICS, *MADE, *WRITTEN, *PLANS])
 def test_changed_files_say_what_they_said(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    text, command = case_of(kind)
+    data, command = case_of(kind)
+    change = changed_plan if kind in PLANS else changed
     draw, found = random.Random(kind), list[str]()
-    for _ in range(N_CHANGES):
-        Path(file_of(command)).write_text(changed(text, draw), encoding="utf-8")
+    for _ in range(N_CHANGES * (1 + (kind in PLANS))):
+        Path(file_of(command)).write_bytes(change(data, draw))
         status, out, err = run(f"{command} --json")
         assert status in range(5), err
         assert status or out, "a result"

@@ -141,8 +141,8 @@ def wrapped(text: str, width: int, *, indent: int | None = None) -> list[str]:
 
     Examples
     --------
-    >>> wrapped("note    one two three", 14)
-    ['note    one', '        two', '        three']
+    >>> wrapped("note    one two three", 16)
+    ['note    one two', '        three']
     """
     if width_of(text) <= width:
         return [text]

@@ -92,7 +92,7 @@ def autoparallel_cost(topology: FabricLike, *, kind: str | None = None) -> Calla
     --------
     >>> from treadle.torch import autoparallel_cost
     >>> round(autoparallel_cost("dgx_h100:2")("allgather", 2**26, (2, 8), 0))
-    916
+    873
     """
     fabric = resolve_topology(topology)
 

@@ -281,7 +281,7 @@ def with_axes_ordered(topology: Topology, sizes: str, order: str) -> Topology:
     --------
     >>> from treadle.topologies.catalogue.graphs import hamming, ring
     >>> with_axes_ordered(cartesian_product(ring(4), hamming(1, 2)), "4x2", "1,0").node_names[:3]
-    ('0,0', '1,0', '2,0')
+    ('n0,n0', 'n1,n0', 'n2,n0')
     """
     name = "with_axes_ordered"
     _check_plain(name, topology)
@@ -317,7 +317,7 @@ def with_nodes_ordered(topology: Topology, order: str) -> Topology:
     --------
     >>> from treadle.topologies.catalogue.graphs import hamming
     >>> with_nodes_ordered(hamming(2, 2), "0,1,3,2").node_names
-    ('0,0', '0,1', '1,1', '1,0')
+    ('n0', 'n1', 'n3', 'n2')
     """
     name = "with_nodes_ordered"
     _check_plain(name, topology)

@@ -1,0 +1,134 @@
+"""Commands of tools/values.txt with a word changed at random: what each says, word by word.
+
+tests/golden/changed_commands.json has it; ``WRITE_CHANGED_COMMANDS=OUTPUT pytest
+tests/cli/test_changed_commands.py`` (without -n) writes it anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import random
+import shlex
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tools.transcripts import masked
+from tools.values import Block, blocks, load
+
+from places import GOLDEN
+from treadle.cli.main import main
+
+RECORD = GOLDEN / "changed_commands.json"
+TARGET = os.environ.get("WRITE_CHANGED_COMMANDS")
+N_CHANGES, MOST_S, MOST_CPU = 12, 0.3, 8.0
+"""Changes of a command; the CPU seconds of those that are kept, and its own in units of the record."""
+LATE = "takes too long"
+FABRICS = ("ring:4", "torus:2,3", "complete:3", "dgx_a100:1", "mi250:2", "fat_tree:2", "rail:2,2")
+ODD = ("", "0", "-1", "1.5", "nan", "x", "2", "7", "1K", "25GB/s", "3us", "allreduce", "none.json", *FABRICS)
+
+
+def quick_blocks() -> list[Block]:
+    """Blocks whose commands are all quick, and run nothing in other processes."""
+    cpu = {line: record["cpu"] for line, record in load().items()}
+    others = ("run", "testbed", "execute", "schema", "config", "algorithms")
+    slow = {line for line in cpu if cpu[line] > MOST_CPU or line.split()[0] in others}
+    return [block for block in blocks() if not slow.intersection(block.commands)]
+
+
+def verb_of(words: Sequence[str]) -> str:
+    return " ".join(words[: 1 + (words[0] == "topology")])
+
+
+def options_of() -> dict[str, list[list[str]]]:
+    """The options of each command in these blocks, with their values."""
+    found: defaultdict[str, list[list[str]]] = defaultdict(list)
+    for line in [line for block in quick_blocks() for line in block.commands]:
+        words = shlex.split(line)
+        verb = verb_of(words)
+        for place, word in enumerate(words):
+            if word.startswith("-") and word != "-o":
+                value = words[place + 1 : place + 2]
+                option = [word, *value] if value and not value[0].startswith("-") else [word]
+                found[verb] += [option] if option not in found[verb] else []
+    return found
+
+
+OPTIONS = options_of()
+
+
+def changed(words: Sequence[str], draw: random.Random) -> list[str]:
+    """A command with a word left out, exchanged or misspelt, or with an option of others like it."""
+    words = list(words)
+    at = draw.randrange(1, len(words))
+    letter = draw.randrange(len(words[at]) + 1)
+    others = OPTIONS[verb_of(words)]
+    known = [option for option in others if option[0] == words[at - 1]]
+    match draw.randrange(9):
+        case 0:
+            del words[at]
+        case 1 | 2:
+            words[at] = draw.choice(ODD)
+        case 3:
+            end = letter + draw.randrange(2)
+            words[at] = words[at][:letter] + draw.choice(["", "0", "-", ",", "x"]) + words[at][end:]
+        case 4 | 5 if known:
+            words[at] = draw.choice(known)[-1]
+        case _:
+            words += draw.choice(others or [["--json"]])
+    return words
+
+
+def said(words: Sequence[str]) -> str:
+    """Exit status of a command and a hash of its result, or its message."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            status = main(words)
+        except SystemExit as left:
+            status = int(str(left.code))
+    text = masked(out.getvalue())
+    return f"{status} {hashlib.sha256(text.encode()).hexdigest()[:12]} {err.getvalue().strip()[:400]}"
+
+
+@pytest.mark.parametrize("block", quick_blocks(), ids=lambda block: block.commands[-1])
+def test_changed_commands_say_what_they_said(
+    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    signal.signal(signal.SIGVTALRM, signal.default_int_handler)
+    path = Path(TARGET or RECORD)
+    record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    found: dict[str, list[str]] = {}
+    for command, text in block.steps:
+        if command.startswith("write "):
+            Path(command.removeprefix("write ")).write_text(text, encoding="utf-8")
+            continue
+        words, draw = shlex.split(command), random.Random(command)
+        said(words)
+        found[command] = []
+        for k in range(N_CHANGES):
+            others = changed(words, draw)
+            result = LATE
+            if TARGET:
+                started = time.process_time()
+                with contextlib.suppress(KeyboardInterrupt):
+                    signal.setitimer(signal.ITIMER_VIRTUAL, MOST_S)
+                    result = said(others)
+                    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+                result = result if time.process_time() - started < MOST_S else LATE
+            elif not record[command][k].endswith(LATE):
+                result = said(others)
+            found[command].append(f"{shlex.join(others)}: {result}")
+    if TARGET:
+        text = json.dumps(record | found, indent=0, ensure_ascii=False, sort_keys=True)
+        path.write_text(f"{text}\n", encoding="utf-8")
+    assert TARGET or found == {command: record[command] for command in found}

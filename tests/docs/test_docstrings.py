@@ -1,0 +1,145 @@
+"""Examples of docstrings run, those of public names in an empty namespace: what they use they import.
+
+Then arguments in them are changed at random. What comes of it is a value or an error, and
+tests/golden/changed_examples.json has which, in what words.
+``WRITE_CHANGED_EXAMPLES=OUTPUT pytest tests/docs/test_docstrings.py`` (without -n) writes it anew.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import doctest
+import hashlib
+import json
+import os
+import pickle
+import random
+import re
+import signal
+import time
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import treadle
+from places import GOLDEN, ROOT
+from samples.docstrings import PACKAGE, documented, examples_of
+from samples.table import table_restored
+from treadle import Collective, Mesh, Topology, planning
+from treadle.arrays import FrozenArrays
+from treadle.errors import MissingDependencyError
+from treadle.schedules.plan import Plan
+
+ELSEWHERE = {"treadle.api.execute_plan:execute_plan": ROOT / "tests/planning/parallelising/test_executing.py"}
+"""Examples that need PyTorch and processes: they run in a test that has both anyway."""
+EQUAL_BY_CONTENT = (FrozenArrays, Topology, Plan, Collective, Mesh)
+RECORD = GOLDEN / "changed_examples.json"
+TARGET = os.environ.get("WRITE_CHANGED_EXAMPLES")
+N_CHANGES, MOST_S = 12, 0.5
+"""Of a docstring: so many changes, fewer where they take longer than this when they are recorded."""
+VARYING = re.compile(r"0x[0-9a-f]+|\d+\.\d{9,}(e-?\d+)?|[^ '\"]*pytest-of-[^ '\"]*")
+
+
+@pytest.mark.parametrize("name", [name for name in documented() if name not in ELSEWHERE])
+def test_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = examples_of(name)
+    assert not any(doctest.SKIP in example.options for example in found.examples)
+    if name.rpartition(":")[2] in {*treadle.__all__, *planning.__all__}:
+        found.globs = {"__name__": "__main__"}
+    lines: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    with table_restored():
+        result = runner.run(found, out=lines.append, clear_globs=False)
+    told = "".join(lines)
+    if MissingDependencyError.__name__ in told:
+        pytest.skip(told.strip().splitlines()[-1])
+    assert result.failed == 0, told
+    for value in [value for value in found.globs.values() if is_value(value)]:
+        for copied in (pickle.loads(pickle.dumps(value)), copy.deepcopy(value)):
+            assert VARYING.sub("", repr(copied)) == VARYING.sub("", repr(value))
+            assert not isinstance(value, EQUAL_BY_CONTENT) or copied == value
+
+
+def is_value(value: object) -> bool:
+    """Whether an example made it: a value of Treadle, none of its functions, classes and exceptions."""
+    home = type(value).__module__
+    return home.startswith("treadle") and not isinstance(value, BaseException)
+
+
+@pytest.mark.parametrize("name", documented() if TARGET else json.loads(RECORD.read_text(encoding="utf-8")))
+def test_changed_arguments_give_what_they_gave(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    signal.signal(signal.SIGVTALRM, signal.default_int_handler)
+    path = Path(TARGET or RECORD)
+    record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    found, started = list[str](), time.process_time()
+    draw, sources = random.Random(name), [example.source for example in examples_of(name).examples]
+    while len(found) < (N_CHANGES if TARGET else len(record[name])):
+        at = draw.randrange(len(sources))
+        source = changed(sources[at], draw)
+        try:
+            signal.setitimer(signal.ITIMER_VIRTUAL, MOST_S if TARGET else 0)
+            result = outcome([*sources[:at], source, *sources[at + 1 :]], name) if source else ""
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        except KeyboardInterrupt:
+            break
+        found.append(f"{source}: {result}")
+        if TARGET and time.process_time() - started > MOST_S:
+            break
+    if MissingDependencyError.__name__ in str(found):
+        pytest.skip("something is not installed")
+    if TARGET:
+        record |= {name: found} if found else {}
+        text = json.dumps(record, indent=0, ensure_ascii=False, sort_keys=True)
+        path.write_text(f"{text}\n", encoding="utf-8")
+    assert TARGET or found == record[name]
+
+
+def changed(source: str, draw: random.Random) -> str:
+    """A statement with another argument, or without one; empty where it has none."""
+    tree = ast.parse(source)
+    places = [
+        node for node in ast.walk(tree) if isinstance(node, ast.Constant | ast.Tuple | ast.List | ast.Call)
+    ]
+    if not places or isinstance(tree.body[0], ast.Import | ast.ImportFrom):
+        return ""
+    node = draw.choice(places)
+    match node:
+        case ast.Constant(value=str(text)):
+            at = draw.randrange(len(text) + 1)
+            node.value = draw.choice(["", text[:at] + text[at + 1 :], f"{text[:at]}0{text[at:]}", "x", 1])
+        case ast.Constant(value=int(number) | float(number)):
+            node.value = draw.choice([0, -1, number + 1, number - 1, 1.5, "x", None])
+        case ast.Constant():
+            node.value = 0
+        case ast.Call(keywords=[*_, _]):
+            node.keywords.pop(draw.randrange(len(node.keywords)))
+        case ast.Call():
+            node.args[-1:] = []
+        case ast.Tuple() | ast.List():
+            node.elts[:1] = draw.choice([[], node.elts[:1] * 2])
+    return ast.unparse(tree)
+
+
+def outcome(sources: list[str], name: str) -> str:
+    """What statements print, as a hash, or their error, in words if they are ours."""
+    scope: dict[str, Any] = examples_of(name).globs
+    values: list[object] = []
+    with table_restored(), warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        warnings.simplefilter("ignore")
+        patch.setattr("sys.displayhook", values.append)
+        try:
+            for source in sources:
+                exec(compile(source, name, "single"), scope)
+        except Exception as error:
+            last = traceback.extract_tb(error.__traceback__)[-1].filename
+            own = Path(last).is_relative_to(PACKAGE)
+            return type(error).__name__ + (f": {VARYING.sub('', str(error))}" if own else "")
+    return hashlib.sha256(VARYING.sub("", repr(values)).encode()).hexdigest()[:12]
