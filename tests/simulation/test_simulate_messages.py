@@ -36,21 +36,6 @@ def time_of(topology, program, size=SIZE, **options) -> Fraction:
     return result.time / NS
 
 
-@pytest.mark.parametrize("slices", [1, 4])
-def test_switches_that_cut_through_add_nothing(slices: int) -> None:
-    assert time_of(chain(4), relay(4), slices=slices) == Fraction(slices + 2, slices) * 1200
-
-
-def test_messages_that_share_a_link_take_turns() -> None:
-    """Ranks 0 and 1 send 1 and 2 chunks to rank 2 through one switch port."""
-    topology = star(3)
-    program = messages(3, [(0, 2, 1, 0), (1, 2, 2, 1)], [(0, 5), (2, 5)], 3)
-    assert time_of(topology, program, size=900) == 900
-    result = simulate_program(topology, program, 900, SimulationOptions())
-    assert [busy * result.tick_s / NS for busy in result.busy.tolist()] == [300, 0, 600, 0, 0, 900]
-    assert result.utilisation[5] == 1
-
-
 def test_fair_sharing_ends_the_short_message_first() -> None:
     """Half the rate each until the short one (300 ns alone) has ended at 600, then the long one alone."""
     topology = star(3)

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
 from tools.lowest import LEFT_OUT, lowest, main
-
-
-def declared(repository: Path) -> dict[str, object]:
-    return tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def test_every_requirement_has_a_lowest_version(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -92,7 +92,6 @@ from treadle.topologies.moore import moore_steps as moore_steps
 from treadle.topologies.properties import are_ranks_connected as are_ranks_connected
 from treadle.topologies.properties import has_switches as has_switches
 from treadle.topologies.properties import has_uniform_links as has_uniform_links
-from treadle.topologies.properties import is_eulerian as is_eulerian
 from treadle.topologies.properties import is_regular as is_regular
 from treadle.topologies.properties import is_symmetric as is_symmetric
 from treadle.topologies.properties import non_eulerian_nodes as non_eulerian_nodes

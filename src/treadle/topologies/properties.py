@@ -15,11 +15,6 @@ def non_eulerian_nodes(topology: Topology) -> Int32Array:
     return frozen(np.flatnonzero(differ), np.int32)
 
 
-def is_eulerian(topology: Topology) -> bool:
-    """Whether every node receives as much bandwidth as it sends."""
-    return not non_eulerian_nodes(topology).size
-
-
 def is_symmetric(topology: Topology) -> bool:
     """Whether b_uv = b_vu for all nodes u, v, parallel links added up."""
     tails, heads = topology.tails.astype(np.int64), topology.heads.astype(np.int64)

@@ -17,9 +17,6 @@ from treadle.errors import TopologyError
 from treadle.topologies.isomorphism import have_equal_nodes, link_map
 from treadle.topologies.topology import Topology
 
-_MAX_CELLS = 2**26
-"""Turns times links of a rotation: half a gigabyte."""
-
 
 @dataclass(frozen=True, eq=False)
 class Rotation:

@@ -12,11 +12,9 @@ from parallelism.exporting import small_model
 from parallelism.problem.settings import TIMES
 from treadle.parallelism.capture.joint import capture
 from treadle.parallelism.execution.rank_step import RankTask
-from treadle.parallelism.graph.compute_graph import OperatorKind
 from treadle.parallelism.graph.folding.fold import folded
-from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
+from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
-from treadle.parallelism.plan.part_plan import PartPlan
 from treadle.parallelism.problem.search_problem import SearchProblem, make_problem
 from treadle.parallelism.problem.variables import OperatorVariable
 from treadle.parallelism.search.branching import Incumbent, SearchEffort
@@ -83,27 +81,3 @@ def chunked_loss(mesh: Mesh) -> RankTask:
     assert found.plan is not None
     plan = problem.decode(problem.tidied(found.plan))
     return RankTask(model, plan, small_model.make_wordy, quick_costs(mesh))
-
-
-def weights_taken(task: RankTask) -> list[tuple[frozenset[str], frozenset[str]]]:
-    """Of each weight of a product the axes that cut it where it is stored, and where it is taken."""
-    return [
-        one
-        for part in task.model.parts
-        for plan in task.plan.parts[part.name]
-        for one in _of_part(part, plan)
-    ]
-
-
-def _of_part(part: ModelPart, plan: PartPlan) -> list[tuple[frozenset[str], frozenset[str]]]:
-    graph, found = part.graph, []
-    stored = {tensor: plan.parameters[path] for path, tensor in part.parameters.items()}
-    for node in graph.nodes:
-        if node.kind is OperatorKind.EINSUM:
-            taken = zip(node.operands, plan.operators[node.name].inputs, strict=True)
-            found += [
-                (frozenset(stored[operand.tensor].axes), frozenset(state.axes))
-                for operand, state in taken
-                if operand.tensor in stored
-            ]
-    return found

@@ -19,7 +19,7 @@ from parallelism.execution.modules import (  # noqa: E402
     make_wordy,
     one_part,
 )
-from parallelism.execution.searched_plans import chunked_loss, searched, weights_taken  # noqa: E402
+from parallelism.execution.searched_plans import chunked_loss, searched  # noqa: E402
 from parallelism.exporting.small_model import make as make_small  # noqa: E402
 from parallelism.problem.settings import TIMES  # noqa: E402
 from parallelism.rediscovery.plain_attention import make_short  # noqa: E402
@@ -223,19 +223,6 @@ def test_a_plan_of_the_search_does_what_was_predicted(
     assert prediction.n_collectives > 50
     assert execution.collectives == prediction.collectives
     assert abs(execution.peak_bytes / prediction.peak_bytes - 1) < 0.1
-
-
-def test_searched_plans_have_all_that_plans_may_have(tasks: dict[str, RankTask]) -> None:
-    """Tensors in parts, sharded parameters, recomputation, chunks; the more, the less memory there is."""
-    weights = [one for name in SEARCHED for one in weights_taken(tasks[name])]
-    assert any(taken for _, taken in weights), "no tensor parallelism"
-    assert any(taken < stored for stored, taken in weights), "no sharded parameters"
-    plans = {name: [plan for part in tasks[name].plan.parts.values() for plan in part] for name in tasks}
-    recomputed = [sum(one.n_recomputed for one in plans[name]) for name in SEARCHED]
-    assert recomputed == sorted(recomputed)
-    assert recomputed[-1] > 0
-    assert [sum(one.n_chunked for one in plans[name]) for name in SEARCHED] == [0, 0]
-    assert sum(one.n_chunked for one in plans["searched, 128K words"]) > 10
 
 
 def test_a_searched_loss_of_128k_words_never_holds_whole_logits(

@@ -23,7 +23,6 @@ from treadle.parallelism.exporting.export_layout import (  # noqa: E402
     ExportLayout,
     RecomputeSetting,
     WeightUse,
-    in_parts,
     layout_of,
 )
 from treadle.parallelism.exporting.torch_code import torch_code, unsaid  # noqa: E402
@@ -95,15 +94,6 @@ def test_weights_have_the_styles_of_megatron(layouts: dict[str, ExportLayout]) -
     assert rows == {"wo", "w2", "embedding"}
     assert {name for name, weight in weights.items() if weight.is_gathered} == {"head"}
     assert not any(weight.is_given_whole for weight in weights.values())
-
-
-def test_parts_go_on_from_columns_to_rows_only() -> None:
-    follows = {"q": {"o"}, "o": {"1", "3"}, "1": {"2"}, "3": {"2"}, "2": set()}
-    following = {path: frozenset(paths) for path, paths in follows.items()}
-    assert in_parts(following, {"q", "1", "3"}, {"o", "2"}) == {"q", "o", "1", "3", "2"}
-    assert in_parts(following, {"q", "o", "1", "3"}, {"2"}) == {"1", "3", "2"}
-    assert in_parts(following, {"q", "1"}, {"o", "2"}) == {"q", "o"}
-    assert in_parts(following, {"1", "3"}, {"o"}) == set()
 
 
 def test_recomputation_is_a_policy_for_the_block(layouts: dict[str, ExportLayout]) -> None:

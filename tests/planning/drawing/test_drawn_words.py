@@ -12,7 +12,6 @@ import pytest
 from treadle.drawing import tree_hops
 from treadle.drawing.draw import check_drawing_name
 from treadle.drawing.notebook_drawing import draw_inline
-from treadle.drawing.tree_hops import tree_depths
 from treadle.errors import FormatError
 from treadle.schedules.trees.forest import Direction
 from treadle.topologies import parse
@@ -25,19 +24,6 @@ def tree(root: int, *parent: int, multiplicity: int = 1, paths: tuple[int, ...] 
     return SimpleNamespace(
         root=root, parent=parent, multiplicity=multiplicity, entry_offset=ends, entry_path=own
     )
-
-
-@pytest.mark.parametrize(
-    ("root", "parent", "depths"),
-    [
-        (0, (-1, 0, 1, 2), [0, 1, 2, 3]),
-        (3, (1, 2, 3, -1), [3, 2, 1, 0]),
-        (1, (1, -1, 1, 0, 3), [1, 0, 1, 2, 3]),
-        (0, (-1,), [0]),
-    ],
-)
-def test_depths_of_trees(root: int, parent: tuple[int, ...], depths: list[int]) -> None:
-    assert tree_depths(tree(root, *parent)) == depths
 
 
 class Forest:

@@ -14,7 +14,7 @@ from treadle.errors import ScheduleError
 from treadle.planning import Sweep, fit_cost_model, solve
 from treadle.program.operation_lists import OperationKind
 from treadle.simulation.calibration import cost_fit
-from treadle.simulation.calibration.cost_fit import _Costs, _predict, _slopes, _step, _value
+from treadle.simulation.calibration.cost_fit import _Costs, _slopes, _step, _value
 from treadle.simulation.calibration.measurements import Measurement
 from treadle.simulation.costs.cost_model import ClassCost, LinkClass
 from treadle.simulation.costs.link_classes import CLASSES
@@ -84,19 +84,6 @@ def test_slopes_are_of_each_figure_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     assert slopes.shape == (2, 4)
     assert slopes[0] == pytest.approx([2, 0, 0, -3], abs=0.01)
     assert slopes[1].tolist() == slopes[0].tolist()
-
-
-def test_points_beside_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    model: Any = SimpleNamespace(protocols=[SimpleNamespace(name="ll"), SimpleNamespace(name="simple")])
-    monkeypatch.setattr(cost_fit, "_best", lambda point, model: (3.0, 1, 7))
-    for optimum, share in ((Fraction(8), 0.5), (None, None)):
-        plan = SimpleNamespace(optimal_algbw=optimum)
-        one: Any = SimpleNamespace(
-            sweep=SimpleNamespace(name="s", plan=plan), measured=Measurement(8, 2.0), graph=None
-        )
-        told = _predict(one, model)
-        assert (told.sweep, told.size_bytes, told.measured_s, told.predicted_s) == ("s", 8, 2.0, 3.0)
-        assert (told.protocol, told.slices, told.share_of_bound) == ("simple", 7, share)
 
 
 def test_as_many_times_as_figures(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,27 +57,6 @@ def test_a_row_for_each_fabric_and_plan(found: ParallelizeResult) -> None:
         assert sum(row.by_axes.values()) == pytest.approx(row.communication_s)
 
 
-def test_plans_of_two_fabrics_on_each_other(found: ParallelizeResult) -> None:
-    assert found.plan is found.searches[0].best.plan
-    matrix = found.matrix
-    assert matrix is not None
-    assert matrix.fabrics == tuple(search.fabric for search in found.searches)
-    for place, search in enumerate(found.searches):
-        assert matrix.seconds[place][place] == search.best.seconds
-        assert search.checked_bound_s <= search.bound_s * (1 + 1e-9) <= search.best.seconds * (1 + 1e-9)
-        claim = search.best.plan.claim
-        assert claim is not None
-        assert (claim.seconds, claim.bound_s) == (search.best.seconds, search.bound_s)
-        assert (claim.memory_bytes, claim.overlap) == (search.best.memory_bytes, "layer")
-        assert [trial.mesh for trial in search.meshes] == [search.mesh]
-    fast, slow = matrix.seconds
-    assert fast[0] is not None
-    assert fast[1] is not None
-    assert slow[1] is not None
-    assert fast[0] <= fast[1]
-    assert slow[1] <= fast[1] * 1.25
-
-
 @pytest.mark.parametrize("name", ["up", "u", "block/x", "w"])
 def test_other_states_of_a_tensor(found: ParallelizeResult, name: str) -> None:
     told = planning.explain_tensor(found, name)

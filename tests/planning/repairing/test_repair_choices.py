@@ -9,12 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from treadle.api.repair import RepairResult
 from treadle.context import context
 from treadle.errors import ScheduleError
 from treadle.schedulers.repairing import repair_candidates
 from treadle.schedulers.repairing.repair_candidates import JUDGED_AT, Candidate, best_for
-from treadle.schedules.certificate import BottleneckCut
 from treadle.schedules.collective import Collective, CollectiveKind
 
 GATHER, SUM, EXCHANGE = CollectiveKind.ALLGATHER, CollectiveKind.ALLREDUCE, CollectiveKind.ALLTOALL
@@ -25,37 +23,6 @@ def made(algorithm: str = "forestcoll", kind: CollectiveKind = GATHER, judged: o
     return SimpleNamespace(
         algorithm=algorithm, provenance=provenance, collective=Collective(kind, (0, 1, 2, 3))
     )
-
-
-def side(algbw: int, optimum: int | None, ranks: int = 4, **fields: Any) -> Any:
-    names = tuple(f"r{node}" for node in range(6))
-    given = {"certificate": None, "topology": SimpleNamespace(node_names=names), **fields}
-    best = None if optimum is None else Fraction(optimum)
-    return SimpleNamespace(
-        collective=Collective(GATHER, tuple(range(ranks))), algbw=Fraction(algbw), optimal_algbw=best, **given
-    )
-
-
-def repaired(old: Any, new: Any) -> RepairResult:
-    return RepairResult(old, cast(Any, SimpleNamespace(plan=new)), (), (), 0, (), {})
-
-
-@pytest.mark.parametrize(
-    ("nodes", "optimum", "lone"),
-    [
-        ((0, 1, 2, 5), 15, "r3"),
-        ((0, 1, 2, 5), 16, None),
-        ((0, 1), 15, None),
-        ((0, 1, 2, 3), 15, None),
-        ((1, 2, 3, 4), 10, "r0"),
-    ],
-)
-def test_the_lone_rank_beyond_a_dear_bottleneck(
-    nodes: tuple[int, ...], optimum: int, lone: str | None
-) -> None:
-    """A quarter of 20 is dear."""
-    found = repaired(side(16, 20), side(10, optimum, certificate=BottleneckCut(nodes)))
-    assert found.lone_bottleneck == lone
 
 
 @dataclass(frozen=True)

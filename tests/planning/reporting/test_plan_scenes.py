@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -86,27 +85,3 @@ def test_routes_have_as_much_room_as_there_is(monkeypatch: pytest.MonkeyPatch) -
         found: Any = scenes_module._route_scenes(routes, fabric)
         assert len(found["roots"]) == kept
         assert found["leftOut"] == ("" if kept == 3 else f"routes from {kept} of 3 ranks are shown")
-
-
-def test_the_course_in_time(boxes: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From 2 to 4 seconds in 254 shades; where nothing moves, none."""
-    seconds = np.array([[-1.0, 2.0, 3.0], [4.0, -1.0, 2.5]])
-    monkeypatch.setattr(plan_page, "Program", SimpleNamespace)
-    monkeypatch.setattr(plan_page, "arrivals", lambda run, program: seconds)
-    monkeypatch.setattr(plan_page, "timeline", lambda run, fabric: "told")
-    last = SimpleNamespace(
-        options=SimpleNamespace(slices=7), graph=SimpleNamespace(program=SimpleNamespace())
-    )
-    run: Any = SimpleNamespace(last=last)
-    found: Any = plan_page.course_values(boxes, cast(Any, None), 2**21, run)
-    assert (found["size"], found["slices"], found["timeline"]) == ("2MB", 7, "told")
-    told = found["arrivals"]
-    assert (told["rows"], told["columns"], told["from"], told["to"]) == (2, 3, 2.0, 4.0)
-    assert list(base64.b64decode(told["cells"])) == [0, 1, 128, 255, 0, round(0.25 * 254) + 1]
-    assert told["what"] == "when the rank of a row has all of the shard of a column"
-    monkeypatch.setattr(plan_page, "arrivals", lambda run, program: np.full((1, 2), -1.0))
-    still: Any = plan_page.course_values(boxes, cast(Any, None), 2**21, run)
-    assert (still["arrivals"]["from"], still["arrivals"]["to"]) == (0.0, 0.0)
-    assert list(base64.b64decode(still["arrivals"]["cells"])) == [0, 0]
-    last.graph.program = 3
-    assert "arrivals" not in plan_page.course_values(boxes, cast(Any, None), 2**21, run)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from treadle.inputs.problem import make_problem
 from treadle.planning import Protocol, as_cost_model, compare, simulate, solve_sizes
 from treadle.schedulers.sizes.candidate_options import entrants, factorings
 from treadle.schedulers.sizes.cost_ranges import cost_range
-from treadle.schedulers.sizes.size_sets import SET_ALGORITHM, SizeSet, half_octaves
+from treadle.schedulers.sizes.size_sets import SET_ALGORITHM, SizeSet
 from treadle.schedules.plan_files.archive import load_plan, save_plan
 from treadle.simulation.costs.cost_model import ClassCost, CostModel
 
@@ -65,23 +64,6 @@ def test_the_times_are_those_that_simulate_has_of_the_plan(found: SizeSet, tmp_p
         assert (cut.slices, cut.protocol) == (its.slices, its.protocol)
 
 
-def test_ranges_leave_no_size_out(found: SizeSet) -> None:
-    entries = found.plan.entries
-    assert entries[0].min_bytes == 0
-    assert entries[-1].max_bytes is None
-    for one, other in pairwise(entries):
-        assert one.max_bytes is not None
-        assert other.min_bytes == one.max_bytes + 1
-    titles = {row.size_bytes: row.title for row in found.rows}
-    for size, title in titles.items():
-        (serving,) = [
-            entry
-            for entry in entries
-            if entry.min_bytes <= size and (entry.max_bytes is None or size <= entry.max_bytes)
-        ]
-        assert serving.title == title
-
-
 @pytest.mark.parametrize("most", [1, 2])
 def test_fewer_ranges_cost_what_is_told(found: SizeSet, most: int) -> None:
     names = sorted({entry.algorithm for entry in found.plan.entries})
@@ -114,10 +96,6 @@ def test_doubts_are_choices_that_fall_otherwise_in_the_band() -> None:
     ((_, moved),) = [one for one in cost_range(banded(100, 20_000)) if one[0] == doubt.corner]
     again = solve_sizes(FABRIC, "allreduce", (doubt.size_bytes,), cost_model=moved, **few)
     assert again.rows[0].title != doubt.chosen
-
-
-def test_half_octaves_stand_between_sizes_that_double() -> None:
-    assert half_octaves([1024, 2048, 8192]) == [1024, 1448, 2048, 8192]
 
 
 def test_factorings_multiply_to_the_ranks_or_are_bruck_s() -> None:

@@ -18,7 +18,7 @@ from treadle.topologies.catalogue.random_graphs import (
     random_regular_digraph,
     xpander,
 )
-from treadle.topologies.properties import are_ranks_connected, is_symmetric
+from treadle.topologies.properties import are_ranks_connected
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.changes import with_failed_links
 
@@ -44,17 +44,6 @@ def test_every_graph_of_six_nodes_and_degree_three_is_drawn() -> None:
     drawn = Counter(jellyfish(6, 3, seed=seed).heads.tobytes() for seed in range(700))
     assert len(drawn) == 70
     assert max(drawn.values()) < 4 * 700 / 70
-
-
-@pytest.mark.parametrize(("d", "lift"), [(3, 1), (3, 2), (4, 10), (7, 5)])
-def test_xpander_is_a_lift_of_the_complete_graph(d: int, lift: int) -> None:
-    graph = xpander(d, lift, seed=3)
-    assert_simple_regular(graph, (d + 1) * lift, d)
-    assert is_symmetric(graph)
-    over = Counter(zip((graph.tails // lift).tolist(), (graph.heads // lift).tolist(), strict=True))
-    assert over == {(v, w): lift for v in range(d + 1) for w in range(d + 1) if v != w}
-    covered = set(zip(graph.tails.tolist(), (graph.heads // lift).tolist(), strict=True))
-    assert len(covered) == graph.n_links
 
 
 def test_disconnected_lifts_are_drawn_again() -> None:

@@ -88,11 +88,6 @@ class CayleyGraph:
         """Images of nodes under the automorphism x -> `element` x, which moves node 0 to `element`."""
         return self.group.multiply(element, nodes)
 
-    def translate_links(self, element: int, links: ArrayLike) -> Int64Array:
-        """Images of physical link numbers under the same automorphism."""
-        numbers = np.asarray(links, dtype=np.int64)
-        return self.translate(element, numbers // self.degree) * self.degree + numbers % self.degree
-
     def topology(self, *, bandwidth: int = 1, latency: int = 0) -> Topology:
         """The fabric, named by its expression; link x d + i runs from x s_i to x."""
         name = self.expression

@@ -12,7 +12,6 @@ from treadle.synthesis.alltoall.steps import hop_steps
 from treadle.synthesis.alltoall.steps.hop_steps import (
     _caps,
     _Loads,
-    _uneven_runs,
     routes_in_steps,
 )
 from treadle.topologies.topology import Topology, TopologyBuilder
@@ -37,22 +36,6 @@ def some() -> Collective:
 def routes() -> RouteSchedule:
     """In halves: to b directly, to c six by b and two directly: three quarters and one."""
     return routes_from_paths(3, 2, [(0, 1, 2, 0, [0]), (0, 2, 6, 0, [0, 1]), (0, 2, 2, 0, [2])])
-
-
-def test_runs_of_unequal_demands_are_large_ones_and_sand() -> None:
-    """Whole demands of 8 and 4 units in 16 chunks; even steps of 24 units: the shares say how many runs."""
-    n_chunks, run, size = _uneven_runs(np.array([6, 2, 4]), np.array([8, 8, 4]), 24.0, 4, 16)
-    # 24 runs a step: ceil(6 * 0.8) = 5, ceil(2 * 0.8) = 2 and ceil(4 * 0.8) = 4; of sand 256 a step: 13, 5, 9
-    assert n_chunks == 16
-    # chunks of 12, 4 and 16, of which 2, 0 and 3 are sand
-    assert run.tolist() == [0] * 7 + [1] * 2 + [2] * 7
-    assert size.tolist() == [2, 2, 2, 2, 2, 1, 1, 2, 2, 3, 3, 3, 4, 1, 1, 1]
-    # as fine as the smallest run of several chunks wants: 4 times 8 / 6 * 18, and more
-    n_chunks, run, size = _uneven_runs(np.array([6, 2, 4]), np.array([8, 8, 4]), 24.0, 4, 2**10)
-    assert n_chunks == 128
-    assert np.bincount(run).tolist() == [18, 7, 13]
-    assert np.bincount(run, weights=size).tolist() == [96, 32, 128]
-    assert _uneven_runs(np.array([6, 2, 4]), np.array([8, 8, 4]), 24.0, 32, 16)[0] == 32
 
 
 def test_steps_by_default(monkeypatch: pytest.MonkeyPatch) -> None:

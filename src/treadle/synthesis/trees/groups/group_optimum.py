@@ -136,11 +136,6 @@ class GroupOptimum:
         """Whether both sides meet: this is the optimum."""
         return self.lower == self.upper
 
-    @property
-    def n_representatives(self) -> int:
-        """Groups that differ."""
-        return len(self._every.groups)
-
     def representative(self, group: int) -> int:
         """Return the group that represents this one and all equal ones."""
         union = self._every.union
