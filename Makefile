@@ -18,6 +18,9 @@ MUTANTS_FLAGS ?=
 # Of `make values`: other options of it (python -m tools.values --help).
 VALUES_FLAGS ?=
 
+# Of `make changed`.
+CHANGED_TESTS := tests/cli/test_changed_files.py tests/cli/test_changed_commands.py tests/docs/test_docstrings.py
+
 # Of `make check`.
 CHECK_TESTS ?= tests/verification tests/cli/test_transcripts.py tests/property
 
@@ -48,7 +51,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 
-.PHONY: install wheel release demo debian check test slow test-all lint types compiled-tests size lowest fuzz sanitize gpu gpu-check races lanes transcripts values mutants mutants-map bench docs clean
+.PHONY: install wheel release demo debian check test slow test-all lint types compiled-tests size lowest fuzz sanitize gpu gpu-check races lanes transcripts changed values mutants mutants-map bench docs clean
 
 install: $(VENV)/.installed
 
@@ -188,7 +191,12 @@ lanes: $(VENV)/.test-tools
 transcripts: $(VENV)/.test-tools
 	$(PY) -m tools.transcripts tests/golden/transcripts/*.txt
 
-# Exact values, heights, times, plans and, with VALUES_FLAGS=--cpu, speed of 160 commands, compared with those recorded.
+# What comes of files, commands and arguments of examples that are changed at random, kept as texts.
+changed: $(VENV)/.test-tools
+	@folder="$$(mktemp -d)" && WRITE_CHANGED="$$folder" $(PY) -m pytest -q -k changed $(CHANGED_TESTS) \
+	  && cp "$$folder"/*.json tests/golden/
+
+# Exact values, heights, times, plans and, with VALUES_FLAGS=--cpu, speed of 260 commands, compared with those recorded.
 values: $(VENV)/.test-tools
 	$(PY) -m tools.values compare $(VALUES_FLAGS)
 

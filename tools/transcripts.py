@@ -26,7 +26,7 @@ _OWN_FOLDERS = ("TREADLE_CACHE_DIR", "XDG_CONFIG_HOME")
 _SHOWN_LINES, _SHOWN_CHARACTERS = 24, 160
 """Of a file, and of a line of it; of the rest a hash tells whether it changed."""
 
-_HASHED = {".csv", ".html", ".json", ".py", ".toml", ".txt", ".xml"}
+_HASHED = {".csv", ".html", ".json", ".py", ".sh", ".toml", ".txt", ".xml"}
 _PICTURES = re.compile(rb"<svg.*?</svg>|data:[a-z]+/[^\"']*", re.DOTALL)
 
 _MEASURED = (

@@ -1,7 +1,6 @@
 """Commands of tools/values.txt with a word changed at random: what each says, word by word.
 
-tests/golden/changed_commands.json has it; ``WRITE_CHANGED_COMMANDS=OUTPUT pytest
-tests/cli/test_changed_commands.py`` (without -n) writes it anew.
+tests/golden/changed_commands.json has it.
 """
 
 from __future__ import annotations
@@ -9,28 +8,22 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import json
-import os
 import random
 import shlex
-import signal
-import time
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tools.transcripts import masked
 from tools.values import Block, blocks, load
 
-from places import GOLDEN
+from harness.changes import LATE, TARGET, compare, in_time, kept
 from treadle.cli.main import main
 
-RECORD = GOLDEN / "changed_commands.json"
-TARGET = os.environ.get("WRITE_CHANGED_COMMANDS")
 N_CHANGES, MOST_S, MOST_CPU = 12, 0.3, 8.0
 """Changes of a command; the CPU seconds of those that are kept, and its own in units of the record."""
-LATE = "takes too long"
 FABRICS = ("ring:4", "torus:2,3", "complete:3", "dgx_a100:1", "mi250:2", "fat_tree:2", "rail:2,2")
 ODD = ("", "0", "-1", "1.5", "nan", "x", "2", "7", "1K", "25GB/s", "3us", "allreduce", "none.json", *FABRICS)
 
@@ -104,31 +97,16 @@ def test_changed_commands_say_what_they_said(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
-    signal.signal(signal.SIGVTALRM, signal.default_int_handler)
-    path = Path(TARGET or RECORD)
-    record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    found: dict[str, list[str]] = {}
+    record = kept("changed_commands")
     for command, text in block.steps:
         if command.startswith("write "):
             Path(command.removeprefix("write ")).write_text(text, encoding="utf-8")
             continue
-        words, draw = shlex.split(command), random.Random(command)
+        words, draw, found = shlex.split(command), random.Random(command), list[str]()
         said(words)
-        found[command] = []
         for k in range(N_CHANGES):
             others = changed(words, draw)
-            result = LATE
-            if TARGET:
-                started = time.process_time()
-                with contextlib.suppress(KeyboardInterrupt):
-                    signal.setitimer(signal.ITIMER_VIRTUAL, MOST_S)
-                    result = said(others)
-                    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-                result = result if time.process_time() - started < MOST_S else LATE
-            elif not record[command][k].endswith(LATE):
-                result = said(others)
-            found[command].append(f"{shlex.join(others)}: {result}")
-    if TARGET:
-        text = json.dumps(record | found, indent=0, ensure_ascii=False, sort_keys=True)
-        path.write_text(f"{text}\n", encoding="utf-8")
-    assert TARGET or found == {command: record[command] for command in found}
+            is_late = not TARGET and record[command][k].endswith(LATE)
+            result = LATE if is_late else in_time(partial(said, others), MOST_S)
+            found.append(f"{shlex.join(others)}: {result}")
+        compare("changed_commands", {command: found})

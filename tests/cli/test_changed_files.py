@@ -1,7 +1,6 @@
 """Files of every kind with something changed at random: what each command says of them, word by word.
 
-A file is read as another value, or refused in one line: tests/golden/changed_files.json has which, in what
-words. ``WRITE_CHANGED_FILES=OUTPUT pytest tests/cli/test_changed_files.py`` (without -n) writes it anew.
+A file is read as another value, or refused in one line: tests/golden/changed_files.json has which.
 """
 
 from __future__ import annotations
@@ -10,22 +9,24 @@ import contextlib
 import hashlib
 import io
 import json
-import os
 import random
 import re
 import shlex
 import zipfile
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from places import GOLDEN
+from harness.changes import compare
 from samples.box_files import amd_smi_tables, hwloc_xml, nccl_xml, nvidia_smi_matrix, rocm_smi_tables
+from samples.logs.nccl_logs import curve, info, ranks, system_tree, table
 from samples.readers.reader_texts import TEXTS
 from treadle.cli.main import main
+from treadle.schedules.collective import CollectiveKind
 
-RECORD = GOLDEN / "changed_files.json"
 N_CHANGES = 100
 MEASURED = re.compile(r'"seconds": (\{[^{}]*\}|[0-9.e-]+)|\d+\.\d{9,}(e-?\d+)?')  # and digits of a machine
 PIECES = (
@@ -84,6 +85,10 @@ MADE = {
         "verify FILE --topology complete:3",
     ),
     "routes-json": (["routes ring:5 --layers 2 -o FILE.json"], "verify FILE.json"),
+    "installed": (
+        ["cabling list torus:2,3 -o FILE", "cabling list torus:2,3 -o b.csv"],
+        "cabling check b.csv FILE",
+    ),
     "parallel plan": (
         ["parallelize gpt2 --fabric ring:2 --gpu a100 --mesh 2 --tokens 4K --gap 0.5 -o FILE"],
         "execute FILE none.py:make",
@@ -130,6 +135,50 @@ WRITTEN = {
         "  1073741824     268435456     float     sum      -1 12900.00   83.24  145.66      0\n",
         "diagnose FILE --topology dgx_a100:1 --collective allreduce",
     ),
+    "layer times": (
+        "layer,forward_s,backward_s,tokens\nembedding*,1e-4,3e-4,\nblock *,1e-3,2e-3,4096\n*,1e-4,1e-4,7\n",
+        "train gpt2 --fabric ring:2 --mesh dp=2 --gpu h100 --schedule bound --layer-times FILE",
+    ),
+    "floor": (
+        "[rack]\nunits = 13\nnode_units = 3\n[floor]\nracks_per_row = 2\n"
+        'rack_pitch = "80cm"\nrow_pitch = "3m"\nslack = "2m"\n',
+        'cabling list "leaf_spine(3, 2, gpus_per_leaf=3)" --floor FILE --rack-size 4',
+    ),
+    "cost model": (
+        '{"treadle": "cost-model", "version": 1, "name": "own", "source": "a guess", "protocols": [\n'
+        '{"name": "ll", "launch_ns": 6600, "channels": 3, "channel_bytes_per_s": 7000000000,\n'
+        '"box": {"alpha_ns": 600, "occupancy_ns": 9, "hop_ns": 5, "efficiency": "2/5"},\n'
+        '"hop": {"alpha_ns": 2700, "occupancy_ns": 1000, "hop_ns": 0, "efficiency": "9/20"},\n'
+        '"network": {"alpha_ns": 2700, "occupancy_ns": 1000, "hop_ns": 0, "efficiency": "9/20"}}]}\n',
+        "bound dgx_a100:2 allreduce --size 1K,1M --cost-model FILE",
+    ),
+    "log of a job": (
+        "\n".join(
+            [
+                *ranks(2, 8),
+                info("NCCL version 2.27.3+cuda12.4"),
+                *system_tree(nics=4),
+                *(info(f"Channel {k:02}/02 :    0  1  2  3  4  5  6  7") for k in range(2)),
+                info("Connected NVLS tree"),
+                info("NCCL_ALGO set by environment to Ring"),
+                *table(CollectiveKind.ALLREDUCE, 16, curve(90)[6:]),
+                *table(CollectiveKind.ALLGATHER, 16, curve(88)[9:], wrong=2, named=False),
+            ]
+        ),
+        "diagnose FILE",
+    ),
+    "measured rows": (
+        '{"collective": "allreduce", "ranks": 2, "rows": [{"size_bytes": 1024, "time_s": 1.1e-5},\n'
+        '{"size_bytes": 1048576, "time_s": 0.00012, "steps": 2},\n'
+        '{"size_bytes": 67108864, "time_s": 0.0061}]}\n',
+        "calibrate FILE -o model.json",
+    ),
+    "nccl json": (
+        '{"args": ["./all_gather_perf"], "devices": [{}, {}, {}, {}], "results": [\n'
+        '{"size": 4096, "out_of_place": {"time": 20.5, "alg_bw": 0.2, "bus_bw": 0.15}},\n'
+        '{"size": 33554432, "in_place": {"time": 400.25, "alg_bw": 83.8, "bus_bw": 62.9}}]}\n',
+        "calibrate FILE -o model.json",
+    ),
 }
 
 
@@ -160,6 +209,8 @@ def run(command: str) -> tuple[int, str, str]:
 def changed(data: bytes, draw: random.Random) -> bytes:
     """A text with a piece put in, exchanged or cut out, a line repeated or left out, or another digit."""
     text = data.decode()
+    if text[0] == "{" and draw.randrange(2):
+        return changed_json(text, draw)
     lines = text.splitlines(keepends=True)
     at, k = draw.randrange(len(text)), draw.randrange(len(lines))
     match draw.randrange(6):
@@ -178,6 +229,30 @@ def changed(data: bytes, draw: random.Random) -> bytes:
             at = draw.choice(digits)
             text = text[:at] + str(draw.randrange(10)) + text[at + 1 :]
     return text.encode()
+
+
+def changed_json(text: str, draw: random.Random) -> bytes:
+    """A JSON value with a part left out or exchanged."""
+    value = json.loads(text)
+    places, whole = list[tuple[Any, Any]](), [value]
+    for part in whole:
+        keys = list(part) if isinstance(part, dict) else range(len(part) if isinstance(part, list) else 0)
+        places += [(part, key) for key in keys]
+        whole += [part[key] for key in keys]
+    part, key = draw.choice(places)
+    match draw.randrange(4):
+        case 0:
+            del part[key]
+        case 1:
+            part[key] = draw.choice([None, True, -1, 0, 2, 1.5, 10**9, "", "x\n", [], {}, [part[key]]])
+        case 2:
+            holder, other = draw.choice(places)
+            part[key] = deepcopy(holder[other])
+        case _ if isinstance(part[key], int | float):
+            part[key] += draw.choice([-1, 1])
+        case _:
+            part[key] = str(part[key])[1:]
+    return json.dumps(value, default=str).encode()
 
 
 def changed_plan(data: bytes, draw: random.Random) -> bytes:
@@ -218,9 +293,4 @@ def test_changed_files_say_what_they_said(kind: str, tmp_path: Path, monkeypatch
         result = hashlib.sha256(MEASURED.sub("", out).encode()).hexdigest()[:12]
         told = err.strip().removeprefix("treadle: ") if status > 1 else result
         found.append(f"{status} {told}")
-    if target := os.environ.get("WRITE_CHANGED_FILES"):
-        path = Path(target)
-        record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        text = json.dumps({**record, kind: found}, indent=0, ensure_ascii=False, sort_keys=True)
-        path.write_text(f"{text}\n", encoding="utf-8")
-    assert found == json.loads(RECORD.read_text(encoding="utf-8"))[kind]
+    compare("changed_files", {kind: found})

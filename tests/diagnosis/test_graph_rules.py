@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from treadle.diagnosis.catalogue import (
     falls,
-    slow_links,
 )
 from treadle.diagnosis.cause import Case
 from treadle.diagnosis.log import (
     Log,
     ResultTable,
-    SystemTree,
     TableRow,
 )
 from treadle.diagnosis.log_lines import LogLine
@@ -22,19 +20,6 @@ def line(number: int) -> LogLine:
 
 def log(**facts: object) -> Log:
     return Log("nccl.log", 99, **facts)  # type: ignore[arg-type]
-
-
-def tree(host: str, first: int, *texts: str) -> SystemTree:
-    return SystemTree(host, tuple((line(first + at), text) for at, text in enumerate(texts)), True)
-
-
-def test_links_of_which_no_half_is_alike_have_no_usual_speed() -> None:
-    half = tree("a", 10, *(f"+ PCI[{speed}] - GPU/{speed}" for speed in (12, 12, 6, 5)))
-    assert slow_links(Case(log=log(trees=(half,))), ()) == []
-    faster = tree("a", 10, *(f"+ PCI[{speed}] - GPU/{speed}" for speed in (12, 12, 24)))
-    assert slow_links(Case(log=log(trees=(faster,))), ()) == []
-    # of equals the faster is the usual one, and so not that of more than half
-    assert slow_links(Case(log=log(trees=(tree("a", 1, "+ PCI[6] - GPU/1", "+ PCI[7] - GPU/2"),))), ()) == []
 
 
 def row(number: int, size: int, busbw: float, wrong: int = 0) -> TableRow:

@@ -1,8 +1,7 @@
 """Examples of docstrings run, those of public names in an empty namespace: what they use they import.
 
 Then arguments in them are changed at random. What comes of it is a value or an error, and
-tests/golden/changed_examples.json has which, in what words.
-``WRITE_CHANGED_EXAMPLES=OUTPUT pytest tests/docs/test_docstrings.py`` (without -n) writes it anew.
+tests/golden/changed_examples.json has which.
 """
 
 from __future__ import annotations
@@ -11,22 +10,21 @@ import ast
 import copy
 import doctest
 import hashlib
-import json
-import os
 import pickle
 import random
 import re
-import signal
 import time
 import traceback
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import treadle
-from places import GOLDEN, ROOT
+from harness.changes import LATE, TARGET, compare, in_time, kept
+from places import ROOT
 from samples.docstrings import PACKAGE, documented, examples_of
 from samples.table import table_restored
 from treadle import Collective, Mesh, Topology, planning
@@ -37,8 +35,6 @@ from treadle.schedules.plan import Plan
 ELSEWHERE = {"treadle.api.execute_plan:execute_plan": ROOT / "tests/planning/parallelising/test_executing.py"}
 """Examples that need PyTorch and processes: they run in a test that has both anyway."""
 EQUAL_BY_CONTENT = (FrozenArrays, Topology, Plan, Collective, Mesh)
-RECORD = GOLDEN / "changed_examples.json"
-TARGET = os.environ.get("WRITE_CHANGED_EXAMPLES")
 N_CHANGES, MOST_S = 12, 0.5
 """Of a docstring: so many changes, fewer where they take longer than this when they are recorded."""
 VARYING = re.compile(r"0x[0-9a-f]+|\d+\.\d{9,}(e-?\d+)?|[^ '\"]*pytest-of-[^ '\"]*")
@@ -71,35 +67,26 @@ def is_value(value: object) -> bool:
     return home.startswith("treadle") and not isinstance(value, BaseException)
 
 
-@pytest.mark.parametrize("name", documented() if TARGET else json.loads(RECORD.read_text(encoding="utf-8")))
+@pytest.mark.parametrize("name", documented() if TARGET else kept("changed_examples"))
 def test_changed_arguments_give_what_they_gave(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    signal.signal(signal.SIGVTALRM, signal.default_int_handler)
-    path = Path(TARGET or RECORD)
-    record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     found, started = list[str](), time.process_time()
     draw, sources = random.Random(name), [example.source for example in examples_of(name).examples]
-    while len(found) < (N_CHANGES if TARGET else len(record[name])):
+    while len(found) < (N_CHANGES if TARGET else len(kept("changed_examples")[name])):
         at = draw.randrange(len(sources))
         source = changed(sources[at], draw)
-        try:
-            signal.setitimer(signal.ITIMER_VIRTUAL, MOST_S if TARGET else 0)
-            result = outcome([*sources[:at], source, *sources[at + 1 :]], name) if source else ""
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        except KeyboardInterrupt:
+        others = [*sources[:at], source, *sources[at + 1 :]]
+        result = in_time(partial(outcome, others, name), MOST_S) if source else ""
+        if result == LATE:
             break
         found.append(f"{source}: {result}")
         if TARGET and time.process_time() - started > MOST_S:
             break
     if MissingDependencyError.__name__ in str(found):
         pytest.skip("something is not installed")
-    if TARGET:
-        record |= {name: found} if found else {}
-        text = json.dumps(record, indent=0, ensure_ascii=False, sort_keys=True)
-        path.write_text(f"{text}\n", encoding="utf-8")
-    assert TARGET or found == record[name]
+    compare("changed_examples", {name: found} if found else {})
 
 
 def changed(source: str, draw: random.Random) -> str:

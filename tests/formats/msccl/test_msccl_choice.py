@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
-from treadle.formats.msccl import file_selection as module
 from treadle.formats.msccl.file_selection import check_selection
 from treadle.formats.verdict import RangedFile
 from treadle.schedules.collective import CollectiveKind
@@ -42,22 +39,9 @@ def found(*texts: RangedFile, dialect: str | None = None) -> list[str]:
     return list(check_selection(texts, {}, dialect))
 
 
-def test_calls_in_place_are_others() -> None:
-    inside = replace(text("a.xml", inplace=1, outofplace=0), in_place=True)
-    assert found(inside) == []
-    assert found(inside, text("b.xml")) == []
-
-
 def test_shards_of_ranks_are_equal() -> None:
     gather = replace(
         text("a.xml", coll="allgather", nchunksperloop=5), n_chunks=5, collective=CollectiveKind.ALLGATHER
     )
     assert found(gather) == ["a.xml: 5 chunks are not equal shards of 2 ranks"]
     assert found(replace(text("a.xml", nchunksperloop=5), n_chunks=5)) == []
-
-
-def test_a_folder_has_so_many_texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_TEXTS", {"azure": 1, "rccl": 2})
-    two = [text("a.xml", 64, 127), text("b.xml", 128, 1000)]
-    assert found(*two) == ["2 files, the azure runtime reads 1"]
-    assert found(*two, dialect="rccl") == []

@@ -32,20 +32,6 @@ def test_speeds_that_no_generation_explains_stay_and_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("speed", "count", "nominal"), [(24, 1, 46), (36, 1, 50), (144, 4, 200), (48, 1, 64)]
-)
-def test_xgmi(speed: int, count: int, nominal: int) -> None:
-    text = f"""CPU/0 (1/2/4)
-+ PCI[24.0] - GPU/47000 (0)
-              + XGMI[{speed:.1f}] - GPU/4C000
-+ PCI[24.0] - GPU/4C000 (1)
-              + XGMI[{speed:.1f}] - GPU/47000"""
-    box = read_system(list(enumerate(text.splitlines(), start=1)))
-    assert [(link.count, link.bandwidth) for link in box.links] == [(count, nominal * GB)]
-    assert box.link_word == "xGMI"
-
-
-@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("CPU/0 (1/1/2)", "shows no GPU"),
