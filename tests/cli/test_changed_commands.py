@@ -87,6 +87,8 @@ def said(words: Sequence[str]) -> str:
             status = main(words)
         except SystemExit as left:
             status = int(str(left.code))
+    if status == 130:  # told to stop while records are written
+        raise KeyboardInterrupt
     text = masked(out.getvalue())
     return f"{status} {hashlib.sha256(text.encode()).hexdigest()[:12]} {err.getvalue().strip()[:400]}"
 

@@ -35,7 +35,8 @@ def compare(name: str, found: dict[str, list[str]]) -> None:
         return
     for key, results in found.items():
         for number, (result, before) in enumerate(zip(results, record[key], strict=True)):
-            assert result == before, f"change {number} of {key}; if it is meant to be so: make changed"
+            told = f"change {number} of {key}\nbefore: {before}\nnow:    {result}\n"
+            assert result == before, f"{told}If it is meant to be so: make changed"
 
 
 def in_time(call: Callable[[], str], most_s: float) -> str:
