@@ -135,6 +135,15 @@ WRITTEN = {
         "  1073741824     268435456     float     sum      -1 12900.00   83.24  145.66      0\n",
         "diagnose FILE --topology dgx_a100:1 --collective allreduce",
     ),
+    "hybrid model": (
+        '{"model_type": "nemotron_h", "hidden_size": 96, "hybrid_override_pattern": "M-*E",\n'
+        '"num_hidden_layers": 4, "num_attention_heads": 6, "num_key_value_heads": 3, "head_dim": 16,\n'
+        '"intermediate_size": 160, "vocab_size": 301, "max_position_embeddings": 128,\n'
+        '"mamba_num_heads": 8, "mamba_head_dim": 24, "ssm_state_size": 32, "n_groups": 2,\n'
+        '"conv_kernel": 4, "chunk_size": 64, "n_routed_experts": 4, "num_experts_per_tok": 2,\n'
+        '"moe_intermediate_size": 40, "n_shared_experts": 1, "moe_shared_expert_intermediate_size": 56}\n',
+        "train FILE --fabric \"ring(2, bandwidth='25GB/s')\" --mesh dp=2 --gpu h100 --schedule bound",
+    ),
     "layer times": (
         "layer,forward_s,backward_s,tokens\nembedding*,1e-4,3e-4,\nblock *,1e-3,2e-3,4096\n*,1e-4,1e-4,7\n",
         "train gpt2 --fabric ring:2 --mesh dp=2 --gpu h100 --schedule bound --layer-times FILE",
