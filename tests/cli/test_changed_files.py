@@ -176,6 +176,10 @@ WRITTEN = {
         ),
         "diagnose FILE",
     ),
+    "table of a job": (
+        "\n".join([*ranks(1, 4), *table(CollectiveKind.ALLREDUCE, 4, curve(90)[8:])]),
+        "calibrate FILE -o model.json",
+    ),
     "measured rows": (
         '{"collective": "allreduce", "ranks": 2, "rows": [{"size_bytes": 1024, "time_s": 1.1e-5},\n'
         '{"size_bytes": 1048576, "time_s": 0.00012, "steps": 2},\n'
