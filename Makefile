@@ -193,7 +193,7 @@ transcripts: $(VENV)/.test-tools
 
 # What comes of files, commands and arguments of examples that are changed at random, kept as texts.
 changed: $(VENV)/.test-tools
-	@folder="$$(mktemp -d)" && WRITE_CHANGED="$$folder" $(PY) -m pytest -q -k changed $(CHANGED_TESTS) \
+	@folder="$$(mktemp -d)" && WRITE_CHANGED="$$folder" $(PY) -m pytest -q -W ignore -k changed $(CHANGED_TESTS) \
 	  && cp "$$folder"/*.json tests/golden/
 
 # Exact values, heights, times, plans and, with VALUES_FLAGS=--cpu, speed of 260 commands, compared with those recorded.
