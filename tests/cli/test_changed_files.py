@@ -29,29 +29,7 @@ from treadle.schedules.collective import CollectiveKind
 
 N_CHANGES = 100
 MEASURED = re.compile(r'"seconds": (\{[^{}]*\}|[0-9.e-]+)|\d+\.\d{9,}(e-?\d+)?')  # and digits of a machine
-PIECES = (
-    "",
-    " ",
-    "\n",
-    "0",
-    "9",
-    "-1",
-    "1e9",
-    "nan",
-    '"',
-    "[",
-    "]",
-    "{",
-    "}",
-    "<",
-    ">",
-    ":",
-    ",",
-    "=",
-    "#",
-    "\0",
-    "é",
-)
+PIECES = ["", " ", "\n", "0", "9", "-1", "1e9", "nan", *'"[]{}<>:,=#\0é']
 
 _SLURM = "--nic-bandwidth 50GB/s --oversubscription 1:1"
 _OPTIONS = {

@@ -14,7 +14,7 @@ from engines import missing_engines
 from samples.format_samples import NAMES, taken, words
 from treadle.cli.main import main
 from treadle.errors import TreadleError
-from treadle.formats.format import all_formats, find_format
+from treadle.formats.format import all_formats, find_format, format_name
 from treadle.formats.verdict import Check, Planned, Terms, Verdict
 from treadle.planning import Lowered, TargetFormat, own_formats
 from treadle.schedules.plan import Plan
@@ -66,6 +66,18 @@ def test_some_plan_is_written_and_passes_its_judge(name: str) -> None:
             assert all(suffix.endswith(record.extension) for suffix in suffixes)
         for said in (lowered.loading.runtime, lowered.loading.check, lowered.loading.fallback):
             assert said
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_are_told_by_their_content(name: str) -> None:
+    record = find_format(name)
+    for _, lowered in taken(name)[:2]:
+        for _, data in lowered.files[:2]:
+            head = data[: 2**16].decode("utf-8", "replace")
+            found = format_name(head)
+            assert found is (record if record.begins else None)
+            for other in all_formats():
+                assert other.is_begun_by(head) == (other is record and bool(record.begins))
 
 
 @pytest.mark.parametrize("name", NAMES)
