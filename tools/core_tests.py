@@ -25,7 +25,6 @@ _FILES = (
     "synthesis/steps/bfb/test_bfb_value",
     "synthesis/test_engine",
     "synthesis/trees/packers/test_height_first",
-    "synthesis/trees/packers/test_local_search",
     "synthesis/trees/packers/test_packers",
     "synthesis/trees/packers/test_regrowth",
     "synthesis/trees/packers/test_shortest_trees",
