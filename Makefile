@@ -191,7 +191,7 @@ lanes: $(VENV)/.test-tools
 transcripts: $(VENV)/.test-tools
 	$(PY) -m tools.transcripts tests/golden/transcripts/*.txt
 
-# What comes of files, commands and arguments of examples that are changed at random, kept as texts.
+# Results of random changes to files, commands and arguments of examples; the tests compare them word by word.
 changed: $(VENV)/.test-tools
 	@folder="$$(mktemp -d)" && WRITE_CHANGED="$$folder" $(PY) -m pytest -q -W ignore -k changed $(CHANGED_TESTS) \
 	  && cp "$$folder"/*.json tests/golden/

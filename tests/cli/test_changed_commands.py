@@ -1,7 +1,4 @@
-"""Commands of tools/values.txt with a word changed at random: what each says, word by word.
-
-tests/golden/changed_commands.json has it.
-"""
+"""Commands of tools/values.txt with a word changed at random: each gives its recorded result or message."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from harness.changes import LATE, TARGET, compare, in_time, kept
 from treadle.cli.main import main
 
 N_CHANGES, MOST_S, MOST_CPU = 12, 0.3, 8.0
-"""Changes of a command; the CPU seconds of those that are kept, and its own in units of the record."""
+"""Changes per command; CPU seconds that each may take, and the recorded CPU that the command may have."""
 FABRICS = ("ring:4", "torus:2,3", "complete:3", "dgx_a100:1", "mi250:2", "fat_tree:2", "rail:2,2")
 ODD = ("", "0", "-1", "1.5", "nan", "x", "2", "7", "1K", "25GB/s", "3us", "allreduce", "none.json", *FABRICS)
 
@@ -58,7 +55,7 @@ OPTIONS = options_of()
 
 
 def changed(words: Sequence[str], draw: random.Random) -> list[str]:
-    """A command with a word left out, exchanged or misspelt, or with an option of others like it."""
+    """Return a command with a word dropped, replaced or misspelt, or with an option of another command."""
     words = list(words)
     at = draw.randrange(1, len(words))
     letter = draw.randrange(len(words[at]) + 1)
@@ -80,14 +77,14 @@ def changed(words: Sequence[str], draw: random.Random) -> list[str]:
 
 
 def said(words: Sequence[str]) -> str:
-    """Exit status of a command and a hash of its result, or its message."""
+    """Return the exit status of a command, a hash of its output, and its message."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             status = main(words)
         except SystemExit as left:
             status = int(str(left.code))
-    if status == 130:  # told to stop while records are written
+    if status == 130:  # interrupted by the recorder's timer
         raise KeyboardInterrupt
     text = masked(out.getvalue())
     return f"{status} {hashlib.sha256(text.encode()).hexdigest()[:12]} {err.getvalue().strip()[:400]}"

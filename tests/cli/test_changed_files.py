@@ -223,7 +223,7 @@ def changed(data: bytes, draw: random.Random) -> bytes:
 
 
 def changed_json(text: str, draw: random.Random) -> bytes:
-    """A JSON value with a part left out or exchanged."""
+    """Return a JSON text with a value dropped or replaced."""
     value = json.loads(text)
     places, whole = list[tuple[Any, Any]](), [value]
     for part in whole:
@@ -247,7 +247,7 @@ def changed_json(text: str, draw: random.Random) -> bytes:
 
 
 def changed_plan(data: bytes, draw: random.Random) -> bytes:
-    """A plan with one of its texts changed, or a number of one of its arrays."""
+    """Return a plan file with a text or a number of an array changed."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     arrays = [name for name in members if name.endswith(".npy") and np.load(io.BytesIO(members[name])).size]

@@ -1,4 +1,4 @@
-"""What comes of random changes, as kept in tests/golden: `make changed` writes it anew."""
+"""Recorded results of random changes, in tests/golden; `make changed` records them again."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 from places import GOLDEN
 
 TARGET = os.environ.get("WRITE_CHANGED")
-"""Folder for new records; without it what is found is compared with the old ones."""
+"""Folder for new records; without it, results are compared with those recorded."""
 LATE = "takes too long"
-"""Kept of what took too long when it was recorded: it is not tried again."""
+"""Recorded for what took too long; it is not run again."""
 
 
 @cache
@@ -26,7 +26,7 @@ def kept(name: str) -> dict[str, list[str]]:
 
 
 def compare(name: str, found: dict[str, list[str]]) -> None:
-    """Fail where results differ from those kept; in the folder for new ones, keep them."""
+    """Fail where results differ from those recorded, or record them if asked."""
     record = kept(name)
     if TARGET:
         record |= found
@@ -36,11 +36,11 @@ def compare(name: str, found: dict[str, list[str]]) -> None:
     for key, results in found.items():
         for number, (result, before) in enumerate(zip(results, record[key], strict=True)):
             told = f"change {number} of {key}\nbefore: {before}\nnow:    {result}\n"
-            assert result == before, f"{told}If it is meant to be so: make changed"
+            assert result == before, f"{told}If this is intended: make changed"
 
 
 def in_time(call: Callable[[], str], most_s: float) -> str:
-    """The result of a call, which is interrupted if it takes long while records are written."""
+    """Return the result of a call; while recording, interrupt what takes too long."""
     if not TARGET:
         return call()
     signal.signal(signal.SIGVTALRM, signal.default_int_handler)
@@ -48,7 +48,8 @@ def in_time(call: Callable[[], str], most_s: float) -> str:
     try:
         signal.setitimer(signal.ITIMER_VIRTUAL, most_s)
         result = call()
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     except KeyboardInterrupt:
         return LATE
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     return result if time.process_time() - started < most_s else LATE

@@ -134,7 +134,7 @@ def _trial(
     for part in filter(None, (chosen[:_FIRST], chosen[_FIRST:])):
         limit_s = _FLOOR_S + _FACTOR * sum(tests.seconds[test] for test in part)
         outcome = run_tests(server, part, limit_s, mutant=mutant)
-        if outcome.fate in (Fate.KILLED, Fate.TIMEOUT):
+        if outcome.fate is not Fate.SURVIVED:
             return outcome
     return left_to_types(server.tree, outcome if chosen else run_tests(server, [], _FLOOR_S, mutant=mutant))
 
