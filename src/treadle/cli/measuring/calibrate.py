@@ -30,6 +30,7 @@ from treadle.topologies.topology import MAX_BANDWIDTH
 def command(o: Calibrate) -> int:
     """Fit latency and bandwidth to measured times, or a cost model to those of plans."""
     output = Output.of(o)
+    kind = None if o.collective is None else resolve_kind(o.collective)
     if o.plans is not None:
         if o.steps is not None or o.fabric is not None or o.fabric_output is not None:
             raise FormatError(
@@ -42,7 +43,6 @@ def command(o: Calibrate) -> int:
         raise FormatError(f"{len(o.measured)} files: expected one, or --plan PLAN,... for each")
     if (o.fabric is None) != (o.fabric_output is None):
         raise FormatError("--fabric and --fabric-output go together")
-    kind = None if o.collective is None else resolve_kind(o.collective)
     result = calibrate(o.measured[0], collective=kind, n_ranks=o.ranks, steps=o.steps)
     view = list(calibration_rows(result, o.degree, output.rates))
     if o.fabric is not None and o.fabric_output is not None:
