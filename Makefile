@@ -193,7 +193,7 @@ transcripts: $(VENV)/.test-tools
 
 # Results of random changes to files, commands and arguments of examples; the tests compare them word by word.
 changed: $(VENV)/.test-tools
-	@folder="$$(mktemp -d)" && WRITE_CHANGED="$$folder" $(PY) -m pytest -q -W ignore -k changed $(CHANGED_TESTS) \
+	@folder="$$(mktemp -d)" && WRITE_CHANGED="$$folder" $(PY) -m pytest -q -W ignore -k "changed or example" $(CHANGED_TESTS) \
 	  && cp "$$folder"/*.json tests/golden/
 
 # Exact values, heights, times, plans and, with VALUES_FLAGS=--cpu, speed of 260 commands, compared with those recorded.

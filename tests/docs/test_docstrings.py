@@ -1,6 +1,7 @@
 """Examples of docstrings run; those of public names in an empty namespace, so they import what they use.
 
-Then their arguments are changed at random, and each change gives its recorded value or error.
+Notebooks show their values as recorded. Then their arguments are changed at random, and each change gives its
+recorded value or error.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ ELSEWHERE = {"treadle.api.execute_plan:execute_plan": ROOT / "tests/planning/par
 EQUAL_BY_CONTENT = (FrozenArrays, Topology, Plan, Collective, Mesh)
 N_CHANGES, MOST_S = 12, 0.5
 """Changes per docstring; recording stops early after this many CPU seconds."""
+SECONDS = re.compile(r"[\d.e-]+ (CPU )?s\b")
 VARYING = re.compile(r"0x[0-9a-f]+|\d+\.\d{9,}(e-?\d+)?|[^ '\"]*pytest-of-[^ '\"]*")
 
 
@@ -58,10 +60,23 @@ def test_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     if MissingDependencyError.__name__ in told:
         pytest.skip(told.strip().splitlines()[-1])
     assert result.failed == 0, told
-    for value in [value for value in found.globs.values() if is_value(value)]:
+    values = [value for value in found.globs.values() if is_value(value)]
+    for value in values:
         for copied in (pickle.loads(pickle.dumps(value)), copy.deepcopy(value)):
             assert VARYING.sub("", repr(copied)) == VARYING.sub("", repr(value))
             assert not isinstance(value, EQUAL_BY_CONTENT) or copied == value
+    shown = [
+        digest(SECONDS.sub("", value._repr_html_() + value.__rich__()))
+        for value in values
+        if hasattr(value, "_repr_html_")
+    ]
+    if shown and (TARGET or name in kept("shown_values")):
+        compare("shown_values", {name: shown})
+
+
+def digest(text: str) -> str:
+    """Return a hash of a text without what differs from run to run."""
+    return hashlib.sha256(VARYING.sub("", text).encode()).hexdigest()[:12]
 
 
 def is_value(value: object) -> bool:
@@ -134,7 +149,7 @@ def outcome(sources: list[str], name: str) -> str:
         try:
             for source in sources:
                 exec(compile(source, name, "single"), scope)
-            return hashlib.sha256(VARYING.sub("", repr(values)).encode()).hexdigest()[:12]
+            return digest(repr(values))
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)[-1].filename
             own = Path(last).is_relative_to(PACKAGE)

@@ -62,6 +62,7 @@ def test_the_log_says_which_way_and_why(found: list[dict[str, Any]]) -> None:
     assert "left to" not in steps
     assert "a GPU has room for no block of the kernel" in found[0]["refused log"][-1]
     assert "ranks have other options or TREADLE_GPU variables than others" in found[0]["unlike log"][-1]
+    assert lanes.count("allreduce of 16B on GPUs") == 1
     assert found[1]["lanes log"] == []
 
 

@@ -16,18 +16,18 @@ without gaps, and the planes divide them. The units that leave (enter) a child b
 gaps, so the sums of rows (columns) of the table of a plane must be the egress (ingress) units that lead to
 its switch.
 
-Shares no code with the generators or the expansion. `treadle.verification.schedules.verify` is the entry
-point.
+That relays, pairs, blocks and places are as above, the classes of the trees check when they are made; here
+the units are counted again. Shares no code with the generators or the expansion.
+`treadle.verification.schedules.verify` is the entry point.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of, sums_of
+from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
 from treadle.schedules.factored import CirculantTrees, FormulaTrees, PlaneTrees, RelayPlanes, RelayTrees
 
-_UNKNOWN_BLOCK = "a row of relays is for a block that does not exist"
 _Side = tuple[Int32Array, Int64Array, Int64Array]
 
 
@@ -41,13 +41,20 @@ def sides_of(trees: CirculantTrees | FormulaTrees) -> tuple[_Side, _Side]:
 
 def formula_faults(trees: FormulaTrees) -> list[str]:
     """Return the faults of trees by formula; none if the trees span and use each unit once."""
-    if isinstance(trees, RelayTrees):
-        return _relay_faults(trees)
-    if isinstance(trees, PlaneTrees):
-        return _plane_faults(trees)
     if isinstance(trees, RelayPlanes):
-        return _relay_planes_faults(trees)
-    return [f"no proof is known for trees of type {type(trees).__name__}"]
+        faults = [fault for part in trees.parts for fault in formula_faults(part)]
+        if not np.array_equal(np.stack([part.native_units for part in trees.parts]), trees.plane_units):
+            faults.append("the trees of a plane are not those of its formula")
+        if faults:
+            return faults
+    elif not isinstance(trees, PlaneTrees | RelayTrees):
+        return [f"no proof is known for trees of type {type(trees).__name__}"]
+    firsts = (("egress", trees.out_first), ("ingress", trees.in_first))
+    return [
+        f"child {wrong} has {first[wrong, -1]} {side} units; trees use {used[wrong].sum()}"
+        for (side, first), used in zip(firsts, _unit_sums(trees), strict=True)
+        for wrong in np.flatnonzero(first[:, -1] != used.sum(axis=1))[:1]
+    ]
 
 
 def formula_depth(trees: FormulaTrees) -> int:
@@ -58,136 +65,32 @@ def formula_depth(trees: FormulaTrees) -> int:
         return max(map(formula_depth, trees.parts))
     if not isinstance(trees, RelayTrees) or not len(trees.relay_root):
         return 1
-    _, group = _groups(trees)
+    blocks = np.stack([trees.relay_root.astype(np.int64), trees.relay_block], axis=1)
+    group = np.unique(blocks, axis=0, return_inverse=True)[1].ravel()
     relays = np.bincount(group)
     direct = len(trees.native_units) - 1 - np.bincount(group, weights=trees.relay_count).astype(np.int64)
     return int(np.where(relays <= direct, 2, relays - direct + 2).max())
 
 
-def _groups(trees: RelayTrees) -> tuple[Int64Array, Int64Array]:
-    """Return the distinct (root, block) pairs that have relays, and the index of the pair of each row."""
-    pairs = np.stack([trees.relay_root.astype(np.int64), trees.relay_block], axis=1)
-    found, group = np.unique(pairs, axis=0, return_inverse=True)
-    return found, group.ravel()
-
-
-def _relay_faults(trees: RelayTrees) -> list[str]:
-    n, g = len(trees.native_units), trees.block
-    blocks = trees.native_units // g
-    faults = []
-    if np.any(trees.native_units % g) or np.any(blocks < 0):
-        faults.append(f"unit trees of a child do not come in blocks of {g}")
-    root, child, count = trees.relay_root, trees.relay_child, trees.relay_count
-    if np.any((trees.relay_block < 0) | (trees.relay_block >= blocks[root])):
-        faults.append(_UNKNOWN_BLOCK)
-    _, group = _groups(trees)
-    if np.any(np.diff(group) < 0):
-        faults.append("rows of relays are not in the order of roots and blocks")
-    if np.any(root == child) or len(set(zip(group.tolist(), child.tolist(), strict=True))) < len(child):
-        faults.append("a relay of a block is its root, or comes twice")
-    given = sums_of(len(group), group, count)
-    if np.any(count < 1) or np.any(given > n - 2):
-        faults.append(f"a relay makes no delivery, or a block gives away more than {n - 2}")
-    if faults:
-        return faults
-    made = blocks * (n - 1)
-    np.subtract.at(made, root, count)
-    np.add.at(made, child, count)
-    return _unit_faults(trees, made * g, (blocks.sum() - blocks) * g)
-
-
-def _unit_faults(trees: FormulaTrees, out: Int64Array, into: Int64Array) -> list[str]:
-    """Report the first child of each side whose egress or ingress units are not those that trees use."""
-    return [
-        f"child {wrong} has {first[wrong, -1]} {side} units; trees use {used[wrong]}"
-        for side, first, used in (("egress", trees.out_first, out), ("ingress", trees.in_first, into))
-        for wrong in np.flatnonzero(first[:, -1] != used)[:1]
-    ]
-
-
-def _relay_planes_faults(trees: RelayPlanes) -> list[str]:
-    n, units = trees.plane_units.shape[1], trees.plane_units.sum(axis=0)
-    faults = [fault for part in trees.parts for fault in _relay_faults(part)]
-    if any(
-        not np.array_equal(part.native_units, mine)
-        for part, mine in zip(trees.parts, trees.plane_units, strict=True)
-    ):
-        faults.append("the trees of a plane are not those of its formula")
-    child = np.repeat(np.arange(n), units)
-    pairs = np.unique(np.stack([child, trees.place], axis=1), axis=0)
-    if len(trees.place) != units.sum() or len(pairs) < len(child) or np.any(trees.place >= units[child]):
-        faults.append("places of a child are not 0, 1, ..., once each")
-    out, into = (sums.sum(axis=1) for sums in _part_sums(trees))
-    return faults + _unit_faults(trees, out, into)
-
-
-def _part_sums(trees: RelayPlanes) -> tuple[Int64Array, Int64Array]:
+def _unit_sums(trees: FormulaTrees) -> tuple[Int64Array, Int64Array]:
     """Return the units that leave and that enter each child by each plane, shape (n, planes)."""
-    out, into = ([sides_of(part)[side][1][:, -1] for part in trees.parts] for side in (0, 1))
-    return np.stack(out, axis=1), np.stack(into, axis=1)
-
-
-def _plane_faults(trees: PlaneTrees) -> list[str]:
-    n, r, g = len(trees.group), len(trees.place), trees.block
-    native = trees.native_units
-    faults = []
-    if np.any(np.bincount(trees.place, minlength=r) != 1):
-        faults.append(f"places are not 0 to {r - 1}, once each")
-    if r % g or np.any(native % g) or len(native) != n or np.any(native < 0):
-        faults.append(f"unit trees of a child do not come in blocks of {g}")
-    root, child, units = trees.pair_root.astype(np.int64), trees.pair_child.astype(np.int64), trees.pair_units
-    if np.any(root == child) or not np.all(np.diff(np.sort(root * n + child))):
-        faults.append("a pair is a child and itself, or comes twice")
-    if np.any(trees.group_units < 0) or np.any(units < 0):
-        faults.append("a plane has a negative number of trees of a pair")
-    sizes = np.bincount(trees.group, minlength=len(trees.group_units))
-    for a, shares in enumerate(trees.group_units):
-        others = np.maximum(sizes, sizes[a])
-        others[a] -= 1
-        sent = np.unique(native[trees.group == a])
-        if len(sent) != 1 or np.any(shares.sum(axis=1) != sent * others):
-            faults.append(f"planes do not divide the trees of the children of group {a}")
-    faults = faults or _delivery_faults(trees) or _sent_faults(trees)
-    return faults or _unit_faults(trees, *(sums.sum(axis=1) for sums in _plane_sums(trees)))
-
-
-def _delivery_faults(trees: PlaneTrees) -> list[str]:
-    """Check that each row of relays is one delivery, by a child to which the root sends directly."""
-    n = len(trees.group)
-    root, child, by = (
-        nodes.astype(np.int64) for nodes in (trees.relay_root, trees.relay_child, trees.relay_by)
-    )
-    faults = []
-    if np.any((trees.relay_block < 0) | (trees.relay_block >= trees.native_units[root] // trees.block)):
-        faults.append(_UNKNOWN_BLOCK)
-    if np.any((root == child) | (root == by) | (child == by)):
-        faults.append("a relay is the root or the child that it sends to")
-    order = np.lexsort((trees.relay_block, child, root))
-    if not np.array_equal(order, np.arange(len(root))):
-        faults.append("rows of relays are not in the order of roots, children and blocks")
-    blocks = np.unique(np.stack([root, trees.relay_block], axis=1), axis=0, return_inverse=True)[1].ravel()
-    given, used = blocks * n + child, blocks * n + by
-    if len(np.unique(given)) < len(given):
-        faults.append("two relays deliver a block to one child")
-    if np.any(np.isin(used, given)):
-        faults.append("a relay is reached by another relay")
-    return faults
-
-
-def _sent_faults(trees: PlaneTrees) -> list[str]:
-    """Check that planes divide the trees that each child sends to each other, its own and others."""
-    n, g = len(trees.group), trees.block
+    if isinstance(trees, RelayPlanes):
+        out, into = ([sides_of(part)[side][1][:, -1] for part in trees.parts] for side in (0, 1))
+        return np.stack(out, axis=1), np.stack(into, axis=1)
+    if isinstance(trees, RelayTrees):  # all on one plane
+        blocks = trees.native_units // trees.block
+        made = blocks * (len(blocks) - 1)
+        np.subtract.at(made, trees.relay_root, trees.relay_count)
+        np.add.at(made, trees.relay_child, trees.relay_count)
+        return made[:, None] * trees.block, (blocks.sum() - blocks)[:, None] * trees.block
+    assert isinstance(trees, PlaneTrees)
+    sums = even_sums(trees, leaving=True), even_sums(trees, leaving=False)
     root, child = trees.pair_root.astype(np.int64), trees.pair_child.astype(np.int64)
-    pairs = root * n + child
-    order = np.argsort(pairs, kind="stable")  # by far the fastest kind for rising pairs
-    rest = trees.native_units[root] - trees.pair_units.sum(axis=1)
-    for sender, sign in ((trees.relay_root, -g), (trees.relay_by, g)):
-        wanted = sender.astype(np.int64) * n + trees.relay_child
-        found = np.minimum(np.searchsorted(pairs[order], wanted), max(len(pairs) - 1, 0))
-        if len(wanted) and (not len(pairs) or np.any(pairs[order[found]] != wanted)):
-            return ["a pair that relays change has the usual shares of planes"]
-        np.add.at(rest, order[found], sign)
-    return ["planes do not divide the trees that a child sends to another"] if rest.any() else []
+    more = trees.pair_units.T - even_units(trees, root, child)
+    for plane, change in enumerate(more):
+        np.add.at(sums[0][:, plane], root, change)
+        np.add.at(sums[1][:, plane], child, change)
+    return sums
 
 
 def transit_faults(
@@ -208,12 +111,7 @@ def transit_faults(
     -----
     All units of relay trees pass one switch, and so do all egress and ingress units of a plane.
     """
-    if isinstance(trees, PlaneTrees):
-        sums = _plane_sums(trees)
-    elif isinstance(trees, RelayPlanes):
-        sums = _part_sums(trees)
-    else:
-        sums = trees.out_first[:, -1:], trees.in_first[:, -1:]
+    sums = _unit_sums(trees)
     nodes: list[list[Int64Array]] = [[] for _ in range(sums[0].shape[1])]
     for (links, first, _), ends, shares in zip(sides_of(trees), (heads, tails), sums, strict=True):
         node, stop = ends[links], np.cumsum(shares, axis=1)
@@ -225,17 +123,6 @@ def transit_faults(
         for plane, met in enumerate(map(np.concatenate, nodes))
         if len(met) and (np.any(met != met[0]) or not passable[met[0]])
     ]
-
-
-def _plane_sums(trees: PlaneTrees) -> tuple[Int64Array, Int64Array]:
-    """Return the units that leave and that enter each child by each plane, shape (n, planes)."""
-    out, into = even_sums(trees, leaving=True), even_sums(trees, leaving=False)
-    root, child = trees.pair_root.astype(np.int64), trees.pair_child.astype(np.int64)
-    more = trees.pair_units.T - even_units(trees, root, child)
-    for plane, change in enumerate(more):
-        np.add.at(out[:, plane], root, change)
-        np.add.at(into[:, plane], child, change)
-    return out, into
 
 
 def _members(trees: PlaneTrees) -> tuple[Int64Array, Int64Array]:
