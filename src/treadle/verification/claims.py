@@ -39,11 +39,12 @@ def check_compute_nodes(topology: Topology, collective: Collective, found: Findi
         found.add(ViolationKind.MEMBERSHIP, f"compute node {name!r} is neither a rank nor a forwarder")
 
 
-def check_kind(collective: Collective, schedule: Schedule, found: Findings) -> bool:
-    """Whether the schedule performs the kind of the collective; if not, add a violation."""
-    if schedule.kind is not collective.kind:
-        found.add(ViolationKind.SHAPE, f"the schedule is for {schedule.kind}, not {collective.kind}")
-    return schedule.kind is collective.kind
+def check_shape(collective: Collective, schedule: Schedule, found: Findings) -> bool:
+    """Whether the schedule is for as many ranks and the kind of the collective; if not, add a violation."""
+    given, expected = (f"{one.kind} of {one.n_ranks} ranks" for one in (schedule, collective))
+    if given != expected:
+        found.add(ViolationKind.SHAPE, f"the schedule is for {given}, not {expected}")
+    return given == expected
 
 
 class Claims(TypedDict, total=False):

@@ -22,7 +22,7 @@ from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.topologies.topology import Topology
-from treadle.verification.claims import Claims, Verifier, check_kind
+from treadle.verification.claims import Claims, Verifier, check_shape
 from treadle.verification.trees.forest_check import check_forest
 from treadle.verification.violations import Report as Report
 from treadle.verification.violations import Violation as Violation
@@ -96,14 +96,7 @@ def verify(
         return verify_groups(topology, collective, schedule, **claims)
     assert isinstance(schedule, ForestSchedule)
     judge = Verifier(topology, collective, **claims)
-    if not judge.is_sound or not check_kind(collective, schedule, judge.found):
-        return judge.report()
-    if schedule.n_ranks != collective.n_ranks:  # all forests have as many
-        judge.found.add(
-            ViolationKind.SHAPE,
-            f"{schedule.forests[0].direction} forest has {schedule.n_ranks} ranks, the collective "
-            f"{collective.n_ranks}",
-        )
+    if not judge.is_sound or not check_shape(collective, schedule, judge.found):
         return judge.report()
     checked = [check_forest(topology, collective, forest, judge.found) for forest in schedule.forests]
     if not judge.is_sound:

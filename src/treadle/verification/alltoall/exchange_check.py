@@ -18,7 +18,7 @@ from treadle.arrays import BoolArray, Int64Array, distinct, mask_of, offsets_of,
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
-from treadle.verification.claims import Claims, Verifier, check_kind, check_members
+from treadle.verification.claims import Claims, Verifier, check_members, check_shape
 from treadle.verification.loads import algbw_of
 from treadle.verification.steps.walks import format_link, seconds_and_loads, usable_ends
 from treadle.verification.violations import Findings, Report, ViolationKind
@@ -82,7 +82,7 @@ def verify_exchange(
     def check(topology: Topology, collective: Collective, found: Findings) -> None:
         check_members(topology, collective, found)
         if not found.total:
-            check_kind(collective, schedule, found)
+            check_shape(collective, schedule, found)
 
     judge = Verifier(topology, collective, check=check, **claims)
     if judge.is_sound:
@@ -97,9 +97,6 @@ def verify_exchange(
 
 def _check_pairs(collective: Collective, schedule: ExchangeSchedule, found: Findings) -> None:
     n = collective.n_ranks
-    if schedule.n_ranks != n:
-        found.add(ViolationKind.SHAPE, f"the steps have {schedule.n_ranks} ranks, the collective {n}")
-        return
     demands = collective.pair_demands.between.reshape(-1)
     shards = np.bincount(schedule.sources.astype(np.int64) * n + schedule.targets, minlength=n * n)
     expected = (demands > 0).astype(np.int64)

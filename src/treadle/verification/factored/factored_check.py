@@ -26,7 +26,7 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredForest, FactoredSchedule
 from treadle.schedules.trees.forest import Direction
 from treadle.topologies.topology import Topology
-from treadle.verification.claims import Claims, Verifier, check_kind
+from treadle.verification.claims import Claims, Verifier, check_shape
 from treadle.verification.factored.height import forest_height
 from treadle.verification.factored.layer_check import LayerCheck, fabric_of
 from treadle.verification.violations import Findings, Report, ViolationKind
@@ -59,7 +59,7 @@ def verify_factored(
     ranks.
     """
     judge = Verifier(topology, collective, **claims)
-    if judge.is_sound and check_kind(collective, schedule, judge.found):
+    if judge.is_sound and check_shape(collective, schedule, judge.found):
         loads = _check_forests(topology, collective, schedule, judge.found)
     if not judge.is_sound:
         return judge.report()
@@ -77,7 +77,8 @@ def factored_loads(topology: Topology, collective: Collective, schedule: Factore
         If the schedule is not correct.
     """
     found = Findings(1)
-    loads = _check_forests(topology, collective, schedule, found)
+    if check_shape(collective, schedule, found):
+        loads = _check_forests(topology, collective, schedule, found)
     if found.total:
         raise ScheduleError("plan: it is not correct; run treadle verify on it")
     return loads
@@ -103,12 +104,6 @@ def _check_forest(
 ) -> Int64Array:
     """Check all layers of a forest; return its exact loads."""
     loads = np.zeros(topology.n_links, dtype=np.int64)
-    if forest.n_ranks != collective.n_ranks:
-        found.add(
-            ViolationKind.SHAPE,
-            f"{forest.direction} forest has {forest.n_ranks} ranks, the collective {collective.n_ranks}",
-        )
-        return loads
     _check_shares(collective, forest, found)
     fabric = fabric_of(topology, collective, turned=forest.direction is Direction.REDUCE)
     for number, layer in enumerate(forest.layers):

@@ -18,7 +18,7 @@ from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.certificate import binds_forwarding_hosts
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
-from treadle.verification.claims import Claims, Verifier, check_members
+from treadle.verification.claims import Claims, Verifier, check_members, check_shape
 from treadle.verification.loads import slowest
 from treadle.verification.violations import Findings, Report, ViolationKind
 
@@ -83,8 +83,7 @@ def verify_routes(
 
     def check(topology: Topology, collective: Collective, found: Findings) -> None:
         check_members(topology, collective, found)
-        if collective.kind is not schedule.kind:
-            found.add(ViolationKind.SHAPE, f"the routes are for {schedule.kind}, not {collective.kind}")
+        check_shape(collective, schedule, found)
 
     binds = binds_forwarding_hosts(claims.get("certificate"))
     unsupported = (
@@ -93,12 +92,6 @@ def verify_routes(
     )
     judge = Verifier(topology, collective, check=check, unsupported=unsupported if binds else "", **claims)
     if not judge.is_sound:
-        return judge.report()
-    if schedule.n_ranks != collective.n_ranks:
-        judge.found.add(
-            ViolationKind.SHAPE,
-            f"the routes are for {schedule.n_ranks} ranks, the collective has {collective.n_ranks}",
-        )
         return judge.report()
     _check_units(collective, schedule, judge.found)
     _check_limits(schedule, max_routes, max_layers, max_hops, judge.found)

@@ -58,12 +58,7 @@ class _Paths:
 
 
 def _study_paths(topology: Topology, collective: Collective, forest: Forest, capable: BoolArray) -> _Paths:
-    if isinstance(forest, Forest):
-        offset, links = forest.path_offset, forest.path_links.astype(np.int64)
-    else:
-        paths = [forest.path(number) for number in range(forest.n_paths)]
-        offset = offsets_of([*map(len, paths)])
-        links = np.concatenate([np.zeros(0, dtype=np.int64), *paths]).astype(np.int64)
+    offset, links = forest.path_offset, forest.path_links.astype(np.int64)
     m, lengths = topology.n_links, np.diff(offset)
     # A last, unusable link stands for every link number that does not exist, and ends at "no node".
     tails, heads = (np.append(ends.astype(np.int64), -1) for ends in (topology.tails, topology.heads))
@@ -132,13 +127,7 @@ class _ForestCheck:
             for number, tree in enumerate(self._forest.trees(root)):
                 place = f"{direction} tree {number} of root {root}"
                 n_trees += int(tree.multiplicity)
-                if tree.root != root or tree.multiplicity < 1:
-                    message = f"root {tree.root}, multiplicity {tree.multiplicity}"
-                    self._found.add(ViolationKind.SHAPE, f"{place}: {message}")
-                elif self._fits(tree):
-                    self._check_tree(tree, place)
-                else:
-                    self._found.add(ViolationKind.SHAPE, f"{place}: its arrays do not fit together")
+                self._check_tree(tree, place)
             self._check_share(root, n_trees)
         self._check_spans()
         return self._height
@@ -156,19 +145,6 @@ class _ForestCheck:
             faults.append(f"{declared} of {self._total} units for {weight} of {self._weight} shares")
         for fault in faults:
             self._found.add(ViolationKind.SHARES, f"{self._forest.direction} root {root}: {fault}")
-
-    def _fits(self, tree: Tree) -> bool:
-        """Whether the arrays of a tree have matching shapes and valid ranges."""
-        n, offset, paths = self._forest.n_ranks, tree.entry_offset, tree.entry_path
-        if tree.parent.shape != (n,) or offset.shape != (n + 1,) or paths.shape != tree.entry_units.shape:
-            return False
-        if tree.parent.min() < -1 or tree.parent.max() >= n or paths.ndim != 1:
-            return False
-        if offset[0] != 0 or offset[-1] != len(paths) or np.any(offset[1:] < offset[:-1]):
-            return False
-        if not len(paths):
-            return True
-        return bool(paths.min() >= 0 and paths.max() < self._forest.n_paths and tree.entry_units.min() > 0)
 
     def _check_tree(self, tree: Tree, place: str) -> None:
         self._block.append((place, tree.root, tree.parent))

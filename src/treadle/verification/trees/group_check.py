@@ -15,7 +15,7 @@ from treadle.arrays import Int64Array
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.topologies.topology import Topology
-from treadle.verification.claims import Claims, Verifier, check_compute_nodes, check_kind
+from treadle.verification.claims import Claims, Verifier, check_compute_nodes, check_shape
 from treadle.verification.trees.forest_check import check_forest
 from treadle.verification.violations import Findings, Report, ViolationKind
 
@@ -93,7 +93,7 @@ def _fits(collective: Collective, schedule: GroupSchedule, found: Findings) -> b
             ViolationKind.SHAPE,
             f"the schedule is for {len(schedule.groups)} groups, the collective is one of all ranks",
         )
-    elif not check_kind(collective, schedule, found):
+    elif not check_shape(collective, schedule, found):
         pass  # the violation is added
     elif (len(schedule.groups), schedule.group_size) != (len(collective.groups), collective.group_size):
         found.add(
