@@ -114,29 +114,18 @@ def _check_forest(
 
 
 def _check_shares(collective: Collective, forest: FactoredForest, found: Findings) -> None:
-    """Check that trees per root are those of the layers, and proportional to the shards."""
+    """Check that there are trees, in proportion to the shards."""
     declared = forest.root_multiplicity.astype(object)
-    planted = np.zeros(forest.n_ranks, dtype=object)
-    for layer in forest.layers:
-        native = np.concatenate([layer.pieces[kind].native for kind in layer.kind.tolist()])
-        is_rank = layer.children >= 0
-        if is_rank.any() and layer.children.max() >= forest.n_ranks:
-            found.add(ViolationKind.SHAPE, f"{forest.direction}: rank {layer.children.max()} in a layer")
-            return
-        np.add.at(planted, layer.children[is_rank], native[is_rank].astype(object))
-    total = sum(declared.tolist())
+    total, weight = sum(declared.tolist()), sum(collective.shard_weights)
     weights = np.array(collective.shard_weights, dtype=object)
-    weight = sum(collective.shard_weights)
-    is_wrong = (planted != declared) | (declared < 0)
     if collective.kind is not CollectiveKind.ALLREDUCE:
-        is_wrong |= declared * weight != weights * total
-    found.add_all(
-        ViolationKind.SHARES,
-        np.flatnonzero(is_wrong),
-        lambda i: (
-            f"{forest.direction} root {i}: {planted[i]} unit trees, {declared[i]} of "
-            f"{total} declared, for {weights[i]} of {weight} shares"
-        ),
-    )
-    if total <= 0:
+        found.add_all(
+            ViolationKind.SHARES,
+            np.flatnonzero(declared * weight != weights * total),
+            lambda i: (
+                f"{forest.direction} root {i}: {declared[i]} of {total} unit trees, for {weights[i]} of "
+                f"{weight} shares"
+            ),
+        )
+    if not total:
         found.add(ViolationKind.SHARES, f"{forest.direction}: the forest has no trees")

@@ -26,7 +26,14 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
-from treadle.schedules.factored import CirculantTrees, FormulaTrees, PlaneTrees, RelayPlanes, RelayTrees
+from treadle.schedules.factored import (
+    CirculantTrees,
+    FormulaTrees,
+    PlaneTrees,
+    RelayPlanes,
+    RelayTrees,
+    SubproblemTrees,
+)
 
 _Side = tuple[Int32Array, Int64Array, Int64Array]
 
@@ -39,8 +46,10 @@ def sides_of(trees: CirculantTrees | FormulaTrees) -> tuple[_Side, _Side]:
     )
 
 
-def formula_faults(trees: FormulaTrees) -> list[str]:
+def formula_faults(trees: SubproblemTrees) -> list[str]:
     """Return the faults of trees by formula; none if the trees span and use each unit once."""
+    if isinstance(trees, CirculantTrees):  # checked when they are made
+        return []
     if isinstance(trees, RelayPlanes):
         faults = [fault for part in trees.parts for fault in formula_faults(part)]
         if not np.array_equal(np.stack([part.native_units for part in trees.parts]), trees.plane_units):

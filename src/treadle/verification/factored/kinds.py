@@ -81,16 +81,12 @@ class _KindCheck:
         trees = self._piece.trees
         if isinstance(trees, TableTrees):
             load, entering, leaving, roots = self._study_table(trees)
-        elif isinstance(trees, CirculantTrees | FormulaTrees):
-            if isinstance(trees, FormulaTrees) and (faults := formula_faults(trees)):
+        else:
+            if faults := formula_faults(trees):
                 self._found.add_all(ViolationKind.SPAN, faults, str)
                 return None
+            assert isinstance(trees, CirculantTrees | FormulaTrees)
             load, entering, leaving, roots = self._study_formula(trees)
-        else:
-            self._found.add(
-                ViolationKind.SHAPE, f"no proof is known for trees of type {type(trees).__name__}"
-            )
-            return None
         entrances, entrance_load = self._study_border("entrances", self._piece.entrances, inwards=True)
         exits, exit_load = self._study_border("exits", self._piece.exits, inwards=False)
         self._check_roots(roots)
@@ -123,7 +119,12 @@ class _KindCheck:
 
     def _study_table(self, trees: TableTrees) -> tuple[Int64Array, Runs, Runs, Int64Array]:
         """Return load, runs that enter, runs that leave, and unit trees per root of a table."""
-        self._check_spans(trees)
+        root = trees.root.astype(np.int64)[:, None]
+        self._found.add_all(
+            ViolationKind.SPAN,
+            np.argwhere(follow_parents(trees.parent, root)[0] != root),
+            lambda i: f"tree row {i[0]}: the parents of child {i[1]} do not lead to the root",
+        )
         row, child = np.nonzero(trees.parent >= 0)
         path, units = trees.path[row, child], trees.units[row]
         start, stop = trees.path_offset[path], trees.path_offset[1:][path]
@@ -136,20 +137,6 @@ class _KindCheck:
         load = self._sums(table, np.repeat(weights, np.diff(trees.path_offset)), self._n_links)
         self._add_joints(trees.path_offset, table)
         return load, entering, leaving, self._sums(trees.root, trees.units, trees.parent.shape[1])
-
-    def _check_spans(self, trees: TableTrees) -> None:
-        """Check that every tree spans the children from its root."""
-        root = trees.root.astype(np.int64)[:, None]
-        if np.any((np.arange(trees.parent.shape[1]) == root) != (trees.parent < 0)):
-            self._found.add(
-                ViolationKind.SPAN, "a child other than the root has no parent, or the root has one"
-            )
-            return
-        self._found.add_all(
-            ViolationKind.SPAN,
-            np.argwhere(follow_parents(trees.parent, root)[0] != root),
-            lambda i: f"tree row {i[0]}: the parents of child {i[1]} do not lead to the root",
-        )
 
     def _study_formula(
         self, trees: CirculantTrees | FormulaTrees

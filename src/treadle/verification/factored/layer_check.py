@@ -121,12 +121,9 @@ class LayerCheck:
         return f"subproblem {self._slot_piece[slot]}, link {self._fabric.topology.link_name(link)}"
 
     def _check_natives(self) -> None:
-        """Check that every rank is listed once, that numbers of native trees agree, and subproblem 0."""
+        """Check that numbers of native trees agree, and subproblem 0."""
         layer = self._layer
         natives = [piece.native for piece in layer.pieces]
-        ranks = layer.children[layer.children >= 0]
-        if not np.array_equal(np.sort(ranks), np.arange(len(self._fabric.ranks))):
-            self._add_all(ViolationKind.SHAPE, ["its ranks are not those of the collective, once each"])
         total = np.array([native.sum() for native in natives])[layer.kind]
         outside = np.concatenate([natives[kind] for kind in layer.kind.tolist()])
         inner = np.flatnonzero(layer.children < 0)

@@ -113,22 +113,17 @@ def _check_shape(collective: Collective, schedule: StepSchedule, found: Findings
         return
     if collective.weights is not None and len(set(collective.weights)) > 1:
         found.add(ViolationKind.SHAPE, "steps have equal shards, but those of the collective differ")
-    for steps in schedule.phases:
-        if not steps.n_shards:
-            found.add(ViolationKind.SHAPE, f"{steps.direction} steps have no shard, expected at least one")
-            return
-    twins = [steps.twins for steps in schedule.phases]
-    if any(further.size for further in twins) and (
-        schedule.kind is not CollectiveKind.ALLREDUCE
-        or len(twins) != 2
-        or not np.array_equal(twins[0], twins[1])
-    ):
+    first, *others = schedule.phases  # the owners are the same in all
+    if not first.n_shards:
+        found.add(ViolationKind.SHAPE, f"{first.direction} steps have no shard, expected at least one")
+        return
+    if first.twins.size and not others:
         found.add(
             ViolationKind.SHAPE,
             "shards have several owners, expected only between the phases of an allreduce",
         )
         return
-    owned = np.bincount(schedule.phases[0].homes, minlength=collective.n_ranks)  # the same in all phases
+    owned = np.bincount(first.homes, minlength=collective.n_ranks)
     if collective.root is not None:
         wrong, expected = owned.copy(), f"all at root {collective.root}"
         wrong[collective.root] = 0
