@@ -14,7 +14,6 @@ from treadle.arrays import (
     FrozenArrays,
     Int32Array,
     Int64Array,
-    distinct_rows,
     exact_sum,
 )
 from treadle.errors import ScheduleError
@@ -25,11 +24,6 @@ from treadle.errors import ScheduleError
 )
 def test_sums_are_exact_beyond_64_bits(values: list[int]) -> None:
     assert exact_sum(np.array(values, dtype=np.int64)) == sum(values)
-
-
-def test_a_table_without_rows_has_no_kinds() -> None:
-    first, kind = distinct_rows(np.zeros((0, 2), dtype=np.int64))
-    assert len(first) == len(kind) == 0
 
 
 def test_offsets_are_summed_up_in_one_place() -> None:
