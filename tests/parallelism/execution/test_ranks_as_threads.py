@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from parallelism.execution.drawn_plans import draw_plan, may_cut, uneven_costs  
 from parallelism.execution.modules import (  # noqa: E402
     LANGUAGE_MODEL,
     language_model,
+    make_block,
     make_tied,
     one_part,
 )
@@ -149,9 +151,9 @@ LOSS = ("mm", "amax", "sub", "exp", "sum_2", "log", "sub_1", "gather", "zeros_li
 """From the logits to the gradients of table and norm."""
 
 
-def by_tokens(graph: Any, node: Any) -> dict[Any, tuple[str, ...]]:
-    """Samples along dp, the sequence along tp."""
-    axes = {"c": ("dp",), "d": ("tp",)}
+def by_tokens(graph: Any, node: Any, **axes: tuple[str]) -> dict[Any, tuple[str, ...]]:
+    """Samples along dp, the sequence along tp; or what `axes` say."""
+    axes = axes or {"c": ("dp",), "d": ("tp",)}
     names = {role: graph.atoms[role.atom].name for role in may_cut(node) if not role.prime}
     return {role: axes[name] for role, name in names.items() if name in axes}
 
@@ -168,6 +170,13 @@ def test_tokens_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(errors) == {"0 tied: output 0", "0 tied: embedding.weight", "0 tied: norm.weight"}
     assert max(errors.values()) < 1e-13
     assert len({one.parameter_bytes for one in found}) == 1
+
+
+def test_queries_in_parts_see_the_keys_before_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = one_part("block", make_block)
+    plan = draw_plan(model, SQUARE, 3, chosen=partial(by_tokens, k=("tp",)))
+    errors, _ = executed(monkeypatch, RankTask(model, plan, {"block": make_block}, uneven_costs(SQUARE)))
+    assert max(errors.values()) < 1e-13
 
 
 def test_a_step_on_one_device_is_that_of_the_modules_joined(model: ModelGraph) -> None:

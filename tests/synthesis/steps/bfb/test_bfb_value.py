@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -23,14 +24,7 @@ def test_unequal_bandwidths_agree_between_algorithms(topology: Topology) -> None
     value = bfb_value(topology)
     assert value.loads == bfb_value(topology, transform_limit=0).loads
     wide = from_arcs("wide", topology.tails, topology.heads, n=topology.n_nodes)
-    scaled = Topology(
-        name="wide",
-        node_names=wide.node_names,
-        is_compute=wide.is_compute,
-        tails=wide.tails,
-        heads=wide.heads,
-        bandwidths=topology.bandwidths * (2**46 + 1),  # products beyond 64 bits
-    )
+    scaled = replace(wide, bandwidths=topology.bandwidths * (2**46 + 1))  # products beyond 64 bits
     assert bfb_value(scaled).seconds_per_byte * (2**46 + 1) == value.seconds_per_byte
 
 
