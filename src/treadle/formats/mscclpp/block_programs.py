@@ -84,9 +84,6 @@ def list_operations(program: Program) -> Operations:
     """Convert a program's operations to lists, and pair the i-th send of a stream with its i-th receive."""
     partner = message_partners(program)
     receives = np.flatnonzero(np.isin(program.operation_kind, (RECEIVE, RECEIVE_REDUCE)))
-    lost = receives[partner[receives] < 0]
-    if lost.size:
-        raise ScheduleError(f"MSCCL++: operation {lost[0]} receives what no rank sends")
     send_of = dict(zip(receives.tolist(), partner[receives].tolist(), strict=True))
     return Operations(
         program.operation_rank.tolist(),
