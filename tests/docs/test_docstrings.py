@@ -39,6 +39,7 @@ EQUAL_BY_CONTENT = (FrozenArrays, Topology, Plan, Collective, Mesh)
 N_CHANGES, MOST_S = 12, 0.5
 """Changes per docstring; recording stops early after this many CPU seconds."""
 SECONDS = re.compile(r"[\d.e-]+ (CPU )?s\b")
+"""Measured times among what notebooks show."""
 VARYING = re.compile(r"0x[0-9a-f]+|\d+\.\d{9,}(e-?\d+)?|[^ '\"]*pytest-of-[^ '\"]*")
 
 

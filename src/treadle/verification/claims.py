@@ -40,7 +40,7 @@ def check_compute_nodes(topology: Topology, collective: Collective, found: Findi
 
 
 def check_shape(collective: Collective, schedule: Schedule, found: Findings) -> bool:
-    """Whether the schedule is for as many ranks and the kind of the collective; if not, add a violation."""
+    """Whether the schedule has the kind and number of ranks of the collective; if not, add a violation."""
     given, expected = (f"{one.kind} of {one.n_ranks} ranks" for one in (schedule, collective))
     if given != expected:
         found.add(ViolationKind.SHAPE, f"the schedule is for {given}, not {expected}")

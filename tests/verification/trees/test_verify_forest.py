@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.trees.forest import (
     Direction,
@@ -9,23 +13,26 @@ from treadle.schedules.trees.forest import (
     TreeSpec,
     forest_from_trees,
 )
-from treadle.topologies.topology import TopologyBuilder
-from treadle.verification.schedules import Report, ViolationKind, verify
+from treadle.topologies.catalogue.direct import from_arcs
+from treadle.verification.schedules import ViolationKind, verify
+
+WRAPPED = [*[((0,), 2**62)] * 4, ((0,), 7)]
+"""4 * 2**62 + 7 units are 7 modulo 2**64."""
 
 
-def kinds(report: Report) -> set[ViolationKind]:
-    return {violation.kind for violation in report.violations}
-
-
-def test_wrapped_sum_of_units_is_no_multiplicity() -> None:
-    builder = TopologyBuilder("pair")
-    builder.compute("a")
-    builder.compute("b")
-    builder.link("a", "b", 1)
-    topology = builder.build()
-    # 4 * 2**62 + 7 is 7 modulo 2**64
-    paths = {1: [((0,), 2**62)] * 4 + [((0,), 7)]}
-    forest = forest_from_trees(Direction.BROADCAST, 2, [TreeSpec(0, 7, [-1, 0], paths)])
-    collective = on_all_ranks(topology, CollectiveKind.BROADCAST, root=0)
+@pytest.mark.parametrize(
+    ("n", "kind", "paths", "wrong"),
+    [
+        (2, "broadcast", [((0,), 7)], set()),
+        (2, "broadcast", WRAPPED, {ViolationKind.UNITS}),
+        (2, "reduce", [((0,), 7)], {ViolationKind.SHAPE}),
+        (3, "broadcast", [((0,), 7)], {ViolationKind.SHAPE}),
+    ],
+)
+def test_kind_ranks_and_units(n: int, kind: str, paths: Any, wrong: set[ViolationKind]) -> None:
+    """Seven unit trees from rank 0 to rank 1."""
+    topology = from_arcs("line", range(n - 1), range(1, n), n=n)
+    collective = on_all_ranks(topology, CollectiveKind(kind), root=0)
+    forest = forest_from_trees(Direction.BROADCAST, 2, [TreeSpec(0, 7, [-1, 0], {1: paths})])
     report = verify(topology, collective, ForestSchedule(CollectiveKind.BROADCAST, broadcast=forest))
-    assert kinds(report) == {ViolationKind.UNITS}
+    assert {violation.kind for violation in report.violations} == wrong

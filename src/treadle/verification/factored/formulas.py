@@ -16,9 +16,9 @@ without gaps, and the planes divide them. The units that leave (enter) a child b
 gaps, so the sums of rows (columns) of the table of a plane must be the egress (ingress) units that lead to
 its switch.
 
-That relays, pairs, blocks and places are as above, the classes of the trees check when they are made; here
-the units are counted again. Shares no code with the generators or the expansion.
-`treadle.verification.schedules.verify` is the entry point.
+The classes of the trees check the tables of relays, pairs, blocks and places on construction; here units are
+counted again. Shares no code with the generators or the expansion. `treadle.verification.schedules.verify` is
+the entry point.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ class LayerCheck:
         return f"subproblem {self._slot_piece[slot]}, link {self._fabric.topology.link_name(link)}"
 
     def _check_natives(self) -> None:
-        """Check that numbers of native trees agree, and subproblem 0."""
+        """Check that numbers of native trees agree, and that subproblem 0 has no boundary."""
         layer = self._layer
         natives = [piece.native for piece in layer.pieces]
         total = np.array([native.sum() for native in natives])[layer.kind]

@@ -98,7 +98,7 @@ def verify_steps(
     """
     judge = Verifier(topology, collective, **claims)
     if judge.is_sound:
-        _check_shape(collective, schedule, judge.found)
+        _check_owners(collective, schedule, judge.found)
     for steps in schedule.phases if judge.is_sound else ():
         FlowCheck(topology, collective, steps, judge.found).run()
     if not judge.is_sound:
@@ -107,8 +107,8 @@ def verify_steps(
     return judge.report(algbw, pipelined_algbw=pipelined, n_steps=schedule.n_steps)
 
 
-def _check_shape(collective: Collective, schedule: StepSchedule, found: Findings) -> None:
-    """Check kind, number of ranks, and owners of shards."""
+def _check_owners(collective: Collective, schedule: StepSchedule, found: Findings) -> None:
+    """Check the kind, the number of ranks, and the owners of shards."""
     if not check_shape(collective, schedule, found):
         return
     if collective.weights is not None and len(set(collective.weights)) > 1:
